@@ -1,0 +1,42 @@
+"""Small value types that cross module borders. Immutable; safe to share between threads."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class Node(NamedTuple):
+    """A broker as the cluster metadata describes it. Bootstrap nodes have negative ids."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was written.
+
+    `offset` is -1 when the broker does not tell it (acks=0, duplicate of an older batch).
+    `timestamp` is in ms since the epoch: the broker's append time on LogAppendTime topics, else the record's own.
+    Sizes are in bytes, -1 for a null key or value.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    serialized_key_size: int = -1
+    serialized_value_size: int = -1
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The topic and partition as a `TopicPartition`."""
+        return TopicPartition(self.topic, self.partition)

@@ -1,0 +1,65 @@
+"""Build the extension modules of kafkaprod._core; everything else is in pyproject.toml.
+
+KAFKAPROD_DEBUG=1 builds with bounds checks, assertions, poisoned memory and line tracing.
+KAFKAPROD_SANITIZE=address,undefined (or thread) builds with those sanitizers; tests/sanitizers/README.md tells how to run.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+DEBUG = os.environ.get("KAFKAPROD_DEBUG") == "1"
+SANITIZE = os.environ.get("KAFKAPROD_SANITIZE", "")
+
+directives = {
+    "language_level": 3,
+    "boundscheck": DEBUG,
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": DEBUG,
+    "embedsignature": True,
+    "linetrace": DEBUG,
+    "freethreading_compatible": True,
+    # A pure function that raises where its declaration says noexcept would only print: make it an error instead.
+    "legacy_implicit_noexcept": False,
+}
+
+compile_args = ["-O3", "-g0", "-fno-strict-aliasing"]
+link_args = []
+macros = [("CYTHON_USE_SYS_MONITORING", "0")]
+if DEBUG:
+    compile_args = ["-O1", "-g"]
+    macros += [("KAFKAPROD_DEBUG", "1"), ("CYTHON_TRACE_NOGIL", "1")]
+if SANITIZE:
+    # -fno-wrapv: CPython's default -fwrapv would hide signed overflow from UBSan.
+    compile_args = ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-wrapv", f"-fsanitize={SANITIZE}"]
+    link_args = [f"-fsanitize={SANITIZE}"]
+    macros = [("KAFKAPROD_DEBUG", "1")]
+    if "undefined" in SANITIZE:
+        compile_args.append("-fno-sanitize-recover=undefined")
+if sys.platform != "win32":
+    link_args.append("-pthread")
+
+extensions = [
+    Extension(
+        ".".join(path.with_suffix("").parts),
+        [str(path)],
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+        define_macros=macros,
+    )
+    for path in sorted(Path("kafkaprod").rglob("*.pyx"))
+]
+
+setup(
+    ext_modules=cythonize(
+        extensions,
+        build_dir="build",
+        compiler_directives=directives,
+        annotate=os.environ.get("KAFKAPROD_ANNOTATE") == "1",
+        nthreads=0,
+    )
+)
