@@ -1,0 +1,1 @@
+"""Client security: SASL mechanisms and TLS contexts. Imports nothing of this package but errors."""

@@ -1,0 +1,98 @@
+"""An `ssl.SSLContext` from options: PEM files, TLS 1.2 or later, chain and host name verified.
+
+A context the user made himself is used as it is and never passes through here. New files (rotated certificates) take
+effect with a new context; connections that are open keep theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import dataclass, field
+
+from kafkaprod.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """Where the certificates are. File names are PEM files.
+
+    Attributes:
+        ssl_cafile: Trusted authorities; None: those of the operating system.
+        ssl_certfile: This client's certificate chain; None: no client certificate.
+        ssl_keyfile: Its private key; None: the key is in `ssl_certfile`.
+        ssl_password: Password of the key.
+        ssl_crlfile: Revocation list; when given the broker's certificate is checked against it.
+        ssl_ciphers: OpenSSL cipher list for TLS 1.2; None: OpenSSL's defaults.
+        ssl_check_hostname: Whether the certificate must name the host that was connected to. Turning it off lets
+            anybody with any certificate of a trusted authority read and change the traffic.
+    """
+
+    ssl_cafile: str | os.PathLike[str] | None = None
+    ssl_certfile: str | os.PathLike[str] | None = None
+    ssl_keyfile: str | os.PathLike[str] | None = None
+    ssl_password: str | None = field(default=None, repr=False)
+    ssl_crlfile: str | os.PathLike[str] | None = None
+    ssl_ciphers: str | None = None
+    ssl_check_hostname: bool = True
+
+
+def client_context(options: TlsOptions) -> ssl.SSLContext:
+    """Build the context of a client.
+
+    Raises:
+        ConfigError: A file is missing or not PEM, the key does not fit, or its password is wrong or absent.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies chain and host name
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = options.ssl_check_hostname
+    context.hostname_checks_common_name = False  # only subject alternative names count (RFC 6125)
+    _load_authorities(context, options)
+    _load_own_certificate(context, options)
+    if options.ssl_ciphers is not None:
+        try:
+            context.set_ciphers(options.ssl_ciphers)
+        except ssl.SSLError as error:
+            raise ConfigError(f"ssl_ciphers={options.ssl_ciphers!r} selects no cipher OpenSSL knows") from error
+    return context
+
+
+def _load_authorities(context: ssl.SSLContext, options: TlsOptions) -> None:
+    if options.ssl_cafile is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _load_pem(context, "ssl_cafile", options.ssl_cafile)
+    if options.ssl_crlfile is not None:
+        _load_pem(context, "ssl_crlfile", options.ssl_crlfile)
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+
+
+def _load_pem(context: ssl.SSLContext, option: str, path: str | os.PathLike[str]) -> None:
+    try:
+        context.load_verify_locations(path)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"{option}={os.fspath(path)!r} cannot be loaded as PEM: {error}") from error
+
+
+def _load_own_certificate(context: ssl.SSLContext, options: TlsOptions) -> None:
+    if options.ssl_certfile is None:
+        if options.ssl_keyfile is not None:
+            raise ConfigError("ssl_keyfile is given without ssl_certfile")
+        return
+    password = options.ssl_password
+
+    def give_password() -> str:
+        # Without a callback OpenSSL would ask on the terminal. It is called for an encrypted key only.
+        if password is None:
+            raise ConfigError("the private key is encrypted and ssl_password is not given")
+        return password
+
+    try:
+        context.load_cert_chain(options.ssl_certfile, options.ssl_keyfile, give_password)
+    except (OSError, ssl.SSLError) as error:
+        files = f"ssl_certfile={os.fspath(options.ssl_certfile)!r}"
+        if options.ssl_keyfile is not None:
+            files += f", ssl_keyfile={os.fspath(options.ssl_keyfile)!r}"
+        raise ConfigError(
+            f"{files} cannot be loaded (not PEM, key does not fit, or wrong password): {error}"
+        ) from error
