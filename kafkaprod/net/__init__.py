@@ -1,0 +1,1 @@
+"""Sockets: the only package that imports `socket` and `selectors`."""

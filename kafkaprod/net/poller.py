@@ -1,0 +1,119 @@
+"""Readiness of sockets through `selectors` (epoll on Linux), and a wakeup other threads may call.
+
+Threads: everything belongs to the one I/O thread, except `wakeup`, which any thread may call at any time.
+Wakeups are coalesced: however many there are between two polls, one byte is written and one poll returns early.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+import time
+from typing import Any, Protocol
+
+READABLE = selectors.EVENT_READ
+WRITABLE = selectors.EVENT_WRITE
+
+
+class HasFileno(Protocol):
+    """Anything with a file descriptor."""
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        ...
+
+
+class Poller:
+    """An epoll set whose entries carry an object of the caller's choice.
+
+    Attributes:
+        poll_count: How many times `poll` asked the kernel.
+        wait_ns: Nanoseconds spent waiting there.
+    """
+
+    def __init__(self) -> None:
+        self.poll_count = 0
+        self.wait_ns = 0
+        self._selector = selectors.DefaultSelector()
+        self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
+        self._wakeup_receiver.setblocking(False)
+        self._wakeup_sender.setblocking(False)
+        self._selector.register(self._wakeup_receiver, READABLE, None)
+        self._lock = threading.Lock()  # orders a wakeup against close(): a closed descriptor may be somebody else's
+        self._is_woken = False  # a byte is in the socket pair, or about to be read from it
+        self._is_closed = False
+
+    def register(self, file: HasFileno, interest: int, data: Any) -> None:
+        """Watch `file` for `interest` (READABLE | WRITABLE); `data`, not None, comes back from `poll`.
+
+        Interest 0 is allowed and watches nothing.
+        """
+        if interest:
+            self._selector.register(file, interest, data)
+
+    def modify(self, file: HasFileno, interest: int, data: Any) -> None:
+        """Change what `file` is watched for; 0 stops watching. Registers it if it was not registered."""
+        is_registered = file.fileno() in self._selector.get_map()
+        if interest and is_registered:
+            self._selector.modify(file, interest, data)
+        elif interest:
+            self._selector.register(file, interest, data)
+        elif is_registered:
+            self._selector.unregister(file)
+
+    def unregister(self, file: HasFileno) -> None:
+        """Stop watching `file`. To be called before it is closed. Does nothing if it is not watched."""
+        if file.fileno() in self._selector.get_map():
+            self._selector.unregister(file)
+
+    def poll(self, timeout_ms: int | None) -> list[tuple[Any, int]]:
+        """Wait for readiness, a wakeup or the timeout; return (data, READABLE | WRITABLE) of each ready file.
+
+        Args:
+            timeout_ms: Longest wait; 0 or less does not wait; None waits for ever.
+        """
+        started_ns = time.monotonic_ns()
+        ready = self._selector.select(None if timeout_ms is None else max(timeout_ms, 0) / 1000)
+        self.wait_ns += time.monotonic_ns() - started_ns
+        self.poll_count += 1
+        events = []
+        for key, mask in ready:
+            if key.data is None:
+                self._drain_wakeup()
+            else:
+                events.append((key.data, mask))
+        return events
+
+    def wakeup(self) -> None:
+        """Make the current or next `poll` return at once. Thread-safe; does nothing after `close`."""
+        if self._is_woken:
+            return
+        with self._lock:
+            if not self._is_closed:
+                self._is_woken = True
+                self._wakeup_sender.send(b"\0")
+
+    def _drain_wakeup(self) -> None:
+        # Empty the pipe first, then lower the flag. The other order would lose wakeups: one that comes in between
+        # raises the flag, its byte is swallowed here, and every later wakeup believes that a byte is on its way.
+        try:
+            while self._wakeup_receiver.recv(64):
+                pass
+        except BlockingIOError:
+            pass
+        self._is_woken = False
+
+    def close(self) -> None:
+        """Release the descriptors. Idempotent. Registered files stay open."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._wakeup_sender.close()
+            self._wakeup_receiver.close()
+        self._selector.close()
+
+    def fileno_count(self) -> int:
+        """How many files are watched, the wakeup not counted."""
+        return len(self._selector.get_map()) - 1

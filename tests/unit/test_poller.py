@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kafkaprod.net.poller import READABLE, WRITABLE, Poller
+
+
+@pytest.fixture
+def poller() -> Iterator[Poller]:
+    poller = Poller()
+    yield poller
+    poller.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    left, right = socket.socketpair()
+    yield left, right
+    left.close()
+    right.close()
+
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+def test_readiness_comes_back_with_the_callers_object(poller: Poller, pair: Pair) -> None:
+    left, right = pair
+    poller.register(left, READABLE, "left")
+    assert poller.poll(0) == []
+    right.send(b"x")
+    assert poller.poll(None) == [("left", READABLE)]
+    poller.modify(left, READABLE | WRITABLE, "both")
+    assert poller.poll(None) == [("both", READABLE | WRITABLE)]
+
+
+def test_interest_zero_watches_nothing_and_can_be_raised_again(poller: Poller, pair: Pair) -> None:
+    left, _ = pair
+    poller.register(left, 0, "left")
+    assert poller.poll(0) == []
+    poller.modify(left, WRITABLE, "left")
+    assert poller.poll(None) == [("left", WRITABLE)]
+    poller.modify(left, 0, "left")
+    assert poller.poll(0) == []
+    poller.modify(left, 0, "left")
+    assert poller.fileno_count() == 0
+
+
+def test_unregister_may_be_repeated(poller: Poller, pair: Pair) -> None:
+    poller.register(pair[0], WRITABLE, 1)
+    poller.unregister(pair[0])
+    poller.unregister(pair[0])
+    assert poller.poll(0) == []
+
+
+def test_a_wakeup_from_another_thread_ends_an_endless_poll(poller: Poller) -> None:
+    thread = threading.Thread(target=poller.wakeup)
+    thread.start()
+    assert poller.poll(None) == []
+    thread.join()
+
+
+def test_a_wakeup_before_the_poll_is_not_lost(poller: Poller) -> None:
+    poller.wakeup()
+    assert poller.poll(None) == []
+
+
+def test_many_wakeups_end_one_poll_only(poller: Poller, pair: Pair) -> None:
+    for _ in range(100):
+        poller.wakeup()
+    poller.poll(None)
+    poller.register(pair[0], WRITABLE, "next")
+    assert poller.poll(None) == [("next", WRITABLE)]
+    poller.unregister(pair[0])
+    before = poller.wait_ns
+    poller.poll(20)
+    assert poller.wait_ns - before >= 10_000_000  # it waited: no left-over wakeup
+
+
+def test_no_wakeup_is_lost_among_racing_threads(poller: Poller) -> None:
+    """Each thread publishes, then wakes; the poller may only sleep when everything published was seen."""
+    published = [0] * 4
+    rounds = 500
+
+    def publish(index: int) -> None:
+        for _ in range(rounds):
+            published[index] += 1
+            poller.wakeup()
+
+    threads = [threading.Thread(target=publish, args=(index,)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    seen = 0
+    while seen < 4 * rounds:
+        poller.poll(None)  # a lost wakeup would hang here (and trip the test timeout)
+        seen = sum(published)
+    for thread in threads:
+        thread.join()
+
+
+def test_wakeup_after_close_touches_no_foreign_descriptor(poller: Poller) -> None:
+    poller.close()
+    reader, writer = os.pipe()  # takes the descriptors that were just released
+    other = socket.socketpair()
+    for _ in range(3):
+        poller.wakeup()
+    for end in other:
+        end.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            end.recv(1)
+    for end in other:
+        end.close()
+    os.close(reader)
+    os.close(writer)
+    poller.close()
+
+
+def test_polls_and_waiting_time_are_counted(poller: Poller) -> None:
+    poller.poll(1)
+    poller.poll(-5)
+    assert poller.poll_count == 2
+    assert poller.wait_ns > 0
