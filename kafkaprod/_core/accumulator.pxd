@@ -1,0 +1,62 @@
+"""topic -> partition -> queue of batches. See accumulator.pyx."""
+
+from libc.stdint cimport int32_t, int64_t
+
+from kafkaprod._core.batch cimport Batch, Partition
+from kafkaprod._core.buffer_pool cimport BufferPool
+from kafkaprod._core.lock cimport mutex_t
+from kafkaprod._core.partitioner cimport StickyPartitioner
+from kafkaprod._core.record_arguments cimport RecordArguments
+from kafkaprod._core.record_view cimport AppendStatus, RecordView
+
+
+cdef enum:
+    ANY_PARTITION = -1          # let the sticky partitioner choose
+
+
+cdef class TopicQueues:
+    """One topic's partitions. The array only grows; its old copies live on, so that loops without the GIL may read on."""
+
+    cdef readonly str name
+    cdef readonly bytes name_utf8
+    cdef readonly bytes topic_id            # 16 bytes, or None where brokers do not tell
+    cdef readonly int32_t index             # position in Accumulator._topic_list
+    cdef readonly int32_t partition_count
+    cdef Partition **partitions
+    cdef StickyPartitioner sticky
+    cdef bint sticky_used                   # since the last load update
+    cdef list _retired                      # capsules of outgrown arrays
+
+    cdef int grow(self, int32_t count) except -1
+
+
+cdef class Accumulator:
+    cdef readonly BufferPool pool
+    cdef readonly dict topics               # name -> TopicQueues
+    cdef list topic_list
+    cdef object completion_factory
+    cdef object wakeup
+    cdef Py_ssize_t batch_size
+    cdef Py_ssize_t max_record_bytes
+    cdef bint is_closed
+    cdef public bint ignore_keys            # partitioner_ignore_keys
+    cdef int sender_sleeps                  # 1 while the sender wants a wakeup for news; load32, store32
+    cdef int flush_count                    # flushes in progress
+    cdef mutex_t _incomplete_lock
+    # guarded by _incomplete_lock: all batches that are not DONE, oldest first
+    cdef Batch *oldest
+    cdef Batch *newest
+    cdef int64_t last_serial
+    cdef Py_ssize_t incomplete_count
+
+    cdef AppendStatus append_locked(self, Partition *p, const RecordView *r, int64_t now_ms, int64_t ticket,
+                                    Batch **batch, int *events) noexcept nogil
+    cdef AppendStatus append_sticky(self, TopicQueues topic, const RecordView *r, int64_t now_ms, int64_t ticket,
+                                    Partition **partition, Batch **batch, int *index, int *events) noexcept nogil
+    cdef bint _has_room(self, const Batch *b, const RecordView *r) noexcept nogil
+    cdef bint must_leave(self, Partition *p, const RecordView *r) noexcept nogil
+    cdef void enlist(self, Batch *b, Batch *older) noexcept nogil
+    cdef void delist(self, Batch *b) noexcept nogil
+    cdef object append_record(self, TopicQueues topic, int32_t partition, const RecordView *r, int64_t now_ms,
+                              int64_t ticket)
+    cdef int tell_sender(self, int events) except -1

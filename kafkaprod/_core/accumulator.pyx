@@ -1,0 +1,439 @@
+"""topic -> partition -> queue of batches: where application threads append and the sender drains (drain.pyx).
+
+On the record's line between the partitioner and drain. `append_locked` is the one place that writes records; the
+three ways in (send_path, append_many and append_columns in blocks.pyx) differ only in how they make RecordViews.
+Thread-safe. Nothing here waits: a full pool is answered with POOL_EXHAUSTED and no change.
+"""
+
+cimport cython
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy
+
+from kafkaprod._core.batch cimport (
+    BATCH_HEADER_BYTES,
+    CLOSED,
+    OPEN,
+    batch_append,
+    batch_extend,
+    batch_move,
+    batch_open,
+    batch_release,
+    batch_retain,
+    batch_size_bytes,
+)
+from kafkaprod._core.buffer_pool cimport slab_total
+from kafkaprod._core.completion cimport batch_result, make_future
+from kafkaprod._core.lock cimport FREE_THREADED, load32, load64, mutex_destroy, mutex_init, mutex_lock, mutex_unlock, store32
+from kafkaprod._core.murmur2 cimport partition_for_key
+from kafkaprod._core.record_arguments cimport RecordArguments
+from kafkaprod._core.record_view cimport (
+    APPENDED,
+    EVENT_BATCH_FULL,
+    EVENT_NEW_BATCH,
+    POOL_EXHAUSTED,
+)
+from kafkaprod._core.record_writer cimport record_body_size, record_size_bound
+from kafkaprod._core.varint cimport uvarint_size
+
+from kafkaprod._core.completion import BatchResult
+from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
+
+
+cdef void _free_array(object capsule) noexcept:
+    free(PyCapsule_GetPointer(capsule, NULL))
+
+
+cdef class TopicQueues:
+    def __cinit__(self, str name not None, int32_t index):
+        try:
+            self.name_utf8 = name.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InvalidRecordError(f"topic {name!r:.80} cannot be written as UTF-8") from error
+        self.name = name
+        self.index = index
+        self._retired = []
+
+    def __dealloc__(self):
+        cdef int32_t i
+        for i in range(self.partition_count):
+            mutex_destroy(&self.partitions[i].lock)
+            free(self.partitions[i])
+        free(self.partitions)
+
+    cdef int grow(self, int32_t count) except -1:
+        cdef int32_t i
+        cdef Partition *p
+        cdef Partition **grown = <Partition **>calloc(count, sizeof(Partition *))
+        if grown is NULL:
+            raise MemoryError
+        if self.partition_count:
+            memcpy(grown, self.partitions, self.partition_count * sizeof(Partition *))
+        for i in range(self.partition_count, count):
+            p = <Partition *>calloc(1, sizeof(Partition))
+            if p is NULL or mutex_init(&p.lock) != 0:
+                raise MemoryError
+            p.index = i
+            p.topic_index = self.index
+            p.leader = -1
+            p.leader_epoch = -1
+            p.producer_id = -1
+            p.producer_epoch = -1
+            p.last_acked_sequence = -1
+            p.last_acked_offset = -1
+            grown[i] = p
+        if self.partitions is not NULL:
+            self._retired.append(PyCapsule_New(self.partitions, NULL, _free_array))
+        self.partitions = grown
+        self.partition_count = count
+        return 0
+
+
+@cython.no_gc_clear
+cdef class Accumulator:
+    """The queues of all topics.
+
+    Args:
+        pool: where batches take their memory.
+        batch_size: bytes a batch may grow to, uncompressed, header included; a larger record gets its own batch.
+        max_record_bytes: upper bound of one record's size; larger ones are refused.
+        completion_factory: called as factory(topic, partition), returns a BatchResult.
+        wakeup: called without arguments when the sender sleeps and there is news for it.
+    """
+
+    def __cinit__(self, BufferPool pool not None, Py_ssize_t batch_size=262144, Py_ssize_t max_record_bytes=1048576,
+                  completion_factory=BatchResult, wakeup=None):
+        if mutex_init(&self._incomplete_lock) != 0:
+            raise MemoryError("no memory for a mutex")
+        self.pool = pool
+        self.topics = {}
+        self.topic_list = []
+        self.batch_size = max(batch_size, 1)
+        self.max_record_bytes = min(max_record_bytes, pool.capacity - 256)
+        self.completion_factory = completion_factory
+        self.wakeup = wakeup
+
+    def __dealloc__(self):
+        cdef Batch *b = self.oldest
+        cdef Batch *newer
+        while b is not NULL:
+            newer = b.newer
+            b.references = 1
+            batch_release(b, self.pool)
+            b = newer
+        mutex_destroy(&self._incomplete_lock)
+
+    def set_topic(self, str name not None, leaders not None, epochs=None, bytes topic_id=None):
+        """Create or update a topic from metadata. Sender thread only.
+
+        Args:
+            leaders: node id per partition, -1 where there is none. A topic never shrinks here: see remove_partitions.
+            epochs: leader epoch per partition, -1 where unknown.
+            topic_id: 16 bytes or None.
+        """
+        cdef TopicQueues topic = self.topics.get(name)
+        cdef int32_t count = <int32_t>len(leaders)
+        cdef int32_t i
+        cdef Partition *p
+        cdef int32_t leader
+        cdef int32_t epoch
+        if count < 1:
+            raise InvalidRecordError(f"topic {name!r} needs at least one partition")
+        if epochs is None:
+            epochs = [-1] * count
+        is_new = topic is None
+        if is_new:
+            topic = TopicQueues(name, <int32_t>len(self.topic_list))
+        if count > topic.partition_count:
+            topic.grow(count)
+            if is_new:
+                topic.sticky = StickyPartitioner(count, <unsigned long long>id(topic))
+            else:
+                topic.sticky.set_loads(range(count))
+        topic.topic_id = topic_id
+        for i in range(topic.partition_count):
+            p = topic.partitions[i]
+            leader = leaders[i] if i < count else -1
+            epoch = epochs[i] if i < count else -1
+            mutex_lock(&p.lock)
+            p.leader = leader
+            p.leader_epoch = epoch
+            p.is_removed = i >= count
+            mutex_unlock(&p.lock)
+        if is_new:
+            self.topic_list.append(topic)
+            self.topics[name] = topic
+        return topic
+
+    cdef void enlist(self, Batch *b, Batch *older) noexcept nogil:
+        """Put the batch into the list of incomplete ones: behind `older`, or as the newest if that is NULL."""
+        mutex_lock(&self._incomplete_lock)
+        if older is NULL:
+            self.last_serial += 1
+            b.serial = self.last_serial
+            older = self.newest
+        else:
+            b.serial = older.serial
+        b.older = older
+        b.newer = self.oldest if older is NULL else older.newer
+        if older is NULL:
+            self.oldest = b
+        else:
+            older.newer = b
+        if b.newer is NULL:
+            self.newest = b
+        else:
+            b.newer.older = b
+        self.incomplete_count += 1
+        mutex_unlock(&self._incomplete_lock)
+
+    cdef void delist(self, Batch *b) noexcept nogil:
+        mutex_lock(&self._incomplete_lock)
+        if b.older is NULL:
+            self.oldest = b.newer
+        else:
+            b.older.newer = b.newer
+        if b.newer is NULL:
+            self.newest = b.older
+        else:
+            b.newer.older = b.older
+        b.older = NULL
+        b.newer = NULL
+        self.incomplete_count -= 1
+        mutex_unlock(&self._incomplete_lock)
+
+    cdef AppendStatus append_locked(self, Partition *p, const RecordView *r, int64_t now_ms, int64_t ticket,
+                                    Batch **batch, int *events) noexcept nogil:
+        """Append to the partition, whose lock the caller holds. `batch` is where the record went, at record_count - 1.
+
+        POOL_EXHAUSTED: nothing written; the open batch may have been closed because the record did not fit.
+        """
+        cdef Batch *b = p.tail
+        cdef Py_ssize_t body
+        cdef int status
+        if b is not NULL and b.state == OPEN:
+            if batch_append(b, r) > 0:
+                batch[0] = b
+                return APPENDED
+            body = record_body_size(r, r.timestamp - b.base_timestamp, b.record_count)
+            status = batch_extend(b, self.pool, uvarint_size(<unsigned long long>body << 1) + body, ticket)
+            if status == APPENDED:
+                batch_append(b, r)
+                batch[0] = b
+                return APPENDED
+            if status == POOL_EXHAUSTED:
+                return POOL_EXHAUSTED
+            batch_move(b, CLOSED)
+            events[0] |= EVENT_BATCH_FULL
+        b = batch_open(self.pool, p, r, self.batch_size, ticket)
+        if b is NULL:
+            return POOL_EXHAUSTED
+        b.created_ms = now_ms
+        b.last_attempt_ms = now_ms
+        if p.tail is NULL:
+            p.head = b
+        else:
+            p.tail.next = b
+        p.tail = b
+        store32(&p.queue_length, p.queue_length + 1)
+        p.incomplete_count += 1
+        self.enlist(b, NULL)
+        batch_append(b, r)
+        events[0] |= EVENT_NEW_BATCH
+        batch[0] = b
+        return APPENDED
+
+    cdef bint must_leave(self, Partition *p, const RecordView *r) noexcept nogil:
+        """Whether the sticky partition has had its share (KIP-794). The caller holds its lock.
+
+        A batch's worth of bytes and no batch that could take this record too; or two batches' worth in any case.
+        """
+        cdef Batch *b = p.tail
+        if p.sticky_bytes < self.batch_size:
+            return False
+        if p.sticky_bytes >= 2 * self.batch_size or b is NULL or b.state != OPEN:
+            return True
+        return not self._has_room(b, r)
+
+    cdef bint _has_room(self, const Batch *b, const RecordView *r) noexcept nogil:
+        return batch_size_bytes(b) + record_size_bound(r) <= b.limit
+
+    cdef AppendStatus append_sticky(self, TopicQueues topic, const RecordView *r, int64_t now_ms, int64_t ticket,
+                                    Partition **partition, Batch **batch, int *index, int *events) noexcept nogil:
+        """Append a record without a key to the sticky partition; takes and releases the partition's lock."""
+        cdef Partition *p
+        cdef AppendStatus status
+        cdef int current
+        topic.sticky_used = True
+        while True:
+            current = load32(&topic.sticky._current)
+            p = topic.partitions[current]
+            mutex_lock(&p.lock)
+            if current != load32(&topic.sticky._current):
+                mutex_unlock(&p.lock)           # switched while we waited for the lock
+                continue
+            if self.must_leave(p, r):
+                p.sticky_bytes = 0
+                if p.tail is not NULL and p.tail.state == OPEN and not self._has_room(p.tail, r):
+                    batch_move(p.tail, CLOSED)
+                    events[0] |= EVENT_BATCH_FULL
+                store32(&topic.sticky._current, topic.sticky.draw())
+                mutex_unlock(&p.lock)
+                continue
+            status = self.append_locked(p, r, now_ms, ticket, batch, events)
+            if status == APPENDED:
+                p.sticky_bytes += record_size_bound(r)
+                index[0] = batch[0].record_count - 1
+                if FREE_THREADED:
+                    batch_retain(batch[0])
+            partition[0] = p
+            mutex_unlock(&p.lock)
+            return status
+
+    cdef int tell_sender(self, int events) except -1:
+        """Wake the sender once if it sleeps and the append made news for it. Needs the GIL."""
+        if events and load32(&self.sender_sleeps) and self.wakeup is not None:
+            store32(&self.sender_sleeps, 0)
+            self.wakeup()
+        return 0
+
+    def append(self, TopicQueues topic not None, key, value, headers=None, int32_t partition=ANY_PARTITION,
+               int64_t timestamp=0, int64_t now_ms=0, int64_t ticket=0):
+        """Append one record.
+
+        Args:
+            key, value: bytes-like or None. headers: pairs of (str, bytes-like or None), or None.
+            partition: a partition number, or -1: by key hash, by the sticky partitioner without a key.
+            timestamp: ms since the epoch, or -1 for none. now_ms: monotonic, starts linger and delivery timeout.
+            ticket: of a queued memory waiter, 0 if none.
+
+        Returns: a DeliveryFuture, or None if the pool is exhausted; then nothing was appended.
+        Raises: InvalidRecordError, RecordTooLargeError, ProducerClosedError; then nothing was appended.
+        """
+        cdef RecordArguments arguments = RecordArguments()
+        if timestamp < -1:
+            raise InvalidRecordError(f"timestamp={timestamp} must be at least 0, or -1 for none")
+        if not ANY_PARTITION <= partition < topic.partition_count:
+            raise InvalidRecordError(
+                f"partition={partition} of topic {topic.name!r} is outside 0..{topic.partition_count - 1}"
+            )
+        cdef RecordView *r = arguments.fill(key, value, headers, timestamp)
+        try:
+            return self.append_record(topic, partition, r, now_ms, ticket)
+        finally:
+            arguments.clear()
+
+    cdef object append_record(self, TopicQueues topic, int32_t partition, const RecordView *r, int64_t now_ms,
+                              int64_t ticket):
+        """Append a checked record; a DeliveryFuture, or None if the pool is exhausted. With the GIL."""
+        cdef Partition *p = NULL
+        cdef Batch *b = NULL
+        cdef int events = 0
+        cdef int index = 0
+        cdef AppendStatus status
+        if record_size_bound(r) > self.max_record_bytes:
+            raise RecordTooLargeError(
+                f"record of up to {record_size_bound(r)} bytes for topic {topic.name!r} exceeds "
+                f"max_record_bytes={self.max_record_bytes} (from max_request_size and buffer_memory)",
+                topic=topic.name,
+            )
+        if self.is_closed:
+            raise ProducerClosedError("the producer is closed: no record can be sent")
+        if partition == ANY_PARTITION and r.key_length >= 0 and not self.ignore_keys:
+            partition = partition_for_key(r.key, r.key_length, topic.partition_count)
+        if partition == ANY_PARTITION:
+            status = self.append_sticky(topic, r, now_ms, ticket, &p, &b, &index, &events)
+        else:
+            p = topic.partitions[partition]
+            mutex_lock(&p.lock)
+            status = self.append_locked(p, r, now_ms, ticket, &b, &events)
+            if status == APPENDED:
+                index = b.record_count - 1
+                if FREE_THREADED:
+                    batch_retain(b)
+            mutex_unlock(&p.lock)
+        if status != APPENDED:
+            self.tell_sender(EVENT_BATCH_FULL)      # a waiter makes everything sendable
+            return None
+        future = make_future(batch_result(b, self.completion_factory, topic.name), index, r.key_length,
+                             r.value_length, r.timestamp)
+        if FREE_THREADED:
+            batch_release(b, self.pool)
+        self.tell_sender(events)
+        return future
+
+    @staticmethod
+    def memory_need(key, value, headers=None):
+        """Bytes to wait for before a record can be appended to a new batch; what enqueue_waiter wants."""
+        cdef RecordArguments arguments = RecordArguments()
+        cdef Py_ssize_t bound = record_size_bound(arguments.fill(key, value, headers, 0)) + BATCH_HEADER_BYTES
+        arguments.clear()
+        return slab_total(bound)
+
+    def begin_flush(self):
+        """Make every batch sendable; return a mark: the flush is over once oldest_serial is 0 or above the mark."""
+        mutex_lock(&self._incomplete_lock)
+        cdef int64_t mark = self.last_serial
+        self.flush_count += 1
+        mutex_unlock(&self._incomplete_lock)
+        self.tell_sender(EVENT_BATCH_FULL)
+        return mark
+
+    def end_flush(self):
+        """Undo begin_flush()."""
+        mutex_lock(&self._incomplete_lock)
+        self.flush_count -= 1
+        mutex_unlock(&self._incomplete_lock)
+
+    @property
+    def oldest_serial(self):
+        """Serial of the oldest batch that has no outcome yet; 0 if there is none."""
+        mutex_lock(&self._incomplete_lock)
+        cdef int64_t serial = 0 if self.oldest is NULL else self.oldest.serial
+        mutex_unlock(&self._incomplete_lock)
+        return serial
+
+    @property
+    def incomplete_batch_count(self):
+        """Batches without an outcome: open, queued or in flight."""
+        return self.incomplete_count
+
+    def close(self):
+        """Refuse further appends; everything queued becomes sendable."""
+        self.is_closed = True
+        self.tell_sender(EVENT_BATCH_FULL)
+
+    def set_sender_sleeps(self, bint sleeps):
+        """Said by the sender before it looks for work it may sleep after; the next append with news wakes it."""
+        store32(&self.sender_sleeps, sleeps)
+
+    def explain(self, int limit=5):
+        """Say who holds the pool's memory.
+
+        Returns: up to `limit` tuples (topic, partition, leader node id, bytes, batches without outcome), largest first.
+        """
+        cdef Py_ssize_t count
+        cdef Py_ssize_t i = 0
+        cdef Batch *b
+        cdef (int, int, int, long long) *rows
+        mutex_lock(&self._incomplete_lock)
+        count = self.incomplete_count
+        rows = <(int, int, int, long long) *>malloc((count + 1) * sizeof(rows[0]))
+        if rows is not NULL:
+            b = self.oldest
+            while b is not NULL and i < count:
+                rows[i] = (b.partition.topic_index, b.partition.index, b.partition.leader, load64(&b.held_bytes))
+                i += 1
+                b = b.newer
+        mutex_unlock(&self._incomplete_lock)
+        if rows is NULL:
+            raise MemoryError
+        held = {}
+        for i in range(i):
+            slot = held.setdefault((rows[i][0], rows[i][1]), [rows[i][2], 0, 0])
+            slot[1] += rows[i][3]
+            slot[2] += 1
+        free(rows)
+        largest = sorted(held.items(), key=lambda item: -item[1][1])[:limit]
+        return [(self.topic_list[topic].name, partition, leader, size, batches)
+                for (topic, partition), (leader, size, batches) in largest]

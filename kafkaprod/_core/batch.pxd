@@ -1,0 +1,161 @@
+"""A record batch under construction, in the queue or in a request; and the partition that queues it.
+
+State of the records (one table, see batch.pyx TRANSITIONS):
+
+    OPEN -> CLOSED -> SENT -> DONE        SENT -> CLOSED: requeued        OPEN, CLOSED -> DONE: expired, aborted
+
+State of the memory is another matter: slabs go back to the pool when the batch is DONE *and* no request references
+them (`request_count` is 0). A batch that expires in flight is DONE at once and keeps its slabs until the request is
+answered or its socket is closed (KAFKA-19012).
+
+Batch header, 61 bytes, at the start of the first slab (source: protocol guide "Record Batch", KIP-98):
+
+| off | len | field           | off | len | field         | off | len | field          |
+|-----|-----|-----------------|-----|-----|---------------|-----|-----|----------------|
+| 0   | 8   | base offset     | 17  | 4   | CRC-32C       | 43  | 8   | producer id    |
+| 8   | 4   | batch length    | 21  | 2   | attributes    | 51  | 2   | producer epoch |
+| 12  | 4   | leader epoch    | 23  | 4   | last offset d.| 53  | 4   | base sequence  |
+| 16  | 1   | magic 2         | 27  | 8   | base timestamp| 57  | 4   | record count   |
+|     |     |                 | 35  | 8   | max timestamp | 61  |     | records        |
+"""
+
+from cpython.ref cimport PyObject
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+from libc.stdlib cimport abort
+
+from kafkaprod._core.buffer_pool cimport BufferPool, KP_DEBUG, Slab
+from kafkaprod._core.lock cimport add32, mutex_t
+from kafkaprod._core.record_view cimport RecordView
+from kafkaprod._core.record_writer cimport record_body_size, uvarint_size, write_record
+
+
+cdef enum:
+    BATCH_HEADER_BYTES = 61
+    CRC_START = 21              # the CRC covers attributes to the end
+    LOG_OVERHEAD = 12           # base offset and batch length are not counted by batch length
+
+
+cdef enum BatchState:
+    OPEN = 0                    # takes records
+    CLOSED = 1                  # in the partition's queue, full or requeued
+    SENT = 2                    # in a request
+    DONE = 3                    # its records have their one outcome
+
+
+cdef enum Outcome:
+    PENDING = 0
+    SUCCEEDED = 1
+    FAILED = 2
+    SPLIT = 3                   # its records live on in the batches split from it
+
+
+cdef struct Batch:
+    # guarded by partition.lock until DONE; afterwards only the holders of references read it
+    Batch *next                 # in the partition's queue
+    Batch *older                # incomplete batches of the accumulator in order of creation
+    Batch *newer
+    Batch *next_outstanding     # sequenced batches of the partition that are not DONE, by sequence
+    Batch *previous_outstanding
+    Partition *partition
+    int references              # queue or request or completion or block; atomic
+    int request_count           # 1 while a request may read the slabs
+    uint8_t state
+    uint8_t outcome
+    bint sealed                 # header and CRC are written (and the payload compressed)
+    bint maybe_persisted        # some attempt ended without a definite answer
+    # memory
+    Slab *first
+    Slab *last
+    uint32_t last_generation
+    char *position              # where the next record goes
+    char *end                   # end of the tail slab, or of the batch limit if that comes first
+    Py_ssize_t limit            # bytes that the batch may grow to, header included
+    Py_ssize_t closed_bytes     # bytes in all slabs but the last
+    long long held_bytes        # what its slabs count against the pool; load64 and store64
+    # content
+    int32_t record_count
+    int64_t base_timestamp
+    int64_t max_timestamp
+    PyObject *compressed        # bytes object with the compressed records, or NULL
+    int8_t codec
+    # sending
+    int64_t serial              # order of creation; split batches keep their original's
+    int64_t rank                # index of its first record in the batch it was split from: order among equal serials
+    int64_t backoff_ms          # not before last_attempt_ms + this, unless the leader changed
+    int64_t created_ms
+    int64_t last_attempt_ms
+    int64_t sent_ms
+    int32_t attempts
+    int32_t sent_leader_epoch
+    int64_t producer_id
+    int16_t producer_epoch
+    int32_t base_sequence       # -1: not sequenced yet
+    bint transactional
+    bint from_split
+    # result
+    PyObject *completion        # completion.BatchResult, or NULL while nobody asked
+    int64_t base_offset
+    int64_t log_append_time
+    PyObject *error             # exception object of a FAILED batch
+    PyObject *children          # list of (first index, BatchResult) of a SPLIT batch
+
+
+cdef struct Partition:
+    mutex_t lock
+    # guarded by lock:
+    Batch *head
+    Batch *tail                 # the only one that may be OPEN
+    int queue_length            # written under lock, peeked at with load32
+    int incomplete_count        # batches not DONE, queued or sent
+    Batch *first_outstanding
+    Batch *last_outstanding
+    int64_t producer_id         # whose sequences next_sequence continues
+    int16_t producer_epoch
+    int32_t next_sequence
+    int32_t last_acked_sequence
+    int64_t last_acked_offset
+    bint needs_new_epoch        # a sequence may be missing from the log: nothing new until a new epoch
+    int in_flight_count
+    bint in_transaction         # added to the current transaction
+    # set under lock by metadata updates
+    int32_t leader              # node id, -1: none
+    int32_t leader_epoch
+    bint is_muted
+    bint is_removed             # the topic was re-created smaller: its records fail
+    # constant
+    int32_t index
+    int32_t topic_index
+    # guarded by the appender's partitioner state, see partitioner.pxd
+    int64_t sticky_bytes
+
+
+cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *first_record, Py_ssize_t batch_size,
+                       int64_t ticket) noexcept nogil
+cdef int batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, int64_t ticket) noexcept nogil
+cdef int batch_move(Batch *b, BatchState state) noexcept nogil
+cdef Py_ssize_t batch_size_bytes(const Batch *b) noexcept nogil
+cdef void batch_release_memory(Batch *b, BufferPool pool) noexcept nogil
+cdef void batch_release(Batch *b, BufferPool pool) noexcept
+cdef int batch_seal(Batch *b, object codec) except -1
+cdef Py_ssize_t batch_sealed_size(const Batch *b) noexcept
+
+
+cdef inline void batch_retain(Batch *b) noexcept nogil:
+    add32(&b.references, 1)
+
+
+cdef inline Py_ssize_t batch_append(Batch *b, const RecordView *r) noexcept nogil:
+    """Write the record behind the last one and return its size in bytes; 0 if it does not fit the tail slab: nothing changed."""
+    cdef int64_t timestamp_delta = r.timestamp - b.base_timestamp
+    cdef Py_ssize_t body = record_body_size(r, timestamp_delta, b.record_count)
+    cdef Py_ssize_t size = uvarint_size(<unsigned long long>body << 1) + body
+    if size > b.end - b.position:
+        return 0
+    if KP_DEBUG and b.last.generation != b.last_generation:
+        abort()     # the tail slab was released under this batch: stop before foreign memory is written
+    b.position = write_record(b.position, r, body, timestamp_delta, b.record_count)
+    b.record_count += 1
+    if r.timestamp > b.max_timestamp:
+        b.max_timestamp = r.timestamp
+    return size

@@ -1,0 +1,96 @@
+"""Bounded memory for record batches, in slabs of four size classes.
+
+| class | bytes, slab header included | given to                                             |
+|-------|-----------------------------|------------------------------------------------------|
+| 0     | 1 KiB                       | the first slab of a batch: an idle open batch is cheap |
+| 1     | 4 KiB                       | the second                                           |
+| 2     | 16 KiB                      | the third                                            |
+| 3     | 64 KiB                      | all further                                          |
+| -1    | exact                       | one record that no class holds                       |
+
+Every byte handed out counts against the capacity; freed slabs stay cached per class and are given back to the
+system when another class needs the room. One owner at a time: pool, batch (open or sealed) or request; who owns a
+slab is its batch's state (batch.pxd), the pool knows only POOLED and OWNED and refuses a second release.
+Waiters are served first in, first out: while one waits nobody else gets memory.
+"""
+
+from libc.stdint cimport int8_t, int64_t, uint8_t, uint32_t
+
+from kafkaprod._core.lock cimport mutex_t
+
+
+cdef extern from * nogil:
+    """
+    #ifdef KAFKAPROD_DEBUG
+    #define KP_DEBUG 1
+    #else
+    #define KP_DEBUG 0
+    #endif
+    """
+    const bint KP_DEBUG     # freed memory is poisoned with 0xDD and generations are checked before writes
+
+
+cdef enum:
+    SIZE_CLASS_COUNT = 4
+    LARGEST_CLASS = 3
+    EXACT_SIZE = -1
+    SLAB_OWNED = 0x5A           # not 0 or 1: garbage should not look like a state
+    SLAB_POOLED = 0xA5
+
+
+cdef struct Slab:
+    Slab *next                  # in a batch's chain or in a free list
+    char *data                  # payload, directly behind this header
+    Py_ssize_t size             # payload bytes
+    Py_ssize_t used             # payload bytes written
+    Py_ssize_t total            # bytes counted against the pool
+    uint32_t generation         # grows with each release: a stale reference is recognised by its old value
+    uint8_t state
+    int8_t size_class
+
+
+cdef struct Waiter:
+    Waiter *next
+    int64_t ticket
+    Py_ssize_t need
+
+
+cdef class BufferPool:
+    cdef mutex_t _lock
+    # guarded by _lock:
+    cdef Py_ssize_t _capacity
+    cdef Py_ssize_t _in_use
+    cdef Py_ssize_t _cached
+    cdef Slab *_free[SIZE_CLASS_COUNT]
+    cdef Waiter *_first_waiter
+    cdef Waiter *_last_waiter
+    cdef int _waiter_count
+    cdef int64_t _last_ticket
+    cdef int64_t _refused_release_count
+    # guarded by the GIL (or the critical section of the dict):
+    cdef dict _wakers
+
+    cdef Slab *try_acquire(self, Py_ssize_t need, int wanted_class, int64_t ticket) noexcept nogil
+    cdef Slab *acquire_beyond_capacity(self, Py_ssize_t need) noexcept nogil
+    cdef int release_chain(self, Slab *first) noexcept nogil
+    cdef Slab *_take(self, int size_class, Py_ssize_t total) noexcept nogil
+    cdef void _shrink_cache(self, Py_ssize_t room) noexcept nogil
+    cdef int _remove_waiter(self, int64_t ticket) noexcept nogil
+
+
+cdef inline Py_ssize_t class_total(int size_class) noexcept nogil:
+    return <Py_ssize_t>1024 << (2 * size_class)
+
+
+cdef inline Py_ssize_t class_payload(int size_class) noexcept nogil:
+    return class_total(size_class) - <Py_ssize_t>sizeof(Slab)
+
+
+cdef inline Py_ssize_t slab_total(Py_ssize_t need) noexcept nogil:
+    """What a slab for `need` payload bytes counts against the pool, in the smallest class that holds it."""
+    cdef int size_class = 0
+    while size_class < SIZE_CLASS_COUNT:
+        if class_payload(size_class) >= need:
+            return class_total(size_class)
+        size_class += 1
+    return (need + <Py_ssize_t>sizeof(Slab) + 15) & ~<Py_ssize_t>15

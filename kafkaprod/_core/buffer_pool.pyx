@@ -1,0 +1,304 @@
+"""Bounded memory for record batches: acquire, release, and the queue of those who wait. See the .pxd for the classes.
+
+Thread-safe. Nothing here waits: try_acquire answers NULL, the producer queues a waiter and sleeps on its own
+primitive, the sender calls wake_waiters() once a loop. Source of the rules: Kafka's BufferPool (FIFO, head waiter only).
+"""
+
+cimport cython
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+
+from kafkaprod._core.lock cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
+
+from kafkaprod.errors import IllegalStateError, InvalidRecordError
+
+cdef class BufferPool:
+    """Slabs within a byte bound.
+
+    Args:
+        capacity: bytes that may be handed out at once (buffer_memory).
+    """
+
+    def __cinit__(self, Py_ssize_t capacity):
+        if mutex_init(&self._lock) != 0:
+            raise MemoryError("no memory for a mutex")
+        if capacity < class_total(0):
+            raise InvalidRecordError(f"capacity={capacity} bytes is below the smallest slab of {class_total(0)} bytes")
+        self._capacity = capacity
+        self._wakers = {}
+
+    def __dealloc__(self):
+        cdef Waiter *waiter
+        self._shrink_cache(self._capacity)
+        while self._first_waiter is not NULL:
+            waiter = self._first_waiter
+            self._first_waiter = waiter.next
+            free(waiter)
+        mutex_destroy(&self._lock)
+
+    cdef Slab *try_acquire(self, Py_ssize_t need, int wanted_class, int64_t ticket) noexcept nogil:
+        """Hand out a slab of at least `need` payload bytes, of `wanted_class` or the largest smaller one that there is room for.
+
+        The caller owns it until release_chain(). NULL: no room, or another waiter comes first; nothing has changed.
+        `ticket` is that of a queued waiter (0: none); the waiter leaves the queue with the slab.
+        """
+        cdef Slab *slab = NULL
+        cdef int size_class = wanted_class
+        mutex_lock(&self._lock)
+        if self._first_waiter is NULL or self._first_waiter.ticket == ticket:
+            if need > class_payload(LARGEST_CLASS):
+                slab = self._take(EXACT_SIZE, slab_total(need))
+            else:
+                while class_payload(size_class) < need:
+                    size_class += 1
+                while slab is NULL and size_class >= 0 and class_payload(size_class) >= need:
+                    slab = self._take(size_class, class_total(size_class))
+                    size_class -= 1
+            if slab is not NULL and ticket != 0:
+                self._remove_waiter(ticket)
+        mutex_unlock(&self._lock)
+        return slab
+
+    cdef Slab *acquire_beyond_capacity(self, Py_ssize_t need) noexcept nogil:
+        """Hand out a slab although the pool is full: for a split, whose original is released right after.
+
+        NULL only when the system has no memory.
+        """
+        cdef Slab *slab
+        cdef Py_ssize_t capacity
+        mutex_lock(&self._lock)
+        capacity = self._capacity
+        self._capacity = capacity + need + class_total(LARGEST_CLASS) + self._in_use
+        slab = self._take(EXACT_SIZE, (need + <Py_ssize_t>sizeof(Slab) + 15) & ~<Py_ssize_t>15)
+        self._capacity = capacity
+        mutex_unlock(&self._lock)
+        return slab
+
+    cdef Slab *_take(self, int size_class, Py_ssize_t total) noexcept nogil:
+        cdef Slab *slab
+        if size_class >= 0 and self._free[size_class] is not NULL:
+            slab = self._free[size_class]
+            self._free[size_class] = slab.next
+            self._cached -= total
+        else:
+            if self._in_use + total > self._capacity:
+                return NULL
+            if self._in_use + self._cached + total > self._capacity:
+                self._shrink_cache(self._in_use + self._cached + total - self._capacity)
+            slab = <Slab *>malloc(<size_t>total)
+            if slab is NULL:
+                return NULL
+            slab.data = <char *>slab + sizeof(Slab)
+            slab.size = total - <Py_ssize_t>sizeof(Slab)
+            slab.total = total
+            slab.generation = 0
+            slab.size_class = <int8_t>size_class
+        slab.next = NULL
+        slab.used = 0
+        slab.state = SLAB_OWNED
+        self._in_use += total
+        return slab
+
+    cdef void _shrink_cache(self, Py_ssize_t room) noexcept nogil:
+        cdef int size_class
+        cdef Slab *slab
+        for size_class in range(LARGEST_CLASS, -1, -1):
+            while room > 0 and self._free[size_class] is not NULL:
+                slab = self._free[size_class]
+                self._free[size_class] = slab.next
+                self._cached -= slab.total
+                room -= slab.total
+                free(slab)
+
+    cdef int release_chain(self, Slab *first) noexcept nogil:
+        """Take back a chain of slabs. Return how many of them were not owned by anyone: those are left alone and counted.
+
+        The caller must hold the last reference: no request can still read these bytes.
+        """
+        cdef Slab *slab = first
+        cdef Slab *next_slab
+        cdef int refused = 0
+        if KP_DEBUG:
+            while slab is not NULL:
+                if slab.state == SLAB_OWNED:
+                    memset(slab.data, 0xDD, <size_t>slab.size)
+                slab = slab.next
+        mutex_lock(&self._lock)
+        slab = first
+        while slab is not NULL:
+            next_slab = slab.next
+            if slab.state != SLAB_OWNED:
+                refused += 1
+                slab = next_slab if refused < 1024 else NULL      # a chain run into itself must end
+                continue
+            slab.state = SLAB_POOLED
+            slab.generation += 1
+            self._in_use -= slab.total
+            if slab.size_class >= 0 and self._in_use + self._cached + slab.total <= self._capacity:
+                slab.next = self._free[slab.size_class]
+                self._free[slab.size_class] = slab
+                self._cached += slab.total
+            else:
+                free(slab)
+            slab = next_slab
+        self._refused_release_count += refused
+        mutex_unlock(&self._lock)
+        return refused
+
+    cdef int _remove_waiter(self, int64_t ticket) noexcept nogil:
+        cdef Waiter *previous = NULL
+        cdef Waiter *waiter = self._first_waiter
+        while waiter is not NULL and waiter.ticket != ticket:
+            previous = waiter
+            waiter = waiter.next
+        if waiter is NULL:
+            return 0
+        if previous is NULL:
+            self._first_waiter = waiter.next
+        else:
+            previous.next = waiter.next
+        if self._last_waiter is waiter:
+            self._last_waiter = previous
+        self._waiter_count -= 1
+        free(waiter)
+        return 1
+
+    def enqueue_waiter(self, Py_ssize_t need, wake):
+        """Queue for `need` bytes; return a ticket for the append that follows.
+
+        `wake()` is called once the ticket is at the head and the bytes are free, from the thread that noticed; it may
+        be called again and must not block. End every wait with dequeue_waiter(ticket).
+        Raises InvalidRecordError if need exceeds the capacity.
+        """
+        if need > self._capacity:
+            raise InvalidRecordError(f"{need} bytes can never be free in a pool of capacity={self._capacity} bytes")
+        cdef Waiter *waiter = <Waiter *>calloc(1, sizeof(Waiter))
+        if waiter is NULL:
+            raise MemoryError
+        waiter.need = need
+        mutex_lock(&self._lock)
+        self._last_ticket += 1
+        cdef int64_t ticket = self._last_ticket
+        waiter.ticket = ticket
+        if self._first_waiter is NULL:
+            self._first_waiter = waiter
+        else:
+            self._last_waiter.next = waiter
+        self._last_waiter = waiter
+        self._waiter_count += 1
+        mutex_unlock(&self._lock)
+        self._wakers[ticket] = wake
+        return ticket
+
+    def dequeue_waiter(self, int64_t ticket):
+        """Leave the queue, served or not; a second call does nothing. The next waiter is woken if it can be served."""
+        self._wakers.pop(ticket, None)
+        mutex_lock(&self._lock)
+        self._remove_waiter(ticket)
+        mutex_unlock(&self._lock)
+        self.wake_waiters()
+
+    def wake_waiters(self):
+        """Wake the head waiter if its bytes are free; return whether one was woken."""
+        cdef int64_t ticket = 0
+        mutex_lock(&self._lock)
+        if self._first_waiter is not NULL and self._in_use + self._first_waiter.need <= self._capacity:
+            ticket = self._first_waiter.ticket
+        mutex_unlock(&self._lock)
+        if ticket == 0:
+            return False
+        wake = self._wakers.get(ticket)
+        if wake is not None:
+            wake()
+        return True
+
+    @property
+    def capacity(self):
+        """Bytes that may be handed out at once."""
+        return self._capacity
+
+    @property
+    def in_use(self):
+        """Bytes handed out now."""
+        mutex_lock(&self._lock)
+        cdef Py_ssize_t n = self._in_use
+        mutex_unlock(&self._lock)
+        return n
+
+    @property
+    def available(self):
+        """Bytes that can still be handed out; the cached ones included."""
+        return self._capacity - self.in_use
+
+    @property
+    def cached(self):
+        """Bytes of free slabs that the pool keeps for reuse."""
+        mutex_lock(&self._lock)
+        cdef Py_ssize_t n = self._cached
+        mutex_unlock(&self._lock)
+        return n
+
+    @property
+    def waiter_count(self):
+        """How many wait for memory now."""
+        return self._waiter_count
+
+    @property
+    def refused_release_count(self):
+        """Slabs released that nobody owned; anything but 0 is a bug of the engine."""
+        return self._refused_release_count
+
+
+@cython.no_gc_clear
+cdef class SlabLease:
+    """One slab held from Python: for tests of the pool and for tools. Not thread-safe itself."""
+
+    cdef BufferPool _pool
+    cdef Slab *_slab
+    cdef uint32_t _generation
+
+    def __init__(self, BufferPool pool not None, Py_ssize_t need, int64_t ticket=0):
+        """Take a slab of at least `need` bytes. Raises BufferError if there is no room."""
+        if need < 0:
+            raise InvalidRecordError(f"need={need} bytes is negative")
+        self._pool = pool
+        with nogil:
+            self._slab = pool.try_acquire(need, 0, ticket)
+        if self._slab is NULL:
+            raise BufferError(f"no room for {need} bytes: {pool.in_use} of {pool.capacity} in use")
+        self._generation = self._slab.generation
+
+    def __dealloc__(self):
+        if self._slab is not NULL and self._slab.state == SLAB_OWNED and self._slab.generation == self._generation:
+            self._pool.release_chain(self._slab)
+
+    @property
+    def size(self):
+        """Payload bytes."""
+        return self._slab.size
+
+    def fill(self, unsigned char byte):
+        """Write `byte` all over the slab. Raises IllegalStateError after release."""
+        self._check()
+        memset(self._slab.data, byte, <size_t>self._slab.size)
+
+    def holds_only(self, unsigned char byte):
+        """Tell whether every byte is still `byte`."""
+        cdef Py_ssize_t i
+        self._check()
+        for i in range(self._slab.size):
+            if <unsigned char>self._slab.data[i] != byte:
+                return False
+        return True
+
+    def release(self):
+        """Give the slab back. Raises IllegalStateError if that was done before."""
+        self._check()
+        cdef Slab *slab = self._slab
+        self._slab = NULL
+        self._pool.release_chain(slab)
+
+    cdef int _check(self) except -1:
+        if self._slab is NULL or self._slab.generation != self._generation:
+            raise IllegalStateError("the slab was released")
+        return 0

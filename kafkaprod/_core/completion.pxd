@@ -1,0 +1,34 @@
+"""What became of a batch, and a handle to one of its records."""
+
+from libc.stdint cimport int32_t, int64_t
+
+from kafkaprod._core.batch cimport Batch
+
+
+cdef class BatchResult:
+    cdef readonly str topic
+    cdef readonly int32_t partition
+    cdef readonly int32_t record_count
+    cdef readonly int outcome               # batch.Outcome
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t log_append_time
+    cdef readonly object error              # exception of a FAILED batch
+    cdef readonly dict record_errors        # index in batch -> exception, for the records the broker named (KIP-467)
+    cdef readonly list children             # of a SPLIT batch: (first index, BatchResult), ascending
+
+
+cdef class DeliveryFuture:
+    cdef BatchResult _batch
+    cdef int32_t _index
+    cdef int32_t _key_size
+    cdef int32_t _value_size
+    cdef int64_t _timestamp
+
+    cdef BatchResult _current(self, int32_t *index)
+    cdef object _metadata(self, BatchResult batch, int32_t index)
+
+
+cdef object batch_result(Batch *b, object factory, str topic)
+cdef int publish(Batch *b, BatchResult result, dict record_errors) except -1
+cdef DeliveryFuture make_future(BatchResult batch, int32_t index, Py_ssize_t key_size, Py_ssize_t value_size,
+                                int64_t timestamp)

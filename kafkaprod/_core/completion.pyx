@@ -1,0 +1,235 @@
+"""One result object per batch, and a small handle per record that reads from it.
+
+A result is written once, by the sender thread, and read by any thread; waiting and callbacks are added by the Python
+subclass that the accumulator is given (`kafkaprod.completion.BatchCompletion`). A split batch points at its children.
+"""
+
+cimport cython
+from cpython.ref cimport PyObject, Py_INCREF
+
+from kafkaprod._core.batch cimport FAILED, PENDING, SPLIT, SUCCEEDED
+from kafkaprod._core.lock cimport mutex_lock, mutex_unlock
+
+from kafkaprod.structs import RecordMetadata
+
+
+cdef class BatchResult:
+    """What became of one batch.
+
+    Attributes:
+        topic, partition: where its records belong.
+        record_count: how many they are; 0 while the batch still takes records.
+        base_offset: offset of the first record, -1 if unknown.
+        log_append_time: ms, -1 if the records keep their own timestamps.
+        error: why all of them failed, else None.
+        record_errors: index -> exception for records that the broker named.
+        children: for a split batch, (first index, BatchResult) pairs.
+    """
+
+    def __init__(self, str topic not None, int32_t partition):
+        self.topic = topic
+        self.partition = partition
+        self.base_offset = -1
+        self.log_append_time = -1
+
+    @property
+    def is_done(self):
+        """Whether the outcome is known (of every child, if the batch was split)."""
+        if self.outcome == SPLIT:
+            return all(child.is_done for _, child in self.children)
+        return self.outcome != PENDING
+
+    @property
+    def is_split(self):
+        """Whether the records live on in `children`."""
+        return self.outcome == SPLIT
+
+    def error_of(self, int32_t index):
+        """The exception of record `index` of a failed batch, None of one that succeeded or is pending."""
+        if self.outcome != FAILED:
+            return None
+        if self.record_errors is not None and index in self.record_errors:
+            return self.record_errors[index]
+        return self.error
+
+    def on_done(self):
+        """Called once by the sender thread when the outcome is set. Subclasses wake waiters here."""
+
+
+@cython.final
+@cython.freelist(4096)
+cdef class DeliveryFuture:
+    """The outcome of one record, now or later. Made by `send`; reading is thread-safe."""
+
+    cdef BatchResult _current(self, int32_t *index):
+        cdef BatchResult batch = self._batch
+        index[0] = self._index
+        while batch.outcome == SPLIT:
+            for first, child in reversed(batch.children):
+                if index[0] >= first:
+                    index[0] -= <int32_t>first
+                    batch = child
+                    break
+        return batch
+
+    @property
+    def topic(self):
+        """The record's topic."""
+        return self._batch.topic
+
+    @property
+    def partition(self):
+        """The record's partition."""
+        return self._batch.partition
+
+    def done(self):
+        """Whether the outcome is known."""
+        cdef int32_t index
+        return self._current(&index).outcome != PENDING
+
+    def result(self, timeout=None):
+        """Wait for the outcome and return its RecordMetadata.
+
+        Args: timeout: seconds, None to wait as long as it takes (delivery_timeout_ms bounds that).
+        Raises TimeoutError if it is not known in time, else the record's own error.
+        """
+        cdef int32_t index
+        cdef BatchResult batch = self._current(&index)
+        while batch.outcome == PENDING:
+            if not batch.wait(timeout):
+                raise TimeoutError(f"no outcome for a record of {batch.topic}[{batch.partition}] within {timeout} s")
+            batch = self._current(&index)
+        if batch.outcome == FAILED:
+            batch.mark_seen()
+            raise batch.error_of(index)
+        return self._metadata(batch, index)
+
+    def get(self, timeout=None):
+        """Same as result(); kafka-python's name for it."""
+        return self.result(timeout)
+
+    def exception(self, timeout=None):
+        """Wait for the outcome and return the record's error, None if it was delivered.
+
+        Raises TimeoutError if the outcome is not known within `timeout` seconds.
+        """
+        try:
+            self.result(timeout)
+        except Exception as error:
+            if not self.done():
+                raise
+            return error
+        return None
+
+    def succeeded(self):
+        """Whether the record is known to be delivered."""
+        cdef int32_t index
+        return self._current(&index).outcome == SUCCEEDED
+
+    def failed(self):
+        """Whether the record is known to have failed."""
+        cdef int32_t index
+        return self._current(&index).outcome == FAILED
+
+    def add_done_callback(self, callback):
+        """Call `callback(future)` once the outcome is known: on the sender thread, or at once if it is known now."""
+        cdef int32_t index
+        self._current(&index).add_listener(lambda: callback(self))
+
+    def add_callback(self, callback, *args, **kwargs):
+        """Call `callback(*args, record_metadata, **kwargs)` if the record is delivered (kafka-python). Returns self."""
+        def deliver(future):
+            if future.succeeded():
+                callback(*args, future.result(0), **kwargs)
+        self.add_done_callback(deliver)
+        return self
+
+    def add_errback(self, callback, *args, **kwargs):
+        """Call `callback(*args, error, **kwargs)` if the record fails (kafka-python). Returns self."""
+        def deliver(future):
+            if future.failed():
+                callback(*args, future.exception(0), **kwargs)
+        self.add_done_callback(deliver)
+        return self
+
+    def add_both(self, callback, *args, **kwargs):
+        """add_callback and add_errback with the same function. Returns self."""
+        return self.add_callback(callback, *args, **kwargs).add_errback(callback, *args, **kwargs)
+
+    def __await__(self):
+        """Await the RecordMetadata inside asyncio; raises the record's own error."""
+        cdef int32_t index
+        return self._current(&index).await_record(self).__await__()
+
+    def __repr__(self):
+        cdef int32_t index
+        cdef BatchResult batch = self._current(&index)
+        state = "pending"
+        if batch.outcome == SUCCEEDED:
+            state = f"offset {batch.base_offset + index if batch.base_offset >= 0 else -1}"
+        elif batch.outcome == FAILED:
+            state = f"failed: {batch.error_of(index)!r}"
+        return f"<DeliveryFuture {batch.topic}[{batch.partition}] {state}>"
+
+    cdef object _metadata(self, BatchResult batch, int32_t index):
+        return RecordMetadata(
+            batch.topic,
+            batch.partition,
+            batch.base_offset + index if batch.base_offset >= 0 else -1,
+            batch.log_append_time if batch.log_append_time >= 0 else self._timestamp,
+            self._key_size,
+            self._value_size,
+        )
+
+
+cdef DeliveryFuture make_future(BatchResult batch, int32_t index, Py_ssize_t key_size, Py_ssize_t value_size,
+                                int64_t timestamp):
+    cdef DeliveryFuture future = DeliveryFuture.__new__(DeliveryFuture)
+    future._batch = batch
+    future._index = index
+    future._key_size = <int32_t>key_size
+    future._value_size = <int32_t>value_size
+    future._timestamp = timestamp
+    return future
+
+
+cdef object batch_result(Batch *b, object factory, str topic):
+    """The batch's result object, made now if nobody asked before. Needs the GIL; the caller holds a reference to b."""
+    cdef BatchResult result
+    cdef bint is_first
+    cdef bint is_done
+    if b.completion is not NULL:
+        return <object>b.completion
+    result = factory(topic, b.partition.index)
+    # The outcome is set under the same lock: either this sees it, or publish() sees the object.
+    mutex_lock(&b.partition.lock)
+    is_first = b.completion is NULL
+    is_done = b.outcome != PENDING
+    if is_first:
+        b.completion = <PyObject *>result
+    mutex_unlock(&b.partition.lock)
+    if not is_first:
+        return <object>b.completion
+    Py_INCREF(result)
+    if is_done:
+        publish(b, result, None)
+    return result
+
+
+cdef int publish(Batch *b, BatchResult result, dict record_errors) except -1:
+    """Copy the batch's outcome to its result object and tell it. Once per batch."""
+    _copy_outcome(b, result, record_errors)
+    result.on_done()
+    return 0
+
+
+cdef void _copy_outcome(Batch *b, BatchResult result, dict record_errors):
+    result.record_count = b.record_count
+    result.base_offset = b.base_offset
+    result.log_append_time = b.log_append_time
+    if b.error is not NULL:
+        result.error = <object>b.error
+    result.record_errors = record_errors
+    if b.children is not NULL:
+        result.children = <list>b.children
+    result.outcome = b.outcome      # last: readers look at it first

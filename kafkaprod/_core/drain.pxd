@@ -1,0 +1,39 @@
+"""Which nodes can be sent to, and which batches go out. See drain.pyx."""
+
+from libc.stdint cimport int16_t, int32_t, int64_t
+
+from kafkaprod._core.accumulator cimport Accumulator
+from kafkaprod._core.batch cimport Batch, Partition
+
+
+cdef class NodeQueues:
+    """The partitions that one node leads, and where its next drain starts."""
+
+    cdef readonly int32_t node_id
+    cdef Partition **partitions
+    cdef Py_ssize_t partition_count
+    cdef Py_ssize_t start
+
+
+cdef class Drain:
+    cdef readonly Accumulator accumulator
+    cdef readonly int64_t linger_ms
+    cdef readonly Py_ssize_t max_request_bytes
+    cdef readonly bint is_idempotent
+    cdef readonly bint mutes                # one batch in flight per partition: max_in_flight_requests == 1
+    cdef readonly int64_t producer_id
+    cdef readonly int16_t producer_epoch
+    cdef readonly bint wants_epoch          # a partition waits for a newer producer epoch
+    cdef readonly int64_t next_check_ms     # when ready() should be asked again if nothing else happens
+    cdef object codec
+    cdef double codec_ratio                 # compressed / raw size, estimated over all topics
+    cdef dict _nodes
+
+    cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_ms, bint hurry, int64_t *wait_ms) noexcept nogil
+    cdef bint _may_go(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil
+    cdef bint _node_ready(self, NodeQueues node, int64_t now_ms, bint hurry, int64_t *wait_ms) noexcept nogil
+    cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, bint is_first, Py_ssize_t *looked_at) noexcept nogil
+    cdef int _find_waiting(self, NodeQueues node, set topics) except -1
+    cdef void _take_head(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil
+    cdef Py_ssize_t _estimate(self, const Batch *b) noexcept nogil
+    cdef void _learn_ratio(self, const Batch *b) noexcept

@@ -1,0 +1,297 @@
+"""Which nodes can be sent to (ready), and which batches go out to one (drain). Sender thread only.
+
+Ready rules, per partition with data whose leader is known and that is not muted and whose sequence allows it; `head`
+is the first batch of its queue (source: RecordAccumulator.ready, KIP-480, KIP-951):
+
+| term        | meaning                                                                                         |
+|-------------|-------------------------------------------------------------------------------------------------|
+| waited      | now - creation, or - last requeue                                                               |
+| backing off | head was requeued, waited < its backoff, and the leader epoch is the one it failed under         |
+| full        | more than one batch queued, or head takes no more records                                       |
+| hurry       | pool exhausted (somebody waits), flush, closing                                                 |
+| sendable    | not backing off and (full or waited >= linger or hurry)                                          |
+
+Drain goes round the node's partitions from where the node's last drain stopped, takes the head of each queue that is
+not backing off, and stops before the request would pass max_request_bytes; one oversized batch goes alone.
+The loops run without the GIL; sealing (compression, CRC) is per batch and holds it, codecs release it themselves.
+"""
+
+from libc.stdlib cimport free, malloc
+
+from kafkaprod._core.accumulator cimport TopicQueues
+from kafkaprod._core.batch cimport (
+    BATCH_HEADER_BYTES,
+    CLOSED,
+    FAILED,
+    OPEN,
+    SENT,
+    batch_move,
+    batch_release,
+    batch_seal,
+    batch_sealed_size,
+    batch_size_bytes,
+)
+from kafkaprod._core.lock cimport load32, mutex_lock, mutex_unlock, store32
+from kafkaprod._core.produce_request cimport ProduceRequest
+from kafkaprod._core.settlement cimport finish_batch
+from kafkaprod._core.sequences cimport assign_sequence, sequence_allows
+
+from kafkaprod.errors import InvalidRecordError
+
+cdef enum:
+    NOTHING_TO_WAIT_FOR = 0x7FFFFFFF
+
+
+cdef class NodeQueues:
+    def __dealloc__(self):
+        free(self.partitions)
+
+
+cdef class Drain:
+    """Selection for one producer.
+
+    Args:
+        linger_ms: how long a batch that is not full may wait.
+        max_request_bytes: most bytes of batches in one request, unless a single batch is larger.
+        is_idempotent: number the batches; nothing goes out until set_producer().
+        mutes: keep one batch in flight per partition (max_in_flight_requests_per_connection == 1).
+        codec: a compression.Codec, or None.
+    """
+
+    def __init__(self, Accumulator accumulator not None, int64_t linger_ms=5, Py_ssize_t max_request_bytes=1048576,
+                 bint is_idempotent=False, bint mutes=False, codec=None):
+        self.accumulator = accumulator
+        self.linger_ms = linger_ms
+        self.max_request_bytes = max_request_bytes
+        self.is_idempotent = is_idempotent
+        self.mutes = mutes
+        self.codec = codec
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.codec_ratio = 1.0
+        self._nodes = {}
+
+    def set_producer(self, int64_t producer_id, int16_t producer_epoch):
+        """Set the id and epoch that batches drained from now on are numbered under; -1, -1 for none."""
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.wants_epoch = False
+
+    def update_leaders(self):
+        """Sort the partitions by leader again, after Accumulator.set_topic(). Nodes keep where their drain stopped."""
+        cdef TopicQueues topic
+        cdef NodeQueues node
+        cdef int32_t i
+        cdef dict counts = {}
+        cdef dict nodes = {}
+        for topic in self.accumulator.topic_list:
+            for i in range(topic.partition_count):
+                leader = topic.partitions[i].leader
+                counts[leader] = counts.get(leader, 0) + 1
+        for leader, count in counts.items():
+            node = NodeQueues.__new__(NodeQueues)
+            node.node_id = leader
+            node.partitions = <Partition **>malloc(<size_t>count * sizeof(Partition *))
+            if node.partitions is NULL:
+                raise MemoryError
+            nodes[leader] = node
+        for topic in self.accumulator.topic_list:
+            for i in range(topic.partition_count):
+                node = nodes[topic.partitions[i].leader]
+                node.partitions[node.partition_count] = topic.partitions[i]
+                node.partition_count += 1
+        for leader, old in self._nodes.items():
+            if leader in nodes:
+                node = nodes[leader]
+                node.start = (<NodeQueues>old).start % node.partition_count
+        self._nodes = nodes
+
+    def ready(self, int64_t now_ms, bint hurry=False):
+        """Look at the head of every queue.
+
+        Args: hurry: send whatever there is (somebody waits for memory, a flush is on, the producer closes).
+        Returns: (ids of nodes that have something sendable, names of topics with data but no leader).
+        `next_check_ms` says when the next batch becomes sendable by itself, `wants_epoch` whether a partition waits
+        for a newer producer epoch.
+        """
+        cdef NodeQueues node
+        cdef int64_t wait_ms = NOTHING_TO_WAIT_FOR
+        cdef bint is_ready
+        cdef list ready_nodes = []
+        cdef set unknown = set()
+        hurry = hurry or self.accumulator.is_closed or self.accumulator.flush_count > 0 \
+            or self.accumulator.pool._waiter_count > 0
+        for node in self._nodes.values():
+            if node.node_id < 0:
+                self._find_waiting(node, unknown)
+                continue
+            with nogil:
+                is_ready = self._node_ready(node, now_ms, hurry, &wait_ms)
+            if is_ready:
+                ready_nodes.append(node.node_id)
+        self.next_check_ms = now_ms + wait_ms
+        return ready_nodes, unknown
+
+    cdef int _find_waiting(self, NodeQueues node, set topics) except -1:
+        cdef Py_ssize_t i
+        for i in range(node.partition_count):
+            if load32(&node.partitions[i].queue_length) > 0:
+                topics.add((<TopicQueues>self.accumulator.topic_list[node.partitions[i].topic_index]).name)
+        return 0
+
+    cdef bint _node_ready(self, NodeQueues node, int64_t now_ms, bint hurry, int64_t *wait_ms) noexcept nogil:
+        cdef Py_ssize_t i
+        cdef Partition *p
+        cdef bint is_ready = False
+        for i in range(node.partition_count):
+            p = node.partitions[i]
+            if load32(&p.queue_length) == 0:
+                continue
+            mutex_lock(&p.lock)
+            if p.head is not NULL and self._is_sendable(p, p.head, now_ms, hurry, wait_ms):
+                is_ready = True
+            mutex_unlock(&p.lock)
+            if is_ready:
+                break
+        return is_ready
+
+    cdef bint _may_go(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil:
+        """Whether nothing but time spent lingering could hold the batch back."""
+        if p.is_muted or (self.mutes and p.in_flight_count > 0):
+            return False
+        if b.attempts > 0 and now_ms - b.last_attempt_ms < b.backoff_ms and p.leader_epoch <= b.sent_leader_epoch:
+            return False
+        return not self.is_idempotent or sequence_allows(p, b, self.producer_id, self.producer_epoch, &self.wants_epoch)
+
+    cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_ms, bint hurry, int64_t *wait_ms) noexcept nogil:
+        cdef int64_t waited = now_ms - b.last_attempt_ms
+        cdef int64_t wait
+        if self._may_go(p, b, now_ms):
+            if hurry or b.next is not NULL or b.state != OPEN or waited >= self.linger_ms:
+                return True
+            wait = self.linger_ms - waited
+        elif b.attempts > 0 and waited < b.backoff_ms:
+            wait = b.backoff_ms - waited
+        else:
+            return False        # an answer, a new epoch or an unmute will make it sendable, not time
+        if wait < wait_ms[0]:
+            wait_ms[0] = wait
+        return False
+
+    def drain(self, int32_t node_id, int64_t now_ms):
+        """Take the batches that go to a node in one request, sealed; None if there are none.
+
+        At most one batch per partition and max_request_bytes in all. The batches belong to the request until its
+        finish(). Records that the codec refuses fail with its error.
+        """
+        cdef NodeQueues node = self._nodes.get(node_id)
+        cdef ProduceRequest request
+        cdef Batch *b
+        cdef Py_ssize_t looked_at = 0
+        cdef Py_ssize_t room = self.max_request_bytes
+        if node is None:
+            return None
+        request = ProduceRequest(self.accumulator, node_id)
+        while looked_at < node.partition_count:
+            with nogil:
+                b = self._take(node, now_ms, room, request.batch_count == 0, &looked_at)
+            if b is NULL:
+                break
+            try:
+                batch_seal(b, self.codec)
+                request.add(b)
+            except Exception as error:
+                # The codec refused, or memory ran out: these records fail, the others go.
+                b.request_count -= 1
+                finish_batch(self.accumulator, b, FAILED, -1, -1, error, None)
+                batch_release(b, self.accumulator.pool)
+                continue
+            room -= batch_sealed_size(b)
+            self._learn_ratio(b)
+        if request.batch_count == 0:
+            return None
+        request.sort()
+        return request
+
+    cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, bint is_first,
+                      Py_ssize_t *looked_at) noexcept nogil:
+        """Take the next batch of the round out of its queue; NULL at the end of the round or of the room."""
+        cdef Partition *p
+        cdef Batch *b
+        while looked_at[0] < node.partition_count:
+            p = node.partitions[node.start]
+            b = NULL
+            if load32(&p.queue_length) > 0:
+                mutex_lock(&p.lock)
+                b = p.head
+                if b is not NULL and not self._may_go(p, b, now_ms):
+                    b = NULL
+                if b is not NULL and not is_first and self._estimate(b) > room:
+                    mutex_unlock(&p.lock)
+                    looked_at[0] = node.partition_count
+                    return NULL                     # the next drain starts with this partition
+                if b is not NULL:
+                    self._take_head(p, b, now_ms)
+                mutex_unlock(&p.lock)
+            node.start = (node.start + 1) % node.partition_count
+            looked_at[0] += 1
+            if b is not NULL:
+                return b
+        return NULL
+
+    cdef void _take_head(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil:
+        if b.state == OPEN:
+            batch_move(b, CLOSED)
+        batch_move(b, SENT)
+        p.head = b.next
+        if p.head is NULL:
+            p.tail = NULL
+        b.next = NULL
+        store32(&p.queue_length, p.queue_length - 1)
+        p.in_flight_count += 1
+        b.request_count += 1
+        b.sent_ms = now_ms
+        b.sent_leader_epoch = p.leader_epoch
+        if self.is_idempotent:
+            assign_sequence(p, b, self.producer_id, self.producer_epoch)
+
+    cdef Py_ssize_t _estimate(self, const Batch *b) noexcept nogil:
+        if self.codec_ratio >= 1.0 or b.sealed:
+            return batch_size_bytes(b)
+        return BATCH_HEADER_BYTES + <Py_ssize_t>(<double>batch_size_bytes(b) * self.codec_ratio)
+
+    cdef void _learn_ratio(self, const Batch *b) noexcept:
+        """Kafka's estimator: rises quickly, falls slowly, so that a request is rarely larger than estimated."""
+        cdef double observed
+        if b.compressed is NULL:
+            return
+        observed = <double>(batch_sealed_size(b) - BATCH_HEADER_BYTES) / <double>(batch_size_bytes(b) - BATCH_HEADER_BYTES)
+        if observed > self.codec_ratio:
+            self.codec_ratio = max(self.codec_ratio + 0.05, observed)
+        else:
+            self.codec_ratio = max(self.codec_ratio - 0.005, observed)
+
+    def set_muted(self, str topic not None, int32_t partition, bint is_muted):
+        """Hold a partition's batches back, or let them go again."""
+        cdef TopicQueues queues = self.accumulator.topics[topic]
+        if not 0 <= partition < queues.partition_count:
+            raise InvalidRecordError(f"partition={partition} of topic {topic!r} is outside 0..{queues.partition_count - 1}")
+        mutex_lock(&queues.partitions[partition].lock)
+        queues.partitions[partition].is_muted = is_muted
+        mutex_unlock(&queues.partitions[partition].lock)
+
+    def update_loads(self):
+        """Tell the sticky partitioners how long their partitions' queues are (KIP-794); cheap where nothing is sticky."""
+        cdef TopicQueues topic
+        cdef int32_t i
+        cdef list candidates
+        cdef list queues
+        for topic in self.accumulator.topic_list:
+            if not topic.sticky_used:
+                continue
+            topic.sticky_used = False
+            candidates = [i for i in range(topic.partition_count) if topic.partitions[i].leader >= 0]
+            if not candidates:
+                candidates = list(range(topic.partition_count))
+            queues = [load32(&topic.partitions[i].queue_length) for i in candidates]
+            topic.sticky.set_loads(candidates, queues)

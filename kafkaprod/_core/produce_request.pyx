@@ -1,0 +1,261 @@
+"""The body of a Produce request: small headers and pointers into slabs, never a copy of records.
+
+On the record's line between drain and the connection. A request references its batches' memory from drain until
+finish(): the sender calls that when the answer has come or the socket is closed. If somebody still holds an exported
+buffer then, the memory stays until the last one is let go. Sender thread only, but for releasing buffers.
+
+| versions | body                                                                                                    |
+|----------|---------------------------------------------------------------------------------------------------------|
+| 3-8      | transactional id nullable STR, acks i16, timeout i32, [topic STR, [partition i32, records i32 length]]    |
+| 9-12     | the same in compact encodings, an empty tag section behind every struct                                  |
+| 13       | 16-byte topic id instead of the name                                                                     |
+
+Source: Kafka protocol guide, Produce (key 0); KIP-516 for topic ids.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdlib cimport free, qsort, realloc
+
+from kafkaprod._core.accumulator cimport TopicQueues
+from kafkaprod._core.batch cimport (
+    BATCH_HEADER_BYTES,
+    DONE,
+    Batch,
+    batch_release,
+    batch_release_memory,
+    batch_seal,
+    batch_sealed_size,
+)
+from kafkaprod._core.lock cimport add32, load32, mutex_lock, mutex_unlock
+from kafkaprod._core.settlement cimport BatchRef, make_ref
+
+from kafkaprod.errors import IllegalStateError, UnsupportedVersionError
+
+OLDEST_VERSION = 3      # record batches of magic 2
+NEWEST_VERSION = 13
+
+
+@cython.no_gc_clear
+cdef class SlabBuffer:
+    def __len__(self):
+        return self._size
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        if flags & PyBUF_WRITABLE:
+            raise BufferError("record memory is read-only")
+        if self._request._is_finished or self._slab.generation != self._generation:
+            raise BufferError("the request is finished: its memory may hold other records now")
+        PyBuffer_FillInfo(view, self, self._start, self._size, 1, flags)
+        add32(&self._request._export_count, 1)
+
+    def __releasebuffer__(self, Py_buffer *view):
+        if add32(&self._request._export_count, -1) == 0 and self._request._is_finished:
+            self._request._give_back()
+
+
+cdef int _compare(const void *left, const void *right) noexcept nogil:
+    cdef Batch *a = (<Batch **>left)[0]
+    cdef Batch *b = (<Batch **>right)[0]
+    if a.partition.topic_index != b.partition.topic_index:
+        return -1 if a.partition.topic_index < b.partition.topic_index else 1
+    if a.partition.index != b.partition.index:
+        return -1 if a.partition.index < b.partition.index else 1
+    return 0
+
+
+@cython.no_gc_clear
+cdef class ProduceRequest:
+    """The batches drained for one node, at most one per partition. Made by Drain.drain()."""
+
+    def __cinit__(self, Accumulator accumulator not None, int32_t node_id):
+        self.accumulator = accumulator
+        self.node_id = node_id
+
+    def __dealloc__(self):
+        # Nobody can read any more: exports hold references to this object.
+        if self.batches is not NULL:
+            self._give_back()
+
+    cdef int add(self, Batch *b) except -1:
+        """Take over a drained batch: its reference from the queue, and a claim on its memory."""
+        cdef Batch **grown
+        if self.batch_count & (self.batch_count - 1) == 0:
+            grown = <Batch **>realloc(self.batches, (2 * self.batch_count + 1) * sizeof(Batch *))
+            if grown is NULL:
+                raise MemoryError
+            self.batches = grown
+        self.batches[self.batch_count] = b
+        self.batch_count += 1
+        self.record_count += b.record_count
+        return 0
+
+    cdef int sort(self) noexcept:
+        qsort(self.batches, <size_t>self.batch_count, sizeof(Batch *), _compare)
+        return 0
+
+    def __len__(self):
+        return self.batch_count
+
+    def refs(self):
+        """Its batches as BatchRefs, by topic and partition."""
+        cdef Py_ssize_t i
+        return [make_ref(self.accumulator, self.batches[i]) for i in range(self.batch_count)]
+
+    @property
+    def all_topic_ids_known(self):
+        """Whether version 13, which names topics by id, can be used."""
+        cdef Py_ssize_t i
+        for i in range(self.batch_count):
+            if (<TopicQueues>self.accumulator.topic_list[self.batches[i].partition.topic_index]).topic_id is None:
+                return False
+        return True
+
+    def seal(self, codec):
+        """Compress and checksum every batch that is not sealed yet. Raises what the codec raises."""
+        cdef Py_ssize_t i
+        for i in range(self.batch_count):
+            batch_seal(self.batches[i], codec)
+
+    def body(self, int version, int16_t acks, int32_t timeout_ms, str transactional_id=None):
+        """Assemble the request body.
+
+        Args: version: 3 to 13. acks: -1, 0 or 1. timeout_ms: how long the leader waits for acks=-1.
+        Returns: (buffers, size): bytes and SlabBuffer objects in order, and their length together.
+        Raises: UnsupportedVersionError; IllegalStateError if it is finished, or a topic id is missing for version 13.
+        """
+        cdef bint flexible = version >= 9
+        cdef list buffers = []
+        cdef bytearray head = bytearray()
+        cdef Py_ssize_t i = 0
+        cdef Py_ssize_t topic_end
+        cdef Py_ssize_t size = 0
+        cdef TopicQueues topic
+        if not OLDEST_VERSION <= version <= NEWEST_VERSION:
+            raise UnsupportedVersionError(f"Produce version {version} is outside {OLDEST_VERSION}..{NEWEST_VERSION}")
+        if self._is_finished:
+            raise IllegalStateError("the request is finished: its batches were given back")
+        _put_string(head, transactional_id, flexible)
+        head += acks.to_bytes(2, "big", signed=True)
+        head += timeout_ms.to_bytes(4, "big", signed=True)
+        _put_count(head, self._topic_count(), flexible)
+        while i < self.batch_count:
+            topic = self.accumulator.topic_list[self.batches[i].partition.topic_index]
+            topic_end = i
+            while topic_end < self.batch_count and self.batches[topic_end].partition.topic_index == topic.index:
+                topic_end += 1
+            if version < 13:
+                _put_string(head, topic.name, flexible)
+            elif topic.topic_id is None:
+                raise IllegalStateError(f"Produce version 13 needs the id of topic {topic.name!r}")
+            else:
+                head += topic.topic_id
+            _put_count(head, topic_end - i, flexible)
+            while i < topic_end:
+                size += self._put_batch(buffers, head, self.batches[i], flexible)
+                head = bytearray(b"\x00" if flexible else b"")
+                i += 1
+            if flexible:
+                head += b"\x00"
+        if flexible:
+            head += b"\x00"
+        if head:
+            buffers.append(bytes(head))
+            size += len(head)
+        return buffers, size
+
+    cdef Py_ssize_t _topic_count(self) noexcept:
+        cdef Py_ssize_t i
+        cdef Py_ssize_t count = 0
+        for i in range(self.batch_count):
+            if i == 0 or self.batches[i].partition.topic_index != self.batches[i - 1].partition.topic_index:
+                count += 1
+        return count
+
+    cdef Py_ssize_t _put_batch(self, list buffers, bytearray head, Batch *b, bint flexible) except -1:
+        cdef Py_ssize_t records = batch_sealed_size(b)
+        cdef Slab *slab = b.first
+        head += b.partition.index.to_bytes(4, "big")
+        if flexible:
+            _put_uvarint(head, records + 1)
+        else:
+            head += records.to_bytes(4, "big")
+        buffers.append(bytes(head))
+        if b.compressed is not NULL:
+            buffers.append(self._buffer(slab, BATCH_HEADER_BYTES))
+            buffers.append(<object>b.compressed)
+        else:
+            while slab is not NULL:
+                buffers.append(self._buffer(slab, slab.used))
+                slab = slab.next
+        return len(head) + records
+
+    cdef SlabBuffer _buffer(self, Slab *slab, Py_ssize_t size):
+        cdef SlabBuffer buffer = SlabBuffer.__new__(SlabBuffer)
+        buffer._request = self
+        buffer._slab = slab
+        buffer._generation = slab.generation
+        buffer._start = slab.data
+        buffer._size = size
+        return buffer
+
+    def finish(self):
+        """The answer has come, or the socket is closed: nobody will read the memory any more.
+
+        Batches that have their outcome give it back to the pool; requeued ones keep it. A second call does nothing.
+        """
+        if self._is_finished:
+            return
+        self._is_finished = True
+        if load32(&self._export_count) == 0:
+            self._give_back()
+
+    cdef int _give_back(self) except -1:
+        cdef Py_ssize_t i
+        cdef Batch *b
+        cdef bint is_done
+        cdef Batch **batches = self.batches
+        self.batches = NULL
+        if batches is NULL:
+            return 0
+        for i in range(self.batch_count):
+            b = batches[i]
+            mutex_lock(&b.partition.lock)
+            b.request_count -= 1
+            is_done = b.state == DONE and b.request_count == 0
+            mutex_unlock(&b.partition.lock)
+            if is_done:
+                batch_release_memory(b, self.accumulator.pool)
+            batch_release(b, self.accumulator.pool)
+        self.batch_count = 0
+        free(batches)
+        return 0
+
+
+cdef int _put_uvarint(bytearray out, Py_ssize_t value) except -1:
+    while value >= 0x80:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+    return 0
+
+
+cdef int _put_count(bytearray out, Py_ssize_t count, bint flexible) except -1:
+    if flexible:
+        return _put_uvarint(out, count + 1)
+    out += count.to_bytes(4, "big")
+    return 0
+
+
+cdef int _put_string(bytearray out, str text, bint flexible) except -1:
+    if text is None:
+        out += b"\x00" if flexible else b"\xff\xff"
+        return 0
+    data = text.encode("utf-8")
+    if flexible:
+        _put_uvarint(out, len(data) + 1)
+    else:
+        out += len(data).to_bytes(2, "big")
+    out += data
+    return 0

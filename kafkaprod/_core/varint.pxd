@@ -1,0 +1,50 @@
+"""Zigzag varints. Source: Kafka protocol guide "Record Batch"; Protocol Buffers encoding, signed integers.
+
+| value range (zigzag)  | bytes |
+|-----------------------|-------|
+| -64 .. 63             | 1     |
+| -8192 .. 8191         | 2     |
+| int32                 | <= 5  |
+| int64                 | <= 10 |
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+
+cdef extern from * nogil:
+    int clzll "__builtin_clzll"(unsigned long long x)
+
+
+cdef inline uint64_t zigzag(int64_t n) noexcept nogil:
+    return (<uint64_t>n << 1) ^ <uint64_t>(n >> 63)
+
+
+cdef inline int64_t unzigzag(uint64_t u) noexcept nogil:
+    return <int64_t>((u >> 1) ^ (~(u & 1) + 1))
+
+
+cdef inline Py_ssize_t uvarint_size(uint64_t u) noexcept nogil:
+    # (9 * bits + 64) / 64 equals ceil(bits / 7) for 1 <= bits <= 64, without a division.
+    return (9 * (64 - clzll(u | 1)) + 64) >> 6
+
+
+cdef inline Py_ssize_t varint_size(int64_t n) noexcept nogil:
+    return uvarint_size(zigzag(n))
+
+
+cdef inline char *put_uvarint(char *p, uint64_t u) noexcept nogil:
+    """Write `u`, return the position after it. The caller has made room: uvarint_size(u) bytes."""
+    while u >= 0x80:
+        p[0] = <char>(u | 0x80)
+        p += 1
+        u >>= 7
+    p[0] = <char>u
+    return p + 1
+
+
+cdef inline char *put_varint(char *p, int64_t n) noexcept nogil:
+    return put_uvarint(p, zigzag(n))
+
+
+cdef const char *get_uvarint(const char *p, const char *end, int max_bytes, uint64_t *value) noexcept nogil
+cdef const char *get_varint(const char *p, const char *end, int32_t *value) noexcept nogil
+cdef const char *get_varlong(const char *p, const char *end, int64_t *value) noexcept nogil

@@ -1,0 +1,247 @@
+"""The five codecs of record batches: none, gzip, snappy, lz4, zstd. A leaf; called once per batch by the sender.
+
+Every library here releases the GIL while it works. Compressor objects that are not thread-safe are kept per thread.
+
+| codec  | id | levels        | written as                                                               |
+|--------|----|---------------|--------------------------------------------------------------------------|
+| none   | 0  |               | records as they are                                                      |
+| gzip   | 1  | -1, 1..9      | RFC 1952; isal for levels 1 and 2 where it is installed                  |
+| snappy | 2  |               | xerial stream, 32 KiB blocks                                             |
+| lz4    | 3  | 1..17, 9=fast | LZ4 frame, independent 64 KiB blocks, no checksums: what Java can read   |
+| zstd   | 4  | -131072..22   | one frame                                                                |
+
+Source: KIP-390, KIP-110; org.apache.kafka.common.compress.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Final, TypeAlias
+
+import lz4.frame
+import zstandard
+
+from kafkaprod.errors import ConfigError, CorruptDataError
+
+cramjam: ModuleType | None
+try:
+    import cramjam
+except ImportError:  # pragma: no cover - depends on the installation
+    cramjam = None
+isal_zlib: ModuleType | None
+try:
+    from isal import isal_zlib
+except ImportError:  # pragma: no cover - depends on the installation
+    isal_zlib = None
+
+BytesLike: TypeAlias = bytes | bytearray | memoryview
+
+CODEC_IDS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+CODEC_NAMES: Final = {codec_id: name for name, codec_id in CODEC_IDS.items()}
+LEVELS: Final = {"gzip": (-1, 9, -1), "lz4": (1, 17, 9), "zstd": (-131072, 22, 3)}  # lowest, highest, default
+
+_GZIP_WBITS: Final = 15 + 16
+_XERIAL_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+_XERIAL_MAGIC: Final = _XERIAL_HEADER[:8]
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_XERIAL_NEXT_HEADER: Final = 0x82534E41  # a block length that is really the start of another header
+_LZ4_FAST_LEVEL: Final = 9  # Java's level 9 selects its fast compressor; only other levels are high compression
+_LZ4_LIBRARY_MAX_LEVEL: Final = 12
+
+_per_thread = threading.local()
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """A codec at a level. Thread-safe.
+
+    Attributes:
+        codec_id: the id in the batch's attributes.
+        name: Kafka's name.
+        level: in the codec's own range; None for a codec without levels.
+        compress: takes the pieces of the records section in order, returns one compressed blob.
+    """
+
+    codec_id: int
+    name: str
+    level: int | None
+    compress: Callable[[Sequence[BytesLike]], bytes]
+
+
+def make_codec(name: str, level: int | None = None) -> Codec | None:
+    """Return the codec called `name`, None for "none".
+
+    Args:
+        name: none, gzip, snappy, lz4 or zstd.
+        level: the codec's level, None for its default.
+
+    Raises:
+        ConfigError: unknown name, level out of range, or the library for it is not installed.
+    """
+    if name not in CODEC_IDS:
+        raise ConfigError(f"unknown compression codec {name!r}; known: {', '.join(CODEC_IDS)}")
+    if name in LEVELS:
+        lowest, highest, default = LEVELS[name]
+        level = default if level is None else level
+        if not lowest <= level <= highest or (name == "gzip" and level == 0):
+            raise ConfigError(f"compression level {level} of {name} is outside {lowest}..{highest}")
+    else:
+        level = None
+    if name == "none":
+        return None
+    if name == "snappy" and cramjam is None:
+        raise ConfigError("snappy needs the package cramjam: pip install 'kafkaprod[snappy]'")
+    makers: dict[str, Callable[[int], Callable[[Sequence[BytesLike]], bytes]]] = {
+        "gzip": _gzip_compressor,
+        "snappy": lambda _: _compress_snappy,
+        "lz4": _lz4_compressor,
+        "zstd": _zstd_compressor,
+    }
+    return Codec(CODEC_IDS[name], name, level, makers[name](level if level is not None else 0))
+
+
+def decompress(codec_id: int, data: BytesLike, limit: int) -> bytes:
+    """Return the records section behind a compressed blob.
+
+    Args:
+        codec_id: from the batch's attributes, 1 to 4.
+        data: the blob.
+        limit: most bytes to produce; more is treated as a decompression bomb.
+
+    Raises:
+        CorruptDataError: unknown codec, damaged blob, or more than `limit` bytes.
+        ConfigError: the library for the codec is not installed.
+    """
+    decompressors = {1: _decompress_gzip, 2: _decompress_snappy, 3: _decompress_lz4, 4: _decompress_zstd}
+    function = decompressors.get(codec_id)
+    if function is None:
+        raise CorruptDataError(f"unknown compression codec id {codec_id}")
+    name = CODEC_NAMES[codec_id]
+    try:
+        plain = function(data, limit)
+    except (CorruptDataError, ConfigError):
+        raise
+    except Exception as error:  # each library has its own exception type, cramjam's is not even public
+        raise CorruptDataError(f"damaged {name} data of {len(data)} bytes: {error}") from error
+    if len(plain) > limit:
+        raise CorruptDataError(f"{name} data of {len(data)} bytes expands beyond the limit of {limit} bytes")
+    return plain
+
+
+def _gzip_compressor(level: int) -> Callable[[Sequence[BytesLike]], bytes]:
+    def compress(parts: Sequence[BytesLike]) -> bytes:
+        if isal_zlib is not None and level in (1, 2):
+            # isal's level 1 is four times as fast as zlib's and compresses about as well.
+            stream: Any = isal_zlib.compressobj(1, isal_zlib.DEFLATED, _GZIP_WBITS)
+        else:
+            stream = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WBITS)
+        return b"".join([*[stream.compress(part) for part in parts], stream.flush()])
+
+    return compress
+
+
+def _compress_snappy(parts: Sequence[BytesLike]) -> bytes:
+    assert cramjam is not None
+    plain = memoryview(b"".join(parts))
+    out = [_XERIAL_HEADER]
+    for start in range(0, len(plain), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(plain[start : start + _XERIAL_BLOCK_BYTES]))
+        out += [len(block).to_bytes(4, "big"), block]
+    return b"".join(out)
+
+
+def _lz4_compressor(level: int) -> Callable[[Sequence[BytesLike]], bytes]:
+    library_level = 0 if level == _LZ4_FAST_LEVEL else min(level, _LZ4_LIBRARY_MAX_LEVEL)
+
+    def compress(parts: Sequence[BytesLike]) -> bytes:
+        # Java refuses linked blocks ("Dependent block stream is unsupported") and misreads content checksums.
+        blob: bytes = lz4.frame.compress(
+            parts[0] if len(parts) == 1 else b"".join(parts),
+            compression_level=library_level,
+            block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+            block_linked=False,
+            content_checksum=False,
+            block_checksum=False,
+            store_size=False,
+        )
+        return blob
+
+    return compress
+
+
+def _zstd_compressor(level: int) -> Callable[[Sequence[BytesLike]], bytes]:
+    def compress(parts: Sequence[BytesLike]) -> bytes:
+        compressors: dict[int, zstandard.ZstdCompressor] = _per_thread.__dict__.setdefault("zstd_compressors", {})
+        compressor = compressors.get(level)
+        if compressor is None:
+            compressor = compressors[level] = zstandard.ZstdCompressor(level=level)
+        return compressor.compress(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    return compress
+
+
+def _decompress_gzip(data: BytesLike, limit: int) -> bytes:
+    out = []
+    room = limit + 1
+    rest: BytesLike = data
+    while rest and room > 0:
+        stream = zlib.decompressobj(_GZIP_WBITS)
+        piece = stream.decompress(rest, room)
+        out.append(piece)
+        room -= len(piece)
+        if room > 0 and not stream.eof:
+            raise CorruptDataError(f"gzip data of {len(data)} bytes is cut off")
+        rest = stream.unused_data
+    return b"".join(out)
+
+
+def _decompress_snappy(data: BytesLike, limit: int) -> bytes:
+    if cramjam is None:
+        raise ConfigError("snappy needs the package cramjam: pip install 'kafkaprod[snappy]'")
+    view = memoryview(data)
+    if bytes(view[:8]) != _XERIAL_MAGIC:
+        return _decompress_snappy_block(view, limit)
+    out = []
+    room = limit
+    position = len(_XERIAL_HEADER)
+    while position < len(view):
+        if len(view) - position < 4:
+            raise CorruptDataError(f"snappy data is cut off at byte {position} of {len(view)}")
+        size = int.from_bytes(view[position : position + 4], "big")
+        if size == _XERIAL_NEXT_HEADER:
+            position += len(_XERIAL_HEADER)
+            continue
+        position += 4
+        if size > len(view) - position:
+            raise CorruptDataError(f"snappy block of {size} bytes at byte {position} exceeds the {len(view)} bytes given")
+        block = _decompress_snappy_block(view[position : position + size], room)
+        out.append(block)
+        room -= len(block)
+        position += size
+    return b"".join(out)
+
+
+def _decompress_snappy_block(block: memoryview, limit: int) -> bytes:
+    assert cramjam is not None
+    size = cramjam.snappy.decompress_raw_len(block)
+    if size > limit:
+        raise CorruptDataError(f"snappy block of {len(block)} bytes expands to {size}, beyond the limit of {limit} bytes")
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _decompress_lz4(data: BytesLike, limit: int) -> bytes:
+    decompressor = lz4.frame.LZ4FrameDecompressor()
+    plain: bytes = decompressor.decompress(data, max_length=limit + 1)
+    if not decompressor.eof and len(plain) <= limit:
+        raise CorruptDataError(f"lz4 data of {len(data)} bytes is cut off")
+    return plain
+
+
+def _decompress_zstd(data: BytesLike, limit: int) -> bytes:
+    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+        return reader.read(limit + 1)
