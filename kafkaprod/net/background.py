@@ -1,0 +1,55 @@
+"""Blocking calls off the I/O thread: name resolution, SCRAM key derivation, fetching OAuth tokens.
+
+Each call gets a short-lived daemon thread: such calls are rare (a few for each new connection), and a resolver that
+hangs must neither delay other brokers nor the exit of the program. Results come back on the I/O thread.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+class BackgroundCalls:
+    """Runs calls on helper threads and delivers their results on the I/O thread.
+
+    Args:
+        wakeup: Called on a helper thread when a result waits; must be thread-safe.
+    """
+
+    def __init__(self, wakeup: Callable[[], None]) -> None:
+        self._wakeup = wakeup
+        self._finished: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def submit(
+        self,
+        call: Callable[[], Result],
+        on_result: Callable[[Result], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        """Start `call` on a helper thread; `run_finished` later calls `on_result` or `on_error`. I/O thread only."""
+
+        def run() -> None:
+            try:
+                result = call()
+            except Exception as error:
+                failure = error  # `error` is unbound when the block ends
+                self._finished.put(lambda: on_error(failure))
+            else:
+                self._finished.put(lambda: on_result(result))
+            self._wakeup()
+
+        threading.Thread(target=run, name="kafkaprod-background", daemon=True).start()
+
+    def run_finished(self) -> None:
+        """Deliver all results that wait. I/O thread only."""
+        while True:
+            try:
+                deliver: Callable[[], Any] = self._finished.get_nowait()
+            except queue.Empty:
+                return
+            deliver()
