@@ -1,0 +1,1 @@
+# Nothing here is for Python: batches are C structs, seen through settlement.BatchRef.

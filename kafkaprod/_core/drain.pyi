@@ -1,0 +1,36 @@
+from typing_extensions import disjoint_base
+
+from kafkaprod._core.accumulator import Accumulator
+from kafkaprod._core.produce_request import ProduceRequest
+from kafkaprod.compression import Codec
+
+@disjoint_base
+class NodeQueues:
+    node_id: int
+
+@disjoint_base
+class Drain:
+    accumulator: Accumulator
+    linger_ms: int
+    max_request_bytes: int
+    is_idempotent: bool
+    mutes: bool
+    producer_id: int
+    producer_epoch: int
+    wants_epoch: bool
+    next_check_ms: int
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        linger_ms: int = 5,
+        max_request_bytes: int = 1048576,
+        is_idempotent: bool = False,
+        mutes: bool = False,
+        codec: Codec | None = None,
+    ) -> None: ...
+    def set_producer(self, producer_id: int, producer_epoch: int) -> None: ...
+    def update_leaders(self) -> None: ...
+    def ready(self, now_ms: int, hurry: bool = False) -> tuple[list[int], set[str]]: ...
+    def drain(self, node_id: int, now_ms: int) -> ProduceRequest | None: ...
+    def set_muted(self, topic: str, partition: int, is_muted: bool) -> None: ...
+    def update_loads(self) -> None: ...

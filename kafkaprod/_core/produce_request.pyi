@@ -1,0 +1,31 @@
+from typing import Final, Self
+
+from typing_extensions import disjoint_base
+
+from kafkaprod._core.accumulator import Accumulator
+from kafkaprod._core.settlement import BatchRef
+from kafkaprod.compression import Codec
+
+OLDEST_VERSION: Final[int]
+NEWEST_VERSION: Final[int]
+
+@disjoint_base
+class SlabBuffer:
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@disjoint_base
+class ProduceRequest:
+    accumulator: Accumulator
+    node_id: int
+    record_count: int
+    def __new__(cls, accumulator: Accumulator, node_id: int) -> Self: ...
+    def __len__(self) -> int: ...
+    def refs(self) -> list[BatchRef]: ...
+    @property
+    def all_topic_ids_known(self) -> bool: ...
+    def seal(self, codec: Codec | None) -> None: ...
+    def body(
+        self, version: int, acks: int, timeout_ms: int, transactional_id: str | None = None
+    ) -> tuple[list[bytes | SlabBuffer], int]: ...
+    def finish(self) -> None: ...
