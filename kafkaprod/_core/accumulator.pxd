@@ -55,6 +55,7 @@ cdef class Accumulator:
                                     Partition **partition, Batch **batch, int *index, int *events) noexcept nogil
     cdef bint _has_room(self, const Batch *b, const RecordView *r) noexcept nogil
     cdef bint must_leave(self, Partition *p, const RecordView *r) noexcept nogil
+    cdef void leave_sticky(self, TopicQueues topic, Partition *p, const RecordView *r, int *events) noexcept nogil
     cdef void enlist(self, Batch *b, Batch *older) noexcept nogil
     cdef void delist(self, Batch *b) noexcept nogil
     cdef object append_record(self, TopicQueues topic, int32_t partition, const RecordView *r, int64_t now_ms,

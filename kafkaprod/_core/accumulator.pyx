@@ -255,6 +255,14 @@ cdef class Accumulator:
             return True
         return not self._has_room(b, r)
 
+    cdef void leave_sticky(self, TopicQueues topic, Partition *p, const RecordView *r, int *events) noexcept nogil:
+        """Make another partition the sticky one. The caller holds the lock of `p`, the current one."""
+        p.sticky_bytes = 0
+        if p.tail is not NULL and p.tail.state == OPEN and not self._has_room(p.tail, r):
+            batch_move(p.tail, CLOSED)
+            events[0] |= EVENT_BATCH_FULL
+        store32(&topic.sticky._current, topic.sticky.draw())
+
     cdef bint _has_room(self, const Batch *b, const RecordView *r) noexcept nogil:
         return batch_size_bytes(b) + record_size_bound(r) <= b.limit
 
@@ -273,11 +281,7 @@ cdef class Accumulator:
                 mutex_unlock(&p.lock)           # switched while we waited for the lock
                 continue
             if self.must_leave(p, r):
-                p.sticky_bytes = 0
-                if p.tail is not NULL and p.tail.state == OPEN and not self._has_room(p.tail, r):
-                    batch_move(p.tail, CLOSED)
-                    events[0] |= EVENT_BATCH_FULL
-                store32(&topic.sticky._current, topic.sticky.draw())
+                self.leave_sticky(topic, p, r, events)
                 mutex_unlock(&p.lock)
                 continue
             status = self.append_locked(p, r, now_ms, ticket, batch, events)

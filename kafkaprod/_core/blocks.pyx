@@ -1,0 +1,355 @@
+"""Blocks of records, from lists or columns, appended without the GIL.
+
+A block is checked whole before its first record is written; after that only a full pool can stop it, at a record
+boundary: `rows_appended` says where, and run() goes on from there. Rows keep their order per partition.
+
+Locks: the loop keeps the locks of the partitions it has touched for up to ROWS_PER_HOLD rows, so that a keyed block
+does not lock once a record. It never waits for one lock while it holds another: it tries, and if that fails lets go
+of all and waits for that one. Hence no deadlock whatever order two blocks touch partitions in.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
+from libc.stdlib cimport calloc, free, malloc, realloc
+
+from kafkaprod._core.accumulator cimport ANY_PARTITION
+from kafkaprod._core.batch cimport BATCH_HEADER_BYTES, batch_release, batch_retain
+from kafkaprod._core.buffer_pool cimport slab_total
+from kafkaprod._core.columns cimport column_get
+from kafkaprod._core.completion cimport batch_result
+from kafkaprod._core.lock cimport load32, mutex_lock, mutex_trylock, mutex_unlock
+from kafkaprod._core.murmur2 cimport partition_for_key
+from kafkaprod._core.record_view cimport APPENDED, EVENT_BATCH_FULL, POOL_EXHAUSTED
+from kafkaprod._core.record_writer cimport headers_size, record_size_bound
+
+from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
+
+
+@cython.no_gc_clear
+cdef class Block:
+    """Rows bound for one topic.
+
+    Args:
+        key, value: Columns. headers: Headers, or None. Columns with a length must agree on it.
+        row_count: needed only if no column has a length.
+        timestamps: buffer of int64 ms per row, -1 for none; or None: `timestamp` for every row.
+        partitions: buffer of int32 per row, -1 to let the key or the sticky partitioner choose; or None.
+        partition: for every row; -1 as above.
+
+    Raises: InvalidRecordError, RecordTooLargeError naming argument and row; nothing is appended then.
+    """
+
+    def __init__(self, Accumulator accumulator not None, TopicQueues topic not None, Column value not None,
+                 Column key=None, Headers headers=None, row_count=None, timestamps=None, int64_t timestamp=-1,
+                 partitions=None, int32_t partition=ANY_PARTITION):
+        self.accumulator = accumulator
+        self.topic = topic
+        self._value = value
+        self._key = Column.nulls() if key is None else key
+        self._headers = Headers.from_python(None) if headers is None else headers
+        self._results = []
+        self.row_count = _agree(
+            [("value", self._value.row_count), ("key", self._key.row_count), ("headers", self._headers.row_count)], row_count
+        )
+        self._timestamp = timestamp
+        self._kept = [_int_array(timestamps, "timestamps", "q", self.row_count),
+                      _int_array(partitions, "partitions", "i", self.row_count)]
+        cdef const int64_t[::1] timestamp_view
+        cdef const int32_t[::1] partition_view
+        if self._kept[0] is not None and self.row_count:
+            timestamp_view = self._kept[0]
+            self._timestamps = &timestamp_view[0]
+        if self._kept[1] is not None and self.row_count:
+            partition_view = self._kept[1]
+            self._partitions = &partition_view[0]
+        self._partition_array = topic.partitions
+        self._partition_count = topic.partition_count
+        self._row_partitions = <int32_t *>malloc(<size_t>(self.row_count + 1) * sizeof(int32_t))
+        self._slots = <Slot *>calloc(self._partition_count, sizeof(Slot))
+        self._held = <Partition **>malloc(<size_t>min(self._partition_count, 2 * ROWS_PER_HOLD + 2) * sizeof(void *))
+        if self._row_partitions is NULL or self._slots is NULL or self._held is NULL:
+            raise MemoryError
+        cdef Py_ssize_t i
+        for i in range(self.row_count):
+            self._row_partitions[i] = partition
+        for i in range(self._partition_count):
+            self._slots[i].last_segment = -1
+        if not ANY_PARTITION <= partition < self._partition_count:
+            raise InvalidRecordError(f"partition={partition} of topic {topic.name!r} is outside 0..{self._partition_count - 1}")
+        if timestamp < -1:
+            raise InvalidRecordError(f"timestamp={timestamp} must be at least 0, or -1 for none")
+        self._check_rows()
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        for i in range(self._published_segments, self._segment_count):
+            batch_release(self._segments[i].batch, self.accumulator.pool)
+        free(self._segments)
+        free(self._row_partitions)
+        free(self._slots)
+        free(self._held)
+
+    cdef int _check_rows(self) except -1:
+        cdef Py_ssize_t i
+        cdef RecordView r
+        for i in range(self.row_count):
+            if self._timestamps is not NULL and self._timestamps[i] < -1:
+                raise InvalidRecordError(f"timestamps[{i}]={self._timestamps[i]} must be at least 0, or -1 for none")
+            if self._partitions is not NULL:
+                if not ANY_PARTITION <= self._partitions[i] < self._partition_count:
+                    raise InvalidRecordError(
+                        f"partitions[{i}]={self._partitions[i]} of topic {self.topic.name!r} is outside "
+                        f"0..{self._partition_count - 1}"
+                    )
+                self._row_partitions[i] = self._partitions[i]
+            self._fill(i, &r)
+            if record_size_bound(&r) > self.accumulator.max_record_bytes:
+                raise RecordTooLargeError(
+                    f"row {i}: record of up to {record_size_bound(&r)} bytes for topic {self.topic.name!r} exceeds "
+                    f"max_record_bytes={self.accumulator.max_record_bytes} (from max_request_size and buffer_memory)",
+                    topic=self.topic.name,
+                )
+        return 0
+
+    def run(self, int64_t now_ms, int64_t ticket=0):
+        """Append as many of the remaining rows as there is memory for; return whether all are appended.
+
+        Args: now_ms: monotonic; starts linger and delivery timeout of new batches. ticket: of a memory waiter, or 0.
+        Raises: ProducerClosedError. Releases the GIL for the whole loop.
+        """
+        cdef AppendStatus status = APPENDED
+        cdef int events = 0
+        if self.accumulator.is_closed:
+            raise ProducerClosedError("the producer is closed: no record can be sent")
+        with nogil:
+            status = self._append_rows(now_ms, ticket, &events)
+            self._let_go()
+        self._publish_segments()
+        if status != APPENDED:
+            events |= EVENT_BATCH_FULL      # a waiter makes everything sendable
+        self.accumulator.tell_sender(events)
+        return self.rows_appended == self.row_count
+
+    cdef AppendStatus _append_rows(self, int64_t now_ms, int64_t ticket, int *events) noexcept nogil:
+        cdef Py_ssize_t i = self.rows_appended
+        cdef Py_ssize_t next_let_go = i + ROWS_PER_HOLD
+        cdef RecordView r
+        cdef Batch *b = NULL
+        cdef Partition *p
+        cdef int32_t partition
+        cdef AppendStatus status = APPENDED
+        while i < self.row_count:
+            if self._reserve_segment() != 0:
+                status = POOL_EXHAUSTED
+                break
+            self._fill(i, &r)
+            partition = self._row_partitions[i]
+            if partition == ANY_PARTITION:
+                partition = self._choose(&r, events)
+            elif not self._slots[partition].is_held:
+                self._hold(partition)
+            p = self._partition_array[partition]
+            status = self.accumulator.append_locked(p, &r, now_ms, ticket, &b, events)
+            if status != APPENDED:
+                break
+            self._note(partition, b)
+            if self._row_partitions[i] == ANY_PARTITION:
+                self._row_partitions[i] = partition
+                p.sticky_bytes += sticky_share(&r, self.accumulator.ignore_keys)
+            i += 1
+            if i == next_let_go:
+                self._let_go()
+                next_let_go += ROWS_PER_HOLD
+        self.rows_appended = i
+        return status
+
+    cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil:
+        r.key = NULL
+        r.value = NULL
+        column_get(&self._key.c, i, &r.key, &r.key_length)
+        column_get(&self._value.c, i, &r.value, &r.value_length)
+        if self._headers.c.headers is NULL:
+            r.header_count = 0
+            r.headers_size = 1
+        else:
+            if self._headers.c.offsets is NULL:
+                r.headers = self._headers.c.headers
+                r.header_count = self._headers.c.constant_count
+            else:
+                r.headers = self._headers.c.headers + self._headers.c.offsets[i]
+                r.header_count = self._headers.c.offsets[i + 1] - self._headers.c.offsets[i]
+            r.headers_size = headers_size(r.headers, r.header_count)
+        r.timestamp = self._timestamps[i] if self._timestamps is not NULL else self._timestamp
+
+    cdef int32_t _choose(self, const RecordView *r, int *events) noexcept nogil:
+        """The partition of a row that was given none; its lock is held afterwards."""
+        cdef int32_t partition
+        cdef Partition *p
+        if r.key_length >= 0 and not self.accumulator.ignore_keys:
+            partition = partition_for_key(r.key, r.key_length, self._partition_count)
+            if not self._slots[partition].is_held:
+                self._hold(partition)
+            return partition
+        self.topic.sticky_used = True
+        while True:
+            partition = load32(&self.topic.sticky._current)
+            if partition >= self._partition_count:
+                # The topic has grown since the block was made.
+                partition %= self._partition_count
+            if not self._slots[partition].is_held:
+                self._hold(partition)
+                continue            # look again under the lock
+            p = self._partition_array[partition]
+            if not self.accumulator.must_leave(p, r):
+                return partition
+            self.accumulator.leave_sticky(self.topic, p, r, events)
+
+    cdef void _hold(self, int32_t partition) noexcept nogil:
+        cdef Partition *p = self._partition_array[partition]
+        if mutex_trylock(&p.lock) != 0:
+            self._let_go()
+            mutex_lock(&p.lock)
+        self._slots[partition].is_held = 1
+        self._held[self._held_count] = p
+        self._held_count += 1
+
+    cdef void _let_go(self) noexcept nogil:
+        while self._held_count > 0:
+            self._held_count -= 1
+            self._slots[self._held[self._held_count].index].is_held = 0
+            mutex_unlock(&self._held[self._held_count].lock)
+
+    cdef int _reserve_segment(self) noexcept nogil:
+        """Make room for one more segment; -1 without memory for it."""
+        cdef Segment *grown
+        cdef Py_ssize_t capacity
+        if self._segment_count < self._segment_capacity:
+            return 0
+        capacity = 2 * self._segment_capacity + 16
+        grown = <Segment *>realloc(self._segments, <size_t>capacity * sizeof(Segment))
+        if grown is NULL:
+            return -1
+        self._segments = grown
+        self._segment_capacity = capacity
+        return 0
+
+    cdef void _note(self, int32_t partition, Batch *b) noexcept nogil:
+        """Remember in which batch the row just appended stands."""
+        cdef Slot *slot = &self._slots[partition]
+        cdef Segment *segment
+        if slot.last_segment >= 0:
+            segment = &self._segments[slot.last_segment]
+            if segment.batch == b and segment.first_index + segment.count == b.record_count - 1:
+                segment.count += 1
+                return
+        segment = &self._segments[self._segment_count]
+        segment.batch = b
+        batch_retain(b)
+        segment.partition = partition
+        segment.first_index = b.record_count - 1
+        segment.count = 1
+        slot.last_segment = <int32_t>self._segment_count
+        self._segment_count += 1
+
+    cdef int _publish_segments(self) except -1:
+        """Turn the references to batches into result objects."""
+        cdef Segment *segment
+        while self._published_segments < self._segment_count:
+            segment = &self._segments[self._published_segments]
+            self._results.append((
+                batch_result(segment.batch, self.accumulator.completion_factory, self.topic.name),
+                segment.partition,
+                segment.first_index,
+                segment.count,
+            ))
+            # The batch may be freed now and its address come again: later rows must not be taken for its own.
+            self._slots[segment.partition].last_segment = -1
+            self._published_segments += 1
+            batch_release(segment.batch, self.accumulator.pool)
+        return 0
+
+    @property
+    def segments(self):
+        """Where the appended rows stand: tuples (BatchResult, partition, first index in the batch, rows).
+
+        The rows of one partition, in row order, fill its segments in list order.
+        """
+        return self._results
+
+    @property
+    def memory_need(self):
+        """Bytes to wait for before the next row can be appended to a new batch; what enqueue_waiter wants."""
+        cdef RecordView r
+        if self.rows_appended == self.row_count:
+            return 0
+        self._fill(self.rows_appended, &r)
+        return slab_total(record_size_bound(&r) + BATCH_HEADER_BYTES)
+
+    def partition_of_rows(self):
+        """Buffer of int32: each row's partition, -1 for a row that is not appended and was given none."""
+        return RowPartitions(self)
+
+
+cdef class RowPartitions:
+    """The block's partition column as a read-only buffer of int32."""
+
+    cdef Block _block
+    cdef Py_ssize_t _shape
+    cdef Py_ssize_t _stride
+
+    def __init__(self, Block block not None):
+        self._block = block
+        self._shape = block.row_count
+        self._stride = sizeof(int32_t)
+
+    def __len__(self):
+        return self._shape
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        if flags & PyBUF_WRITABLE:
+            raise BufferError("partitions of rows are read-only")
+        PyBuffer_FillInfo(view, self, self._block._row_partitions, self._shape * self._stride, 1, flags)
+        view.itemsize = self._stride
+        view.format = b"i"
+        view.ndim = 1
+        view.shape = &self._shape
+        view.strides = &self._stride
+
+
+cdef inline Py_ssize_t sticky_share(const RecordView *r, bint ignore_keys) noexcept nogil:
+    """Bytes that count towards the sticky partition's share: none for a record that its key placed."""
+    return record_size_bound(r) if r.key_length < 0 or ignore_keys else 0
+
+
+cdef object _int_array(object source, str name, str code, Py_ssize_t row_count):
+    """A one-dimensional view of `source` with items of native `code`; None stays None."""
+    if source is None:
+        return None
+    try:
+        view = memoryview(source)
+    except TypeError:
+        raise InvalidRecordError(f"{name} must support the buffer protocol, not {type(source).__name__}") from None
+    size = 8 if code == "q" else 4
+    if view.itemsize != size or view.format not in ("i", "l", "q", "=i", "=q", "<i", "<q", "<l"):
+        raise InvalidRecordError(f"{name} must be int{size * 8}, not items of format {view.format!r}")
+    if not view.c_contiguous or view.ndim != 1:
+        raise InvalidRecordError(f"{name} must be one-dimensional and contiguous")
+    if len(view) != row_count:
+        raise InvalidRecordError(f"{name} has {len(view)} rows, the block {row_count}")
+    return view.cast("B").cast(code)
+
+
+cdef Py_ssize_t _agree(list columns, object row_count) except -1:
+    """The number of rows that all columns with a length have."""
+    count = row_count
+    owner = "row_count"
+    for name, rows in columns:
+        if rows < 0:
+            continue
+        if count is None:
+            count, owner = rows, name
+        elif rows != count:
+            raise InvalidRecordError(f"{name} has {rows} rows, {owner} {count}")
+    if count is None or count < 0:
+        raise InvalidRecordError("row_count is needed where no column has a length of its own")
+    return count

@@ -1,0 +1,350 @@
+"""Columns of byte strings and of headers: made from Python objects, checked once, then read without the GIL.
+
+A column is checked whole before any record of a block is written, so a bad offset never leaves a block half done.
+"""
+
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from libc.stdlib cimport calloc, free, malloc, realloc
+
+from kafkaprod._core.record_arguments cimport RecordArguments
+
+from kafkaprod.errors import InvalidRecordError
+
+cdef char[1] NO_BYTES
+
+
+cdef class Column:
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        for i in range(self._buffer_count):
+            PyBuffer_Release(&self._buffers[i])
+        free(self._buffers)
+        for i in range(self._allocation_count):
+            free(self._allocations[i])
+        free(self._allocations)
+
+    cdef Py_buffer *_hold(self, object source, str name, Py_ssize_t item_size) except NULL:
+        """Hold a contiguous buffer until the column dies. Raises InvalidRecordError; item_size 0 takes any items."""
+        cdef Py_buffer *grown
+        cdef Py_buffer *buffer
+        if not PyObject_CheckBuffer(source):
+            raise InvalidRecordError(f"{name} must support the buffer protocol, not {type(source).__name__}")
+        grown = <Py_buffer *>realloc(self._buffers, (self._buffer_count + 1) * sizeof(Py_buffer))
+        if grown is NULL:
+            raise MemoryError
+        self._buffers = grown
+        buffer = &self._buffers[self._buffer_count]
+        try:
+            PyObject_GetBuffer(source, buffer, PyBUF_ND | PyBUF_FORMAT)
+        except BufferError as error:
+            raise InvalidRecordError(f"{name} must be a contiguous buffer: {error}") from error
+        self._buffer_count += 1
+        if item_size and buffer.itemsize != item_size:
+            raise InvalidRecordError(f"{name} must have items of {item_size} bytes, not {buffer.itemsize}")
+        return buffer
+
+    cdef void *_allocate(self, Py_ssize_t size) except NULL:
+        cdef void **grown = <void **>realloc(self._allocations, (self._allocation_count + 1) * sizeof(void *))
+        if grown is NULL:
+            raise MemoryError
+        self._allocations = grown
+        cdef void *memory = malloc(<size_t>max(size, 1))
+        if memory is NULL:
+            raise MemoryError
+        self._allocations[self._allocation_count] = memory
+        self._allocation_count += 1
+        return memory
+
+    @staticmethod
+    def nulls():
+        """Null in every row."""
+        cdef Column column = Column.__new__(Column)
+        column.row_count = -1
+        return column
+
+    @staticmethod
+    def constant(data):
+        """The same bytes-like object, or None, in every row."""
+        cdef Column column = Column.__new__(Column)
+        cdef Py_buffer *buffer
+        column.row_count = -1
+        if data is not None:
+            buffer = column._hold(data, "constant", 0)
+            column.c.layout = CONSTANT
+            column.c.data = <const char *>buffer.buf if buffer.len > 0 else NO_BYTES
+            column.c.width = buffer.len
+        return column
+
+    @staticmethod
+    def from_list(values not None, str name="values"):
+        """A sequence of bytes-like objects or None. Raises InvalidRecordError naming the row of a wrong one."""
+        cdef Column column = Column.__new__(Column)
+        cdef list rows = list(values)
+        cdef Py_ssize_t count = len(rows)
+        cdef const char **pointers = <const char **>column._allocate(count * sizeof(void *))
+        cdef Py_ssize_t *lengths = <Py_ssize_t *>column._allocate(count * sizeof(Py_ssize_t))
+        cdef Py_buffer *buffer
+        cdef Py_ssize_t i
+        column._kept = rows
+        column.row_count = count
+        column.c.layout = POINTERS
+        column.c.pointers = pointers
+        column.c.lengths = lengths
+        for i in range(count):
+            row = rows[i]
+            if PyBytes_CheckExact(row):
+                pointers[i] = PyBytes_AS_STRING(row)
+                lengths[i] = PyBytes_GET_SIZE(row)
+            elif row is None:
+                pointers[i] = NULL
+                lengths[i] = NULL_LENGTH
+            else:
+                if not PyObject_CheckBuffer(row):
+                    raise InvalidRecordError(f"{name}[{i}] must be bytes-like or None, not {type(row).__name__}")
+                buffer = column._hold(row, f"{name}[{i}]", 0)
+                pointers[i] = <const char *>buffer.buf if buffer.len > 0 else NO_BYTES
+                lengths[i] = buffer.len
+        return column
+
+    @staticmethod
+    def from_offsets(offsets not None, data not None, validity=None, Py_ssize_t start=0, row_count=None, str name="values"):
+        """Arrow's binary and large_binary layout.
+
+        Args:
+            offsets: buffer of int32 or int64, one more than rows. data: buffer of bytes. validity: bitmap or None.
+            start: first row of the buffers that belongs to the column. row_count: None takes all.
+        Raises: InvalidRecordError: offsets that run backwards or past the data, buffers too short; names the row.
+        """
+        cdef Column column = Column.__new__(Column)
+        cdef Py_buffer *buffer = column._hold(offsets, f"{name}.offsets", 0)
+        cdef Py_ssize_t available
+        if buffer.itemsize == 4:
+            column.c.layout = OFFSETS32
+            column.c.offsets32 = <const int32_t *>buffer.buf
+        elif buffer.itemsize == 8:
+            column.c.layout = OFFSETS64
+            column.c.offsets64 = <const int64_t *>buffer.buf
+        else:
+            raise InvalidRecordError(f"{name}.offsets must be int32 or int64, not items of {buffer.itemsize} bytes")
+        available = buffer.len // buffer.itemsize - 1
+        buffer = column._hold(data, f"{name}.data", 0)
+        column.c.data = <const char *>buffer.buf if buffer.len > 0 else NO_BYTES
+        column.c.data_size = buffer.len
+        _finish(column, validity, start, row_count, available, name)
+        return column
+
+    @staticmethod
+    def from_views(views not None, buffers=(), validity=None, Py_ssize_t start=0, row_count=None, str name="values"):
+        """Arrow's binary_view layout: 16-byte views and the data buffers they point into. Arguments as from_offsets."""
+        cdef Column column = Column.__new__(Column)
+        cdef Py_buffer *buffer = column._hold(views, f"{name}.views", 0)
+        cdef Py_ssize_t available = buffer.len // 16
+        cdef Py_ssize_t i
+        cdef const char **starts
+        cdef int64_t *sizes
+        column.c.layout = VIEWS
+        column.c.views = <const char *>buffer.buf
+        buffers = list(buffers)
+        starts = <const char **>column._allocate(len(buffers) * sizeof(void *))
+        sizes = <int64_t *>column._allocate(len(buffers) * sizeof(int64_t))
+        for i in range(len(buffers)):
+            buffer = column._hold(buffers[i], f"{name}.buffers[{i}]", 0)
+            starts[i] = <const char *>buffer.buf
+            sizes[i] = buffer.len
+        column.c.view_buffers = starts
+        column.c.view_buffer_sizes = sizes
+        column.c.view_buffer_count = len(buffers)
+        _finish(column, validity, start, row_count, available, name)
+        return column
+
+    @staticmethod
+    def from_fixed(data not None, Py_ssize_t width, validity=None, Py_ssize_t start=0, row_count=None, str name="values"):
+        """Rows of `width` bytes each, one behind the other. Arguments as from_offsets."""
+        cdef Column column = Column.__new__(Column)
+        if width < 1:
+            raise InvalidRecordError(f"{name}: width={width} must be at least 1 byte")
+        cdef Py_buffer *buffer = column._hold(data, f"{name}.data", 0)
+        column.c.layout = FIXED
+        column.c.data = <const char *>buffer.buf
+        column.c.data_size = buffer.len
+        column.c.width = width
+        _finish(column, validity, start, row_count, buffer.len // width, name)
+        return column
+
+    cdef int check(self, str name) except -1:
+        """Check every row's place. Raises InvalidRecordError naming the first bad row."""
+        cdef Py_ssize_t bad
+        with nogil:
+            bad = _first_bad_row(&self.c, self.row_count)
+        if bad >= 0:
+            raise InvalidRecordError(f"{name}: row {bad} {_describe_bad_row(&self.c, bad)}")
+        return 0
+
+    def __len__(self):
+        if self.row_count < 0:
+            raise TypeError("a constant column has no length")
+        return self.row_count
+
+    def __getitem__(self, Py_ssize_t row):
+        """Row as bytes, or None; slow, for tests and error messages."""
+        cdef const char *data = NULL
+        cdef Py_ssize_t length
+        if self.row_count >= 0 and not 0 <= row < self.row_count:
+            raise IndexError(f"row {row} is outside 0..{self.row_count - 1}")
+        column_get(&self.c, row, &data, &length)
+        return None if length < 0 else data[:length]
+
+
+cdef int _finish(Column column, object validity, Py_ssize_t start, object row_count, Py_ssize_t available, str name) except -1:
+    cdef Py_buffer *buffer
+    cdef Py_ssize_t count = available - start if row_count is None else row_count
+    if start < 0 or count < 0 or start + count > available:
+        raise InvalidRecordError(f"{name}: rows {start}..{start + count} are outside the {max(available, 0)} rows given")
+    column.c.start = start
+    column.row_count = count
+    if validity is not None:
+        buffer = column._hold(validity, f"{name}.validity", 0)
+        if buffer.len * 8 < start + count:
+            raise InvalidRecordError(f"{name}.validity of {buffer.len} bytes is too short for {start + count} rows")
+        column.c.validity = <const uint8_t *>buffer.buf
+    return column.check(name)
+
+
+cdef Py_ssize_t _first_bad_row(const ByteColumn *c, Py_ssize_t row_count) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef int64_t begin
+    cdef int64_t end
+    cdef int32_t length
+    cdef int32_t place[2]
+    for i in range(c.start, c.start + row_count):
+        if c.layout == OFFSETS32:
+            begin = c.offsets32[i]
+            end = c.offsets32[i + 1]
+            if begin < 0 or end < begin or end > c.data_size:
+                return i - c.start
+        elif c.layout == OFFSETS64:
+            begin = c.offsets64[i]
+            end = c.offsets64[i + 1]
+            if begin < 0 or end < begin or end > c.data_size:
+                return i - c.start
+        elif c.layout == VIEWS and (c.validity is NULL or (c.validity[i >> 3] >> (i & 7)) & 1):
+            memcpy(&length, c.views + 16 * i, 4)
+            memcpy(place, c.views + 16 * i + 8, 8)
+            if length < 0 or (length > 12 and (place[0] < 0 or place[0] >= c.view_buffer_count or place[1] < 0
+                                               or place[1] + <int64_t>length > c.view_buffer_sizes[place[0]])):
+                return i - c.start
+    return -1
+
+
+cdef str _describe_bad_row(const ByteColumn *c, Py_ssize_t row):
+    cdef Py_ssize_t i = c.start + row
+    cdef int32_t length
+    cdef int32_t place[2]
+    if c.layout == VIEWS:
+        memcpy(&length, c.views + 16 * i, 4)
+        memcpy(place, c.views + 16 * i + 8, 8)
+        return f"has a view of {length} bytes at {place[1]} of buffer {place[0]}, outside the {c.view_buffer_count} buffers"
+    begin = c.offsets32[i] if c.layout == OFFSETS32 else c.offsets64[i]
+    end = c.offsets32[i + 1] if c.layout == OFFSETS32 else c.offsets64[i + 1]
+    return f"has offsets {begin}..{end}, which run backwards or past the {c.data_size} bytes of data"
+
+
+cdef class Headers:
+    def __dealloc__(self):
+        free(self._views)
+        free(self._offsets)
+
+    cdef HeaderView *_reserve(self, Py_ssize_t count) except NULL:
+        cdef HeaderView *grown
+        cdef Py_ssize_t capacity = max(16, self._view_capacity)
+        while capacity < self._view_count + count:
+            capacity *= 2
+        if capacity > self._view_capacity:
+            grown = <HeaderView *>realloc(self._views, capacity * sizeof(HeaderView))
+            if grown is NULL:
+                raise MemoryError
+            self._views = grown
+            self._view_capacity = capacity
+        return self._views + self._view_count
+
+    cdef int _add_row(self, object arguments, object headers, Py_ssize_t row) except -1:
+        cdef RecordArguments holder = arguments
+        cdef Py_ssize_t i
+        cdef HeaderView *views
+        try:
+            holder.set_headers(headers)
+        except InvalidRecordError as error:
+            raise InvalidRecordError(f"headers of row {row}: {error}") from error
+        views = self._reserve(holder.view.header_count)
+        for i in range(holder.view.header_count):
+            views[i] = holder.view.headers[i]
+        self._view_count += holder.view.header_count
+        return 0
+
+    @staticmethod
+    def from_python(headers):
+        """Headers of a block from Python objects.
+
+        Args: headers: pairs (str, bytes-like or None) for every row alike; or, per row, a list or dict of pairs or None.
+        Raises InvalidRecordError naming row and position.
+        """
+        cdef Headers self = Headers.__new__(Headers)
+        cdef RecordArguments arguments = RecordArguments()
+        cdef Py_ssize_t i
+        self.row_count = -1
+        self._kept = arguments
+        if headers is None:
+            return self
+        rows = headers.items() if isinstance(headers, dict) else headers
+        rows = list(rows)
+        if not rows or isinstance(rows[0], tuple):
+            self._add_row(arguments, rows, 0)
+            self.c.constant_count = self._view_count
+        else:
+            self.row_count = len(rows)
+            self._offsets = <int64_t *>calloc(self.row_count + 1, sizeof(int64_t))
+            if self._offsets is NULL:
+                raise MemoryError
+            for i in range(self.row_count):
+                self._add_row(arguments, rows[i], i)
+                self._offsets[i + 1] = self._view_count
+            self.c.offsets = self._offsets
+        self.c.headers = self._views
+        return self
+
+    @staticmethod
+    def from_columns(offsets not None, Column keys not None, Column values not None, row_count=None):
+        """Arrow's list<struct<key, value>>: row i has the pairs offsets[i] .. offsets[i + 1] of the two columns.
+
+        Args: offsets: buffer of int32 or int64, one more than rows. keys: without nulls, UTF-8. values: nulls allowed.
+        Raises InvalidRecordError for offsets out of range, a null key, or columns of unequal length.
+        """
+        cdef Headers self = Headers.__new__(Headers)
+        cdef Py_ssize_t i
+        cdef HeaderView *views
+        if keys.row_count != values.row_count:
+            raise InvalidRecordError(f"headers have {keys.row_count} keys but {values.row_count} values")
+        view = memoryview(offsets)
+        cdef list places = view.cast("B").cast("i" if view.itemsize == 4 else "q").tolist()
+        self.row_count = len(places) - 1 if row_count is None else row_count
+        if self.row_count < 0 or self.row_count + 1 > len(places):
+            raise InvalidRecordError(f"headers.offsets of {len(places)} items are too few for {self.row_count} rows")
+        self._offsets = <int64_t *>calloc(self.row_count + 1, sizeof(int64_t))
+        if self._offsets is NULL:
+            raise MemoryError
+        for i in range(self.row_count + 1):
+            if not 0 <= places[i] <= keys.row_count or (i > 0 and places[i] < places[i - 1]):
+                raise InvalidRecordError(f"headers.offsets[{i}]={places[i]} runs backwards or past {keys.row_count} pairs")
+            self._offsets[i] = places[i]
+        views = self._reserve(keys.row_count)
+        for i in range(keys.row_count):
+            column_get(&keys.c, i, &views[i].key, &views[i].key_length)
+            column_get(&values.c, i, &views[i].value, &views[i].value_length)
+            if views[i].key_length < 0:
+                raise InvalidRecordError(f"headers: the key of pair {i} is null")
+        self._view_count = keys.row_count
+        self._kept = (keys, values)
+        self.c.headers = self._views
+        self.c.offsets = self._offsets
+        return self
