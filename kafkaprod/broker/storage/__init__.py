@@ -1,0 +1,11 @@
+"""The broker's durable log, in Apache Kafka's on-disk formats.
+
+Who calls whom, top down: `log_dir` (one directory, one broker) -> `partition_log` (append, read, truncate, retain)
+-> `segments` (the ordered list) -> `segment` (one .log file and its indexes) -> `disk` (the only module that writes).
+`recovery` turns the image of a partition directory into a plan; `partition_log` carries the plan out.
+
+What is truth and what is derived: the `.log` files, the log start offset and the topic id are truth and are synced by
+the flush policy (`group_commit`) or at once. Offset, time and transaction indexes, producer snapshots and leader epochs
+are derived: each carries or is given a checksum, is never synced, and is rebuilt from the `.log` when it does not
+check.
+"""

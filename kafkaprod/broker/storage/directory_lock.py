@@ -1,0 +1,34 @@
+"""The `.lock` file that keeps two brokers out of one directory.
+
+On Linux an open-file-description lock: it excludes a Kafka broker's POSIX lock and also a second broker in this
+process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+
+from kafkaprod.broker.storage.disk import Disk, LogFile
+from kafkaprod.broker.storage.errors import DirectoryLockedError
+
+LOCK_FILE = ".lock"
+
+
+def lock_directory(disk: Disk, directory: str) -> LogFile:
+    """Lock a directory for as long as the returned file lives; the system drops the lock of a dead process.
+
+    Raises:
+        DirectoryLockedError: somebody else holds the lock.
+    """
+    file = disk.create(os.path.join(directory, LOCK_FILE))
+    try:
+        if hasattr(fcntl, "F_OFD_SETLK"):
+            # struct flock: l_type, l_whence, l_start, l_len (0: to the end), l_pid (must be 0)
+            fcntl.fcntl(file.fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        else:
+            fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise DirectoryLockedError(f"{directory} is in use by another broker ({LOCK_FILE} is locked)") from error
+    return file

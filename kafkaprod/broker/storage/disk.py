@@ -1,0 +1,136 @@
+"""The only module of the log that changes files: one seam for tests to record calls or inject faults.
+
+`Disk` has the system calls, one method each; subclasses in tests override them. What is built from several calls
+(`write_at`, `replace_file`) lives in functions below, so that an injected fault hits a real sequence of calls.
+All paths are absolute strings. Errors are OSError as the system gives them. Thread-safe: no state.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+ReadableBytes: TypeAlias = Buffer | mmap.mmap  # a file may be mapped rather than copied
+
+_FILE_MODE = 0o600
+_DIR_MODE = 0o700
+
+
+class Disk:
+    """File operations of the operating system."""
+
+    def create(self, path: str) -> LogFile:
+        """Open `path` for reading and writing, creating it if missing; its content is kept."""
+        return LogFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE), path)
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory only its owner can enter."""
+        os.mkdir(path, _DIR_MODE)
+
+    def pwrite(self, file: LogFile, data: Buffer, position: int) -> int:
+        """Write at `position`; return the bytes written, possibly fewer than given."""
+        return os.pwrite(file.fd, data, position)
+
+    def truncate(self, file: LogFile, size: int) -> None:
+        """Cut or extend the file to `size` bytes."""
+        os.ftruncate(file.fd, size)
+
+    def fdatasync(self, file: LogFile) -> None:
+        """Return when the file's bytes and size are on the disk. Never call it again after it failed."""
+        if hasattr(os, "fdatasync"):
+            os.fdatasync(file.fd)
+        else:  # macOS
+            os.fsync(file.fd)
+
+    def sync_dir(self, path: str) -> None:
+        """Return when the directory's entries are on the disk."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename, replacing `target` atomically."""
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; one that is missing is no error, so that an interrupted delete can be repeated."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        os.rmdir(path)
+
+
+class LogFile:
+    """An open file that closes itself when the last reference goes.
+
+    Readers hold a reference for as long as they use the descriptor, so that a deleted segment's descriptor number
+    cannot be given to another file under a `sendfile`.
+    """
+
+    __slots__ = ("__weakref__", "fd", "path")
+
+    def __init__(self, fd: int, path: str) -> None:
+        self.fd = fd
+        self.path = path
+
+    def fileno(self) -> int:
+        """The descriptor, valid while this object lives."""
+        return self.fd
+
+    def __del__(self) -> None:
+        try:
+            os.close(self.fd)
+        except (AttributeError, OSError, TypeError):  # half-made object, or interpreter shutdown
+            return
+
+
+def open_for_read(path: str) -> LogFile:
+    """Open an existing file for reading only."""
+    return LogFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
+
+
+def write_at(disk: Disk, file: LogFile, data: Buffer, position: int) -> None:
+    """Write all of `data` at `position`, going on after short writes.
+
+    Raises:
+        OSError: The write failed; a part of the data may be in the file.
+    """
+    view = memoryview(data)
+    while len(view):
+        written = disk.pwrite(file, view, position)
+        if written <= 0:
+            raise OSError(f"write to {file.path} at {position} made no progress: {len(view)} bytes left")
+        view = view[written:]
+        position += written
+
+
+def replace_file(disk: Disk, path: str, content: Buffer) -> None:
+    """Replace a derived file as a whole, unsynced: after a crash it is old, new or fails its own check."""
+    _write_aside(disk, path, content, sync=False)
+    disk.rename(path + ".tmp", path)
+
+
+def replace_file_durably(disk: Disk, path: str, content: Buffer) -> None:
+    """Replace a file that holds truth: after a crash it is the old or the new one, never a mix.
+
+    Order: write aside, sync the file, rename, sync the directory.
+    """
+    _write_aside(disk, path, content, sync=True)
+    disk.rename(path + ".tmp", path)
+    disk.sync_dir(os.path.dirname(path))
+
+
+def _write_aside(disk: Disk, path: str, content: Buffer, *, sync: bool) -> None:
+    file = disk.create(path + ".tmp")
+    disk.truncate(file, 0)
+    write_at(disk, file, content, 0)
+    if sync:
+        disk.fdatasync(file)

@@ -1,0 +1,585 @@
+"""The log of one partition: append, commit, read, look up, truncate, retain.
+
+Where it sits: the produce handler calls `append`, then `commit`; the fetch handler calls `read` and sends the slice.
+Thread-safe: one lock guards all state; syncs run outside it. Offsets: log start <= high watermark <= log end.
+
+    watermark rule       what moves the high watermark
+    SOLE_REPLICA         the append itself (policies interval, never) or the sync (each): what was read is never lost
+    REPLICATED           `update_high_watermark`, called by replication
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple, TypeVar
+
+from kafkaprod.broker.storage import log_reads
+from kafkaprod.broker.storage.append_validation import validate_client_batch
+from kafkaprod.broker.storage.batch_header import (
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    BatchHeader,
+    assign_offset,
+    parse_header,
+)
+from kafkaprod.broker.storage.control_batch import EndTransactionMarker, build_marker
+from kafkaprod.broker.storage.disk import Disk
+from kafkaprod.broker.storage.errors import (
+    Code,
+    LogError,
+    OffsetOutOfRangeError,
+    PartitionFencedError,
+    RecordsRefusedError,
+)
+from kafkaprod.broker.storage.group_commit import FlushPolicy, GroupCommit
+from kafkaprod.broker.storage.log_config import LogConfig
+from kafkaprod.broker.storage.log_reads import ReadResult, RecordPosition
+from kafkaprod.broker.storage.log_store import LogStore
+from kafkaprod.broker.storage.producer_state import UNGUARDED, TransactionGuard
+from kafkaprod.broker.storage.records import RecordReader
+from kafkaprod.broker.storage.recovery import Damage, DiskImage, apply_recovery, recover
+from kafkaprod.broker.storage.segment_scan import follows, split_batch
+from kafkaprod.broker.storage.segments import OpenHandles
+from kafkaprod.broker.storage.transaction_index import AbortedTransaction
+from kafkaprod.clock import Clock
+from kafkaprod.errors import CorruptDataError
+from kafkaprod.structs import TopicPartition
+
+T = TypeVar("T")
+
+
+class AppendResult(NamedTuple):
+    """Where a batch is in the log.
+
+    Attributes:
+        log_append_time_ms: the broker's timestamp on LogAppendTime topics, else -1.
+        is_duplicate: the batch was in the log already; nothing was written. It still has to be committed.
+    """
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    is_duplicate: bool
+
+
+class WatermarkRule(Enum):
+    """Who moves the high watermark."""
+
+    SOLE_REPLICA = "own log end"
+    REPLICATED = "update_high_watermark"
+
+
+class LogEnvironment(NamedTuple):
+    """What all logs of a broker share."""
+
+    disk: Disk
+    clock: Clock
+    policy: FlushPolicy
+    reader: RecordReader
+    handles: OpenHandles
+
+
+class PartitionLog:
+    """See the module docstring. Make one with `open_partition_log`."""
+
+    def __init__(self, topic_partition: TopicPartition, environment: LogEnvironment, store: LogStore) -> None:
+        self.topic_partition = topic_partition
+        self.watermark_rule = WatermarkRule.SOLE_REPLICA
+        self.on_high_watermark: Callable[[int], None] | None = None
+        """Called with the new high watermark, under the log's lock: must not block or call back."""
+        self._disk = environment.disk
+        self._clock = environment.clock
+        self._policy = environment.policy
+        self._reader = environment.reader
+        self._lock = threading.RLock()
+        self._store = store  # guarded by _lock, as all that follows
+        self._high_watermark = store.log_end_offset
+        self._fence_reason: str | None = None
+        self._frozen_recovery_point: int | None = None
+        self._commits = GroupCommit(store.log_end_offset)
+        store.producers.on_high_watermark(self._high_watermark)
+        if store.damage is not None:
+            self._frozen_recovery_point = store.damage.segment_base_offset
+            self._fence_reason = f"damaged records in {store.damage}"
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> str:
+        """The partition's directory."""
+        return self._store.directory
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's options; assign to change them."""
+        return self._store.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        with self._lock:
+            self._store.config = config
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self._store.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset the next record will get."""
+        return self._store.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Records below this offset may be shown to consumers."""
+        return self._high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Records below this offset may be shown to consumers that read committed data only."""
+        with self._lock:
+            unstable = self._store.producers.first_unstable_offset()
+            return self._high_watermark if unstable is None else min(unstable, self._high_watermark)
+
+    @property
+    def recovery_point(self) -> int:
+        """Data below this offset is on the disk and was written without an error."""
+        synced = min(self._commits.synced_offset, self._store.log_end_offset)
+        return synced if self._frozen_recovery_point is None else min(synced, self._frozen_recovery_point)
+
+    @property
+    def needs_check(self) -> bool:
+        """A write failed or damage was found: the broker must not call its shutdown clean."""
+        return self._frozen_recovery_point is not None
+
+    @property
+    def fence_reason(self) -> str | None:
+        """Why the partition takes no appends; None if it does."""
+        return self._fence_reason
+
+    @property
+    def damage(self) -> Damage | None:
+        """The damaged range found when the log was opened; the log ends before it."""
+        return self._store.damage
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of records in all segments."""
+        with self._lock:
+            return self._store.segments.size_bytes
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch in the log, -1 if none."""
+        return self._store.epochs.latest_epoch
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Where a leader epoch ended: (largest known epoch not above it, end offset), (-1, -1) if unknown."""
+        with self._lock:
+            return self._store.epochs.end_offset_for(epoch, self._store.log_end_offset)
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """The producer's current transaction has records here, so its next batch needs no verification."""
+        with self._lock:
+            return self._store.producers.has_open_transaction(producer_id, producer_epoch)
+
+    # -- append --------------------------------------------------------------------------------------------------
+
+    def append(
+        self, records: bytearray | memoryview, leader_epoch: int, guard: TransactionGuard = UNGUARDED
+    ) -> AppendResult:
+        """Append a client's batch. It is not acknowledged before `commit(result.last_offset + 1)` has returned.
+
+        Args:
+            records: one batch, the records field of a produce request; writable: offset, epoch and, where the topic
+                says so, timestamps are set in place.
+            leader_epoch: of this broker for the partition.
+            guard: what the transaction coordinator said of a transactional batch.
+
+        Raises:
+            RecordsRefusedError: the batch breaks a rule; nothing was written.
+            PartitionFencedError: the partition takes no appends.
+            LogError: 56, the disk refused the write; nothing of it stays.
+        """
+        valid = validate_client_batch(memoryview(records), self._store.config, self._reader, self._clock.wall_ms())
+        with self._lock:
+            self._check_writable()
+            if valid.header.producer_id != NO_PRODUCER_ID:
+                duplicate = self._store.producers.find_duplicate(valid.header)
+                if duplicate is not None:
+                    time = duplicate.timestamp if self._store.config.uses_log_append_time else NO_TIMESTAMP
+                    start = self._store.log_start_offset
+                    return AppendResult(duplicate.first_offset, duplicate.last_offset, time, start, True)
+                self._store.producers.check(valid.header, guard)
+            header = self._assign(valid.data, valid.header, leader_epoch)
+            self._write(valid.data, header)
+            self._store.producers.add(header, header.base_offset)
+            return self._finish_append(header)
+
+    def append_internal(self, records: bytearray | memoryview, leader_epoch: int) -> AppendResult:
+        """Append a coordinator's batch (group offsets, transaction state), which has no sequence; the caller vouches
+        for it.
+
+        Raises:
+            RecordsRefusedError: 47, the batch has a stale producer epoch.
+            PartitionFencedError, LogError: as `append`.
+        """
+        batch = memoryview(records)
+        header = parse_header(batch)
+        with self._lock:
+            self._check_writable()
+            if header.producer_id != NO_PRODUCER_ID:
+                self._store.producers.check_epoch(header)
+            header = self._assign(batch, header, leader_epoch)
+            self._write(batch, header)
+            self._store.producers.add(header, header.base_offset)
+            return self._finish_append(header)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        leader_epoch: int,
+        transaction_version: int = 0,
+    ) -> AppendResult:
+        """Append the marker that ends a producer's transaction here (WriteTxnMarkers).
+
+        Raises:
+            RecordsRefusedError: 47 stale epoch, 52 the coordinator has been replaced.
+            PartitionFencedError, LogError: as `append`.
+        """
+        batch = memoryview(build_marker(producer_id, producer_epoch, marker, self._clock.wall_ms()))
+        header = parse_header(batch)
+        with self._lock:
+            self._check_writable()
+            self._store.producers.check_marker(header, marker, transaction_version)
+            header = self._assign(batch, header, leader_epoch)
+            self._write(batch, header)
+            completed = self._store.producers.add_marker(header, marker, header.base_offset)
+            if completed is not None and completed.is_aborted:
+                self._store.segments.active.append_aborted(self._store.producers.aborted(completed))
+            return self._finish_append(header)
+
+    def append_replicated(self, records: bytes | bytearray | memoryview) -> int:
+        """Append batches fetched from the leader, offsets and epochs as given; return the new log end offset.
+
+        A batch cut at the end of `records` is left out.
+
+        Raises:
+            RecordsRefusedError: 2, a batch is damaged or does not follow the log's end; those before it are in the log.
+            PartitionFencedError, LogError: as `append`.
+        """
+        rest = memoryview(records)
+        with self._lock:
+            self._check_writable()
+            while len(rest):
+                try:
+                    cut = split_batch(rest, self._store.log_end_offset)
+                except CorruptDataError as error:
+                    raise RecordsRefusedError(Code.CORRUPT_MESSAGE, str(error)) from error
+                if cut is None:
+                    break
+                batch, header, marker, rest = cut
+                if not follows(header, self._store.log_end_offset, is_dense=False):
+                    raise RecordsRefusedError(
+                        Code.CORRUPT_MESSAGE, f"offset {header.base_offset} is below the log end {self.log_end_offset}"
+                    )
+                self._write(batch, header)
+                aborted = self._store.producers.replay(header, marker)
+                if aborted is not None:
+                    self._store.segments.active.append_aborted(aborted)
+                self._finish_append(header)
+            return self._store.log_end_offset
+
+    def commit(self, offset: int) -> None:
+        """Return when the flush policy allows data below `offset` to be acknowledged. Call it for acks=0 too.
+
+        Raises:
+            PartitionFencedError: the sync failed; the data may be lost and must not be acknowledged.
+        """
+        if not self._policy.syncs_before_ack:
+            return
+        self.flush(offset)
+
+    def flush(self, offset: int | None = None) -> None:
+        """Bring the data below `offset` (None: all) to the disk.
+
+        Raises:
+            PartitionFencedError: the sync failed, now or earlier.
+        """
+        try:
+            self._commits.wait_for(self._store.log_end_offset if offset is None else offset, self._sync)
+        except PartitionFencedError as error:
+            self._fence(str(error))
+            raise
+        self._maybe_advance_watermark()
+
+    def try_flush(self) -> bool:
+        """`flush` for a timer: a failure fences the partition and is told by False."""
+        try:
+            self.flush()
+        except PartitionFencedError:
+            return False
+        return True
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Move the high watermark to `offset`, at most to the log end and never below the log start; return it."""
+        with self._lock:
+            self._set_high_watermark(max(self._store.log_start_offset, min(offset, self._store.log_end_offset)))
+            return self._high_watermark
+
+    # -- read ----------------------------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, upper_bound: int | None = None, *, min_one_batch: bool = True
+    ) -> ReadResult:
+        """Return the batches from the one that contains `offset`, within one segment.
+
+        Args:
+            offset: the fetch offset; batches are whole, so records below it may come first.
+            max_bytes: most bytes, but for the first batch.
+            upper_bound: no batch at or above it: the high watermark (None), `last_stable_offset` for read-committed
+                consumers, `log_end_offset` for replicas.
+            min_one_batch: return the first batch even if it is larger than `max_bytes`.
+
+        Raises:
+            OffsetOutOfRangeError: below the log start or above the log end.
+            LogError: 2, the batch is damaged; the partition is fenced for appends.
+        """
+        with self._lock:
+            start, end = self._store.log_start_offset, self._store.log_end_offset
+            if not start <= offset <= end:
+                raise OffsetOutOfRangeError(f"offset {offset} of {self.topic_partition} is outside {start}..{end}")
+            bound = self._high_watermark if upper_bound is None else min(upper_bound, end)
+            if offset >= bound:
+                return ReadResult(None, offset, offset)
+            try:
+                return log_reads.read_slice(self._store.segments, offset, max_bytes, bound, end, min_one_batch)
+            except CorruptDataError as error:
+                raise self._on_damage(error) from error
+
+    def aborted_transactions(self, fetch_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in the range, for a read-committed fetch: `ReadResult.end_offset`."""
+        with self._lock:
+            return log_reads.collect_aborted(self._store.segments, fetch_offset, end_offset)
+
+    def find_timestamp(self, timestamp: int) -> RecordPosition | None:
+        """The first record at or after `timestamp` (ms), None if there is none (ListOffsets).
+
+        Raises:
+            LogError: 2, a batch on the way is damaged.
+        """
+        with self._lock:
+            try:
+                return log_reads.find_timestamp(
+                    self._store.segments, self._reader, timestamp, self._store.log_start_offset
+                )
+            except CorruptDataError as error:
+                raise self._on_damage(error) from error
+
+    def find_max_timestamp(self) -> RecordPosition | None:
+        """The first record with the largest timestamp, None if no record has one (ListOffsets -3, KIP-734).
+
+        Raises:
+            LogError: 2, a batch on the way is damaged.
+        """
+        with self._lock:
+            try:
+                return log_reads.find_max_timestamp(self._store.segments, self._reader, self._store.log_start_offset)
+            except CorruptDataError as error:
+                raise self._on_damage(error) from error
+
+    # -- shorten -------------------------------------------------------------------------------------------------
+
+    def delete_records(self, offset: int) -> int:
+        """Make `offset` (-1: the high watermark) the log start (DeleteRecords); return the new log start.
+
+        Raises:
+            OffsetOutOfRangeError: above the high watermark.
+        """
+        with self._lock:
+            if offset > self._high_watermark or offset < -1:
+                raise OffsetOutOfRangeError(f"offset {offset} is above the high watermark {self._high_watermark}")
+            self._guarded(lambda: self._store.raise_log_start(self._high_watermark if offset == -1 else offset))
+            return self._store.log_start_offset
+
+    def delete_old_segments(self) -> int:
+        """Apply retention; return how many segments were deleted.
+
+        Raises:
+            LogError: 56, a file could not be deleted.
+        """
+        with self._lock:
+            if self._fence_reason is not None:
+                return 0  # a fenced log keeps its bytes
+            now_ms = self._clock.wall_ms()
+            return self._guarded(lambda: self._store.delete_old_segments(self._high_watermark, now_ms))
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the records at or above `offset` (a follower that diverged).
+
+        Raises:
+            PartitionFencedError: already fenced, or the disk failed half-way: restart the broker.
+        """
+        self._shorten(lambda now_ms: self._store.truncate_to(offset, now_ms))
+
+    def restart_at(self, offset: int) -> None:
+        """Drop all records and go on at `offset` (a follower whose log ends below the leader's log start).
+
+        Raises:
+            PartitionFencedError: as `truncate_to`.
+        """
+        self._shorten(lambda now_ms: self._store.restart_at(offset, now_ms))
+
+    def expire_producers(self, expiration_ms: int) -> None:
+        """Forget producers that wrote nothing for `expiration_ms` (producer.id.expiration.ms)."""
+        with self._lock:
+            self._store.producers.expire(self._clock.wall_ms(), expiration_ms)
+
+    def checkpoint(self) -> None:
+        """Write the derived files that speed up the next start.
+
+        Raises:
+            LogError: 56, the disk refused a write.
+        """
+        with self._lock:
+            if self._fence_reason is None:
+                self._guarded(self._store.write_index_checksums)
+
+    def close(self) -> bool:
+        """Sync and close the files; return whether the shutdown was clean. No other call may follow."""
+        is_synced = self._fence_reason is None and self.try_flush()
+        with self._lock:
+            if is_synced:
+                with contextlib.suppress(LogError):  # remembered in needs_check
+                    self._guarded(self._store.close)
+            self._fence_reason = self._fence_reason or "closed"
+            self._store.forget_files()
+            return not self.needs_check
+
+    def abandon(self) -> None:
+        """Close without a sync: the partition is about to be deleted. No other call may follow but reads of slices."""
+        with self._lock:
+            self._fence_reason = self._fence_reason or "deleted"
+            self._store.forget_files()
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _assign(self, batch: memoryview, header: BatchHeader, leader_epoch: int) -> BatchHeader:
+        base_offset = self._store.log_end_offset
+        assign_offset(batch, base_offset, leader_epoch)
+        return header._replace(base_offset=base_offset, partition_leader_epoch=leader_epoch)
+
+    def _write(self, batch: memoryview, header: BatchHeader) -> None:
+        old_end, old_active = self._store.log_end_offset, self._store.segments.active
+        self._guarded(lambda: self._store.write(batch, header, self._clock.wall_ms()))
+        if self._store.segments.active is not old_active:
+            self._commits.advance(old_end)
+
+    def _finish_append(self, header: BatchHeader) -> AppendResult:
+        if not self._policy.syncs_before_ack:
+            self._maybe_advance_watermark()
+        time = header.max_timestamp if self._store.config.uses_log_append_time else NO_TIMESTAMP
+        return AppendResult(header.base_offset, header.last_offset, time, self._store.log_start_offset, False)
+
+    def _maybe_advance_watermark(self) -> None:
+        if self.watermark_rule is not WatermarkRule.SOLE_REPLICA:
+            return
+        with self._lock:
+            is_late = self._policy.syncs_before_ack
+            self._set_high_watermark(self._commits.synced_offset if is_late else self._store.log_end_offset)
+
+    def _set_high_watermark(self, offset: int) -> None:
+        if offset == self._high_watermark:
+            return
+        self._high_watermark = offset
+        self._store.producers.on_high_watermark(offset)
+        if self.on_high_watermark is not None:
+            self.on_high_watermark(offset)
+
+    def _sync(self) -> int:
+        with self._lock:
+            end, active = self._store.log_end_offset, self._store.segments.active
+            file = active.file()
+        self._disk.fdatasync(file)
+        return end
+
+    def _shorten(self, shorten: Callable[[int], None]) -> None:
+        with self._lock:
+            self._check_writable()
+            try:
+                shorten(self._clock.wall_ms())
+            except OSError as error:
+                self._fence(f"truncation failed: {error}")
+                raise PartitionFencedError(f"truncation of {self.topic_partition} failed: {error}") from error
+            self._commits.retreat(self._store.log_end_offset)
+            self._set_high_watermark(min(self._high_watermark, self._store.log_end_offset))
+
+    def _guarded(self, operation: Callable[[], T]) -> T:
+        """Run a disk operation; turn its failure into the client's error and remember it for the next start."""
+        try:
+            return operation()
+        except PartitionFencedError as error:
+            self._fence(str(error))
+            raise
+        except OSError as error:
+            self._freeze_recovery_point()
+            raise LogError.of_disk(f"disk error in {self.directory}", error) from error
+
+    def _freeze_recovery_point(self) -> None:
+        self._frozen_recovery_point = self.recovery_point
+
+    def _on_damage(self, error: CorruptDataError) -> LogError:
+        self._frozen_recovery_point = self._store.log_start_offset  # the next start reads everything
+        self._fence(str(error))
+        return LogError(Code.CORRUPT_MESSAGE, str(error))
+
+    def _fence(self, reason: str) -> None:
+        with self._lock:
+            self._freeze_recovery_point()
+            self._fence_reason = self._fence_reason or reason
+
+    def _check_writable(self) -> None:
+        if self._fence_reason is not None:
+            raise PartitionFencedError(f"{self.topic_partition} takes no appends: {self._fence_reason}")
+
+
+def open_partition_log(
+    topic_partition: TopicPartition,
+    directory: str,
+    config: LogConfig,
+    environment: LogEnvironment,
+    *,
+    is_clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+) -> PartitionLog:
+    """Open a partition directory, or make a new log in an empty one.
+
+    Args:
+        topic_partition: for messages.
+        directory: must exist.
+        config: of the topic.
+        environment: of the broker.
+        is_clean: the last broker closed the directory cleanly.
+        recovery_point: from the checkpoint; data below it need not be read.
+        log_start_offset: from the checkpoint.
+
+    Raises:
+        OSError: the files could not be read or repaired.
+    """
+    recovery = recover(
+        DiskImage(directory),
+        config,
+        is_clean=is_clean,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+    )
+    apply_recovery(environment.disk, directory, recovery)
+    store = LogStore(environment.disk, directory, config, environment.handles, recovery, environment.clock.wall_ms())
+    return PartitionLog(topic_partition, environment, store)
