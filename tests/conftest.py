@@ -1,0 +1,21 @@
+"""Fixtures shared by all tests; each group lives in its own module."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fixtures_kafka import kafka, kafka3, topic_name
+from tests.kafka.cluster import live_clusters
+
+__all__ = ["kafka", "kafka3", "topic_name"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Add the end of each broker's output to the report of a failed test."""
+    report = yield
+    if report.failed:
+        for cluster in live_clusters():
+            for node_id in cluster.node_ids:
+                report.sections.append((f"Kafka node {node_id}", cluster.output_tail(node_id)))
+    return report
