@@ -1,0 +1,102 @@
+"""The one check command: `python -m tests.check` runs, in order, everything that must be green before a commit.
+
+format, lint, cython-lint, types, build (no performance hints), stub test, import contracts, then the unit, property,
+architecture and conformance tests. `--all` adds every other test. Each step is printed as it is run, so that it can be
+run by hand; all steps run even if one fails, and the exit status is 1 if any did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PYTHON = sys.executable
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command, and a text (in lower case) that its output must not contain."""
+
+    title: str
+    command: tuple[str, ...]
+    forbidden_output: str = ""
+
+
+STEPS = [
+    Step("format", ("ruff", "format", "--check", ".")),
+    Step("lint", ("ruff", "check", ".")),
+    Step("cython lint", ("cython-lint", "kafkaprod")),
+    Step("types", ("mypy", "--strict", "kafkaprod")),
+    Step("build", (PYTHON, "setup.py", "build_ext", "--inplace"), "performance hint"),
+    Step(
+        "stubs",
+        (
+            *(PYTHON, "-m", "mypy.stubtest", "kafkaprod._core"),
+            *("--mypy-config-file", "pyproject.toml"),
+            *("--allowlist", "tests/stubtest_allowlist.txt", "--ignore-unused-allowlist"),
+        ),
+    ),
+    Step("imports", ("lint-imports", "--no-logo")),
+    Step(
+        "tests",
+        (
+            *(PYTHON, "-m", "pytest", "-q"),
+            *("tests/unit", "tests/property", "tests/architecture", "tests/conformance"),
+        ),
+    ),
+]
+OTHER_TESTS = Step(
+    "other tests",
+    (
+        *(PYTHON, "-m", "pytest", "-q", "tests", "--ignore=tests/unit", "--ignore=tests/property"),
+        *("--ignore=tests/architecture", "--ignore=tests/conformance"),
+    ),
+)
+
+
+def run(step: Step) -> bool:
+    """Run one step with its output passed through; return whether it succeeded."""
+    print(f"\n== {step.title}: {' '.join(step.command)}", flush=True)
+    started = time.monotonic()
+    # The tools of this interpreter's environment come first, also when it is not activated.
+    environment = os.environ | {"PATH": f"{Path(PYTHON).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    process = subprocess.Popen(
+        step.command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    is_clean = True
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        if step.forbidden_output and step.forbidden_output in line.lower():
+            is_clean = False
+    succeeded = process.wait() == 0 and is_clean
+    print(f"== {step.title}: {'ok' if succeeded else 'FAILED'} in {time.monotonic() - started:.1f} s", flush=True)
+    return succeeded
+
+
+def main() -> int:
+    """Run the steps that the arguments ask for; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.check", description=__doc__.partition("\n")[0])
+    parser.add_argument("--all", action="store_true", help="run every other test too")
+    parser.add_argument("--only", metavar="TITLE", help="run a single step, for example: types")
+    arguments = parser.parse_args()
+    steps = [*STEPS, OTHER_TESTS] if arguments.all else STEPS
+    if arguments.only:
+        steps = [step for step in [*STEPS, OTHER_TESTS] if step.title == arguments.only]
+        if not steps:
+            parser.error(
+                f"no step {arguments.only!r}; known: {', '.join(step.title for step in [*STEPS, OTHER_TESTS])}"
+            )
+    failed = [step.title for step in steps if not run(step)]
+    print(f"\n{'FAILED: ' + ', '.join(failed) if failed else 'all green'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
