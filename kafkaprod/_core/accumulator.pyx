@@ -23,6 +23,7 @@ from kafkaprod._core.batch cimport (
     batch_size_bytes,
 )
 from kafkaprod._core.buffer_pool cimport slab_total
+from kafkaprod._core.clock cimport READ_CLOCK, monotonic_ms
 from kafkaprod._core.completion cimport batch_result, make_future
 from kafkaprod._core.lock cimport FREE_THREADED, load32, load64, mutex_destroy, mutex_init, mutex_lock, mutex_unlock, store32
 from kafkaprod._core.murmur2 cimport partition_for_key
@@ -228,8 +229,8 @@ cdef class Accumulator:
         b = batch_open(self.pool, p, r, self.batch_size, ticket)
         if b is NULL:
             return POOL_EXHAUSTED
-        b.created_ms = now_ms
-        b.last_attempt_ms = now_ms
+        b.created_ms = now_ms if now_ms != READ_CLOCK else monotonic_ms()
+        b.last_attempt_ms = b.created_ms
         if p.tail is NULL:
             p.head = b
         else:

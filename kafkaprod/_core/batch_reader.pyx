@@ -207,7 +207,7 @@ cdef class RecordBatchReader:
             raise CorruptDataError(f"{end - at} bytes follow the last of {self.record_count} records")
         return out
 
-    def scan(self, int64_t earliest=-0x8000000000000000, int64_t latest=0x7FFFFFFFFFFFFFFF):
+    def scan(self, int64_t earliest=-0x7FFFFFFFFFFFFFFF, int64_t latest=0x7FFFFFFFFFFFFFFF):
         """Check every record without making objects of them.
 
         Args: earliest, latest: bounds of record timestamps in ms; -1 (none) is always inside.
@@ -258,10 +258,10 @@ cdef class RecordBatchReader:
 cdef list _headers(const ParsedRecord *record, int32_t index):
     cdef list out = []
     cdef const char *at = record.headers
-    cdef const char *key
-    cdef const char *value
-    cdef Py_ssize_t key_length
-    cdef Py_ssize_t value_length
+    cdef const char *key = NULL
+    cdef const char *value = NULL
+    cdef Py_ssize_t key_length = 0
+    cdef Py_ssize_t value_length = 0
     cdef int32_t i
     for i in range(record.header_count):
         at = _get_field(at, record.end, &key, &key_length)

@@ -1,0 +1,86 @@
+"""The compiled part of Producer.send: plain bytes to a known topic go straight into the accumulator.
+
+Everything else (a topic whose metadata is not here yet, objects to serialize, a full pool, a closed producer) goes to
+`_send_general` of the Python subclass, which ends in Accumulator.append as well. Thread-safe.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItem
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t
+
+from kafkaprod._core.accumulator cimport ANY_PARTITION, TopicQueues
+from kafkaprod._core.clock cimport READ_CLOCK, wall_ms
+from kafkaprod._core.record_arguments cimport RecordArguments
+from kafkaprod._core.record_view cimport NULL_LENGTH, RecordView
+
+
+cdef class RecordSender:
+    """Base of Producer.
+
+    Args: accumulator: where records go. has_hooks: send every record through _send_general.
+    """
+
+    def __init__(self, Accumulator accumulator not None, bint has_hooks=False):
+        self.accumulator = accumulator
+        self._topics = accumulator.topics
+        self.has_hooks = has_hooks
+
+    def send(self, str topic not None, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
+        """Queue one record and return its DeliveryFuture at once.
+
+        Args:
+            topic: its name.
+            value, key: bytes-like or None (null), or what the serializers take.
+            headers: list of (str, bytes or None) pairs, or a dict; duplicates allowed in a list.
+            partition: partition number; None: by hash of the key, without a key by the sticky partitioner.
+            timestamp_ms: ms since the epoch; None: now.
+
+        Returns: a DeliveryFuture: result(timeout), add_callback(), awaitable.
+        Raises: InvalidRecordError, RecordTooLargeError, SerializationError: fix the record. BufferFullError,
+            MetadataTimeoutError after max_block_ms. ProducerClosedError, ForkedProducerError. Nothing is queued then.
+        Thread safety: any number of threads; records of one thread keep their order per partition.
+        """
+        cdef PyObject *found
+        cdef RecordView r
+        cdef int32_t chosen = ANY_PARTITION
+        cdef RecordArguments arguments = None
+        cdef const RecordView *record = &r
+        cdef TopicQueues queues
+        if self.has_hooks:
+            return self._send_general(topic, value, key, headers, partition, timestamp_ms)
+        found = PyDict_GetItem(self._topics, topic)
+        if found is NULL:
+            return self._send_general(topic, value, key, headers, partition, timestamp_ms)
+        queues = <TopicQueues>found
+        if partition is not None:
+            chosen = partition
+            if not 0 <= chosen < queues.partition_count:
+                return self._send_general(topic, value, key, headers, partition, timestamp_ms)
+        r.timestamp = wall_ms() if timestamp_ms is None else <int64_t>timestamp_ms
+        if r.timestamp < 0 and timestamp_ms is not None:
+            return self._send_general(topic, value, key, headers, partition, timestamp_ms)
+        if headers is None and _take(value, &r.value, &r.value_length) and _take(key, &r.key, &r.key_length):
+            r.headers = NULL
+            r.header_count = 0
+            r.headers_size = 1
+        else:
+            arguments = RecordArguments()
+            record = arguments.fill(key, value, headers, r.timestamp)
+        future = self.accumulator.append_record(queues, chosen, record, READ_CLOCK, 0)
+        if arguments is not None:
+            arguments.clear()
+        if future is None:
+            return self._send_general(topic, value, key, headers, partition, timestamp_ms)
+        return future
+
+
+cdef inline bint _take(object data, const char **pointer, Py_ssize_t *length) noexcept:
+    """Point at exact bytes or None; False for anything else."""
+    if PyBytes_CheckExact(data):
+        pointer[0] = PyBytes_AS_STRING(data)
+        length[0] = PyBytes_GET_SIZE(data)
+        return True
+    pointer[0] = NULL
+    length[0] = NULL_LENGTH
+    return data is None

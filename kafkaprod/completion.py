@@ -1,0 +1,329 @@
+"""Results people hold: one per batch underneath, a handle per record, one object per block.
+
+On the record's line this is the end: the sender thread settles a batch (`_core.settlement`), which calls
+`BatchCompletion.on_done` once; that wakes waiters, runs callbacks and tells each waiting event loop once.
+Reading and waiting are thread-safe. Callbacks run on the sender thread; one that raises is logged and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kafkaprod._core.completion import BatchResult, DeliveryFuture
+from kafkaprod.errors import BrokerError, KafkaError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafkaprod._core.blocks import Block
+
+__all__ = ["CLIENT_ERROR", "PENDING", "BatchCompletion", "BlockResult", "DeliveryFuture", "FailureLedger"]
+
+CLIENT_ERROR: Final = -2  # in BlockResult.error_codes: an error that is not a broker's code; see BlockResult.errors
+PENDING: Final = -3  # in BlockResult.error_codes: the outcome is not known yet
+
+_log = logging.getLogger("kafkaprod.completion")
+# One lock for all completions: it is held for a few assignments, and most batches are never waited for.
+_lock = threading.Lock()
+
+
+class FailureLedger:
+    """Failed records that nobody has looked at yet; what flush() and close() report. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._unseen: dict[BatchCompletion, None] = {}  # guarded by _lock; in order of failure
+        self.callback_error_count = 0
+
+    def add(self, completion: BatchCompletion) -> None:
+        """A batch failed."""
+        with self._lock:
+            self._unseen[completion] = None
+
+    def discard(self, completion: BatchCompletion) -> None:
+        """Somebody looked at the failure of a batch."""
+        with self._lock:
+            self._unseen.pop(completion, None)
+
+    def take(self) -> tuple[int, Exception | None]:
+        """Return how many records failed unseen and the first one's error; they count as seen from now on."""
+        with self._lock:
+            unseen = list(self._unseen)
+            self._unseen.clear()
+        if not unseen:
+            return 0, None
+        return sum(completion.record_count for completion in unseen), unseen[0].error
+
+
+class BatchCompletion(BatchResult):
+    """The outcome of one batch, with those who wait for it."""
+
+    def __init__(self, topic: str, partition: int, ledger: FailureLedger | None = None) -> None:
+        super().__init__(topic, partition)
+        self._ledger = ledger
+        self._event: threading.Event | None = None  # guarded by _lock
+        self._listeners: list[Callable[[], None]] | None = None  # guarded by _lock
+        self._loop_futures: dict[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None  # guarded by _lock
+        self._is_told = False  # guarded by _lock
+
+    def on_done(self) -> None:
+        """Wake and call everybody; once, on the sender thread."""
+        with _lock:
+            self._is_told = True
+            event, self._event = self._event, None
+            listeners, self._listeners = self._listeners, None
+            loop_futures, self._loop_futures = self._loop_futures, None
+        if self.error is not None and self._ledger is not None:
+            self._ledger.add(self)
+        if event is not None:
+            event.set()
+        for listener in listeners or ():
+            self._call(listener)
+        for loop, future in (loop_futures or {}).items():
+            try:
+                loop.call_soon_threadsafe(_set_done, future)
+            except RuntimeError:  # the loop was closed while its tasks waited: nobody is left to tell
+                _log.debug("an event loop was closed before its records of %s were delivered", self.topic)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the outcome is known; False after `timeout` seconds."""
+        with _lock:
+            if self._is_told:
+                return True
+            if self._event is None:
+                self._event = threading.Event()
+            event = self._event
+        return event.wait(timeout)
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call `listener()` when the outcome is known: later on the sender thread, or now if it is known.
+
+        If the batch is split first, the listener moves on to the part that holds its record by asking again.
+        """
+        with _lock:
+            if not self._is_told:
+                if self._listeners is None:
+                    self._listeners = []
+                self._listeners.append(listener)
+                return
+        self._call(listener)
+
+    def mark_seen(self) -> None:
+        """Somebody looked at the failure: flush() need not report it."""
+        if self._ledger is not None:
+            self._ledger.discard(self)
+
+    async def await_record(self, future: DeliveryFuture) -> Any:
+        """Wait inside the running event loop, then return the record's metadata or raise its error."""
+        while not future.done():
+            waiting = self._future_in(asyncio.get_running_loop())
+            if waiting is None:  # split meanwhile: the record lives on in a part of this batch
+                return await future
+            # Shielded: one task that is cancelled must not take the others' wait away.
+            await asyncio.shield(waiting)
+        return future.result(0)
+
+    def _future_in(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None] | None:
+        with _lock:
+            if self._is_told:
+                return None
+            if self._loop_futures is None:
+                self._loop_futures = {}
+            if loop not in self._loop_futures:
+                self._loop_futures[loop] = loop.create_future()
+            return self._loop_futures[loop]
+
+    def _call(self, listener: Callable[[], None]) -> None:
+        try:
+            listener()
+        except Exception:
+            if self._ledger is not None:
+                self._ledger.callback_error_count += 1
+            _log.exception("a delivery callback for %s[%d] raised", self.topic, self.partition)
+
+
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class BlockResult:
+    """The outcome of the records of one `send_many`, `send_columns` or `send_table` call; row i is record i.
+
+    Arrays have one item per row and are made when asked for: `partitions` int32, `offsets` int64 (-1 unknown or
+    failed), `timestamps` int64 ms (-1 where the record keeps its own), `error_codes` int16 (0 delivered, Kafka's code,
+    CLIENT_ERROR, PENDING). Thread-safe.
+    """
+
+    def __init__(self, block: Block, refused: Exception | None = None) -> None:
+        self._segments: list[tuple[BatchCompletion, int, int, int]] = list(block.segments)
+        self._accepted_count: int = block.rows_appended
+        self._refused = refused
+        self.row_count: int = block.row_count
+        self.partitions: NDArray[np.int32] = np.frombuffer(block.partition_of_rows(), dtype=np.int32)
+
+    def __len__(self) -> int:
+        return self.row_count
+
+    def done(self) -> bool:
+        """Whether every row's outcome is known."""
+        return all(completion.is_done for completion, _, _, _ in self._segments)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until every row's outcome is known; False after `timeout` seconds."""
+        deadline = _Deadline(timeout)
+        return all(_wait(completion, deadline) for completion, _, _, _ in self._segments)
+
+    def result(self, timeout: float | None = None) -> BlockResult:
+        """Wait, then return this object if every row was delivered.
+
+        Raises:
+            TimeoutError: outcomes are missing after `timeout` seconds.
+            KafkaError: the first failed row's own error; `errors` has all of them.
+        """
+        if not self.wait(timeout):
+            raise TimeoutError(f"no outcome for some of {self.row_count} records within {timeout} s")
+        for error in self.errors.values():
+            raise error
+        return self
+
+    def add_done_callback(self, callback: Callable[[BlockResult], None]) -> None:
+        """Call `callback(self)` once every row's outcome is known: on the sender thread, or at once."""
+        remaining = list(self._segments)
+
+        def proceed() -> None:
+            while remaining:
+                pending = next((leaf for leaf in _leaves(remaining[-1][0]) if not leaf.is_done), None)
+                if pending is not None:
+                    pending.add_listener(proceed)
+                    return
+                remaining.pop()
+            callback(self)
+
+        proceed()
+
+    def __await__(self) -> Generator[Any, None, BlockResult]:
+        return self._await().__await__()
+
+    async def _await(self) -> BlockResult:
+        for completion, _, _, _ in self._segments:
+            pending = [completion]
+            while pending:
+                one = pending.pop()
+                waiting = one._future_in(asyncio.get_running_loop())
+                if waiting is not None:
+                    await asyncio.shield(waiting)
+                pending.extend(child for _, child in one.children or ())
+        return self.result(0)
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Offset of each row in its partition; -1 if it failed or the broker did not tell."""
+        out = np.full(self.row_count, -1, dtype=np.int64)
+        for rows, batch, first in self._pieces():
+            if batch.error is None and batch.base_offset >= 0:
+                out[rows] = np.arange(len(rows), dtype=np.int64) + (batch.base_offset + first)
+        return out
+
+    @property
+    def timestamps(self) -> NDArray[np.int64]:
+        """The broker's append time of each row in ms; -1 where the record keeps the timestamp it was sent with."""
+        out = np.full(self.row_count, -1, dtype=np.int64)
+        for rows, batch, _ in self._pieces():
+            out[rows] = batch.log_append_time
+        return out
+
+    @property
+    def error_codes(self) -> NDArray[np.int16]:
+        """0 for a delivered row, else Kafka's error code, CLIENT_ERROR or PENDING."""
+        out = np.full(self.row_count, PENDING if self._refused is None else CLIENT_ERROR, dtype=np.int16)
+        for rows, batch, first in self._pieces():
+            if batch.is_done:
+                out[rows] = 0
+            if batch.error is not None:
+                out[rows] = [_code(batch.error_of(first + i)) for i in range(len(rows))]
+        return out
+
+    @property
+    def errors(self) -> dict[int, Exception]:
+        """Row -> error, for the failed rows only, in row order; looking counts as having seen them."""
+        failed: dict[int, Exception] = {}
+        for rows, batch, first in self._pieces():
+            if batch.error is not None:
+                batch.mark_seen()
+                failed.update((int(row), batch.error_of(first + i)) for i, row in enumerate(rows))
+        if self._refused is not None:
+            failed.update((row, self._refused) for row in range(self._accepted_count, self.row_count))
+        return dict(sorted(failed.items()))
+
+    @property
+    def failed_count(self) -> int:
+        """How many rows are known to have failed."""
+        codes = self.error_codes
+        return int(np.count_nonzero((codes != 0) & (codes != PENDING)))
+
+    def _pieces(self) -> Iterator[tuple[NDArray[np.intp], BatchCompletion, int]]:
+        """Yield (rows, batch they stand in, index of the first of them there)."""
+        accepted = self.partitions[: self._accepted_count]
+        order = np.argsort(accepted, kind="stable")
+        starts = np.searchsorted(accepted[order], np.arange(int(accepted.max(initial=-1)) + 2))
+        position = {}
+        for completion, partition, first, count in self._segments:
+            begin = position.get(partition, int(starts[partition]))
+            position[partition] = begin + count
+            yield from _cut(order[begin : begin + count], completion, first)
+
+
+def _cut(
+    rows: NDArray[np.intp], batch: BatchCompletion, first: int
+) -> Iterator[tuple[NDArray[np.intp], BatchCompletion, int]]:
+    """Follow splits down to the batches that really hold the rows."""
+    if not batch.is_split:
+        yield rows, batch, first
+        return
+    children = batch.children
+    for i, (start, child) in enumerate(children):
+        end = children[i + 1][0] if i + 1 < len(children) else first + len(rows)
+        low, high = max(first, start), min(first + len(rows), end)
+        if low < high:
+            yield from _cut(rows[low - first : high - first], child, low - start)
+
+
+def _leaves(batch: BatchCompletion) -> Iterator[BatchCompletion]:
+    if not batch.is_split:
+        yield batch
+        return
+    for _, child in batch.children:
+        yield from _leaves(child)
+
+
+class _Deadline:
+    def __init__(self, timeout: float | None) -> None:
+        import time
+
+        self._clock = time.monotonic
+        self._end = None if timeout is None else self._clock() + timeout
+
+    def remaining(self) -> float | None:
+        return None if self._end is None else max(0.0, self._end - self._clock())
+
+
+def _wait(batch: BatchCompletion, deadline: _Deadline) -> bool:
+    if not batch.wait(deadline.remaining()):
+        return False
+    return all(_wait(child, deadline) for _, child in batch.children or ())
+
+
+def _code(error: Exception | None) -> int:
+    if error is None:
+        return 0
+    if isinstance(error, BrokerError):
+        return error.code
+    assert isinstance(error, Exception | KafkaError)
+    return CLIENT_ERROR
