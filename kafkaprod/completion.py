@@ -10,18 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from kafkaprod._core.blocks import Block
 from kafkaprod._core.completion import BatchResult, DeliveryFuture
 from kafkaprod.errors import BrokerError, KafkaError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from kafkaprod._core.blocks import Block
 
 __all__ = ["CLIENT_ERROR", "PENDING", "BatchCompletion", "BlockResult", "DeliveryFuture", "FailureLedger"]
 
@@ -305,8 +303,6 @@ def _leaves(batch: BatchCompletion) -> Iterator[BatchCompletion]:
 
 class _Deadline:
     def __init__(self, timeout: float | None) -> None:
-        import time
-
         self._clock = time.monotonic
         self._end = None if timeout is None else self._clock() + timeout
 

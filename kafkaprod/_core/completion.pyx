@@ -134,7 +134,14 @@ cdef class DeliveryFuture:
     def add_done_callback(self, callback):
         """Call `callback(future)` once the outcome is known: on the sender thread, or at once if it is known now."""
         cdef int32_t index
-        self._current(&index).add_listener(lambda: callback(self))
+
+        def told():
+            if self.done():
+                callback(self)
+            else:
+                self.add_done_callback(callback)    # the batch was split: listen to the part that holds the record
+
+        self._current(&index).add_listener(told)
 
     def add_callback(self, callback, *args, **kwargs):
         """Call `callback(*args, record_metadata, **kwargs)` if the record is delivered (kafka-python). Returns self."""
