@@ -52,7 +52,8 @@ cdef class Accumulator:
     cdef AppendStatus append_locked(self, Partition *p, const RecordView *r, int64_t now_ms, int64_t ticket,
                                     Batch **batch, int *events) noexcept nogil
     cdef AppendStatus append_sticky(self, TopicQueues topic, const RecordView *r, int64_t now_ms, int64_t ticket,
-                                    Partition **partition, Batch **batch, int *index, int *events) noexcept nogil
+                                    Partition **partition, Batch **batch, int *index, bint *is_retained,
+                                    int *events) noexcept nogil
     cdef bint _has_room(self, const Batch *b, const RecordView *r) noexcept nogil
     cdef bint must_leave(self, Partition *p, const RecordView *r) noexcept nogil
     cdef void leave_sticky(self, TopicQueues topic, Partition *p, const RecordView *r, int *events) noexcept nogil

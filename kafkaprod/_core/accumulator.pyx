@@ -21,6 +21,7 @@ from kafkaprod._core.batch cimport (
     batch_release,
     batch_retain,
     batch_size_bytes,
+    delta_between,
 )
 from kafkaprod._core.buffer_pool cimport slab_total
 from kafkaprod._core.clock cimport READ_CLOCK, monotonic_ms
@@ -45,7 +46,24 @@ cdef void _free_array(object capsule) noexcept:
     free(PyCapsule_GetPointer(capsule, NULL))
 
 
+cdef inline bint retain_for_result(Batch *b) noexcept nogil:
+    """Keep the batch until its result object is fetched; whether that was necessary.
+
+    Making the object runs Python code, during which the sender may finish the batch. Where there is a GIL and an
+    object already, nothing can come between.
+    """
+    if not FREE_THREADED and b.completion is not NULL:
+        return False
+    batch_retain(b)
+    return True
+
+
 cdef class TopicQueues:
+    """One topic's partitions; made by Accumulator.set_topic()."""
+
+    def __init__(self, *_):
+        raise TypeError("TopicQueues are made by Accumulator.set_topic()")
+
     def __cinit__(self, str name not None, int32_t index):
         try:
             self.name_utf8 = name.encode("utf-8")
@@ -144,7 +162,7 @@ cdef class Accumulator:
             epochs = [-1] * count
         is_new = topic is None
         if is_new:
-            topic = TopicQueues(name, <int32_t>len(self.topic_list))
+            topic = TopicQueues.__new__(TopicQueues, name, <int32_t>len(self.topic_list))
         if count > topic.partition_count:
             topic.grow(count)
             if is_new:
@@ -167,7 +185,8 @@ cdef class Accumulator:
         return topic
 
     cdef void enlist(self, Batch *b, Batch *older) noexcept nogil:
-        """Put the batch into the list of incomplete ones: behind `older`, or as the newest if that is NULL."""
+        """Put the batch into the list of incomplete ones, with a reference: behind `older`, or last if that is NULL."""
+        batch_retain(b)
         mutex_lock(&self._incomplete_lock)
         if older is NULL:
             self.last_serial += 1
@@ -189,6 +208,7 @@ cdef class Accumulator:
         mutex_unlock(&self._incomplete_lock)
 
     cdef void delist(self, Batch *b) noexcept nogil:
+        """Take the batch off the list of incomplete ones; the caller gets the list's reference."""
         mutex_lock(&self._incomplete_lock)
         if b.older is NULL:
             self.oldest = b.newer
@@ -216,7 +236,7 @@ cdef class Accumulator:
             if batch_append(b, r) > 0:
                 batch[0] = b
                 return APPENDED
-            body = record_body_size(r, r.timestamp - b.base_timestamp, b.record_count)
+            body = record_body_size(r, delta_between(r.timestamp, b.base_timestamp), b.record_count)
             status = batch_extend(b, self.pool, uvarint_size(<unsigned long long>body << 1) + body, ticket)
             if status == APPENDED:
                 batch_append(b, r)
@@ -268,7 +288,8 @@ cdef class Accumulator:
         return batch_size_bytes(b) + record_size_bound(r) <= b.limit
 
     cdef AppendStatus append_sticky(self, TopicQueues topic, const RecordView *r, int64_t now_ms, int64_t ticket,
-                                    Partition **partition, Batch **batch, int *index, int *events) noexcept nogil:
+                                    Partition **partition, Batch **batch, int *index, bint *is_retained,
+                                    int *events) noexcept nogil:
         """Append a record without a key to the sticky partition; takes and releases the partition's lock."""
         cdef Partition *p
         cdef AppendStatus status
@@ -289,8 +310,7 @@ cdef class Accumulator:
             if status == APPENDED:
                 p.sticky_bytes += record_size_bound(r)
                 index[0] = batch[0].record_count - 1
-                if FREE_THREADED:
-                    batch_retain(batch[0])
+                is_retained[0] = retain_for_result(batch[0])
             partition[0] = p
             mutex_unlock(&p.lock)
             return status
@@ -335,6 +355,7 @@ cdef class Accumulator:
         cdef Batch *b = NULL
         cdef int events = 0
         cdef int index = 0
+        cdef bint is_retained = False
         cdef AppendStatus status
         if record_size_bound(r) > self.max_record_bytes:
             raise RecordTooLargeError(
@@ -347,23 +368,24 @@ cdef class Accumulator:
         if partition == ANY_PARTITION and r.key_length >= 0 and not self.ignore_keys:
             partition = partition_for_key(r.key, r.key_length, topic.partition_count)
         if partition == ANY_PARTITION:
-            status = self.append_sticky(topic, r, now_ms, ticket, &p, &b, &index, &events)
+            status = self.append_sticky(topic, r, now_ms, ticket, &p, &b, &index, &is_retained, &events)
         else:
             p = topic.partitions[partition]
             mutex_lock(&p.lock)
             status = self.append_locked(p, r, now_ms, ticket, &b, &events)
             if status == APPENDED:
                 index = b.record_count - 1
-                if FREE_THREADED:
-                    batch_retain(b)
+                is_retained = retain_for_result(b)
             mutex_unlock(&p.lock)
         if status != APPENDED:
             self.tell_sender(EVENT_BATCH_FULL)      # a waiter makes everything sendable
             return None
-        future = make_future(batch_result(b, self.completion_factory, topic.name), index, r.key_length,
-                             r.value_length, r.timestamp)
-        if FREE_THREADED:
-            batch_release(b, self.pool)
+        try:
+            future = make_future(batch_result(b, self.completion_factory, topic.name), index, r.key_length,
+                                 r.value_length, r.timestamp)
+        finally:
+            if is_retained:
+                batch_release(b, self.pool)
         self.tell_sender(events)
         return future
 

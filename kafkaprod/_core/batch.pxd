@@ -20,7 +20,7 @@ Batch header, 61 bytes, at the start of the first slab (source: protocol guide "
 """
 
 from cpython.ref cimport PyObject
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from libc.stdlib cimport abort
 
@@ -58,7 +58,7 @@ cdef struct Batch:
     Batch *next_outstanding     # sequenced batches of the partition that are not DONE, by sequence
     Batch *previous_outstanding
     Partition *partition
-    int references              # queue or request or completion or block; atomic
+    int references              # atomic; held by: incomplete list, queue or request, block, BatchRef
     int request_count           # 1 while a request may read the slabs
     uint8_t state
     uint8_t outcome
@@ -98,6 +98,7 @@ cdef struct Batch:
     int64_t base_offset
     int64_t log_append_time
     PyObject *error             # exception object of a FAILED batch
+    PyObject *record_errors     # dict of the records that the broker named, or NULL
     PyObject *children          # list of (first index, BatchResult) of a SPLIT batch
 
 
@@ -145,9 +146,14 @@ cdef inline void batch_retain(Batch *b) noexcept nogil:
     add32(&b.references, 1)
 
 
+cdef inline int64_t delta_between(int64_t timestamp, int64_t base) noexcept nogil:
+    # Unsigned, because -1 minus INT64_MAX must wrap and not be undefined; readers add the same way.
+    return <int64_t>(<uint64_t>timestamp - <uint64_t>base)
+
+
 cdef inline Py_ssize_t batch_append(Batch *b, const RecordView *r) noexcept nogil:
     """Write the record behind the last one and return its size in bytes; 0 if it does not fit the tail slab: nothing changed."""
-    cdef int64_t timestamp_delta = r.timestamp - b.base_timestamp
+    cdef int64_t timestamp_delta = delta_between(r.timestamp, b.base_timestamp)
     cdef Py_ssize_t body = record_body_size(r, timestamp_delta, b.record_count)
     cdef Py_ssize_t size = uvarint_size(<unsigned long long>body << 1) + body
     if size > b.end - b.position:

@@ -129,6 +129,7 @@ cdef void batch_release(Batch *b, BufferPool pool) noexcept:
     Py_XDECREF(b.compressed)
     Py_XDECREF(b.completion)
     Py_XDECREF(b.error)
+    Py_XDECREF(b.record_errors)
     Py_XDECREF(b.children)
     free(b)
 

@@ -29,6 +29,6 @@ cdef class DeliveryFuture:
 
 
 cdef object batch_result(Batch *b, object factory, str topic)
-cdef int publish(Batch *b, BatchResult result, dict record_errors) except -1
+cdef int publish(Batch *b, BatchResult result) except -1
 cdef DeliveryFuture make_future(BatchResult batch, int32_t index, Py_ssize_t key_size, Py_ssize_t value_size,
                                 int64_t timestamp)

@@ -219,24 +219,25 @@ cdef object batch_result(Batch *b, object factory, str topic):
         return <object>b.completion
     Py_INCREF(result)
     if is_done:
-        publish(b, result, None)
+        publish(b, result)
     return result
 
 
-cdef int publish(Batch *b, BatchResult result, dict record_errors) except -1:
+cdef int publish(Batch *b, BatchResult result) except -1:
     """Copy the batch's outcome to its result object and tell it. Once per batch."""
-    _copy_outcome(b, result, record_errors)
+    _copy_outcome(b, result)
     result.on_done()
     return 0
 
 
-cdef void _copy_outcome(Batch *b, BatchResult result, dict record_errors):
+cdef void _copy_outcome(Batch *b, BatchResult result) noexcept:
     result.record_count = b.record_count
     result.base_offset = b.base_offset
     result.log_append_time = b.log_append_time
     if b.error is not NULL:
         result.error = <object>b.error
-    result.record_errors = record_errors
+    if b.record_errors is not NULL:
+        result.record_errors = <dict>b.record_errors
     if b.children is not NULL:
         result.children = <list>b.children
     result.outcome = b.outcome      # last: readers look at it first

@@ -43,6 +43,11 @@ cdef enum:
 
 
 cdef class NodeQueues:
+    """Made by Drain.update_leaders()."""
+
+    def __init__(self):
+        raise TypeError("NodeQueues are made by Drain.update_leaders()")
+
     def __dealloc__(self):
         free(self.partitions)
 

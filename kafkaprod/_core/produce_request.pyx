@@ -22,6 +22,7 @@ from kafkaprod._core.accumulator cimport TopicQueues
 from kafkaprod._core.batch cimport (
     BATCH_HEADER_BYTES,
     DONE,
+    SENT,
     Batch,
     batch_release,
     batch_release_memory,
@@ -39,6 +40,11 @@ NEWEST_VERSION = 13
 
 @cython.no_gc_clear
 cdef class SlabBuffer:
+    """Part of a request's body; made by ProduceRequest.body()."""
+
+    def __init__(self):
+        raise TypeError("SlabBuffers are made by ProduceRequest.body()")
+
     def __len__(self):
         return self._size
 
@@ -204,9 +210,14 @@ cdef class ProduceRequest:
         """The answer has come, or the socket is closed: nobody will read the memory any more.
 
         Batches that have their outcome give it back to the pool; requeued ones keep it. A second call does nothing.
+        Raises IllegalStateError, with nothing done, if a batch has neither an outcome nor a place in its queue again.
         """
+        cdef Py_ssize_t i
         if self._is_finished:
             return
+        for i in range(self.batch_count):
+            if self.batches[i].state == SENT:
+                raise IllegalStateError(f"{make_ref(self.accumulator, self.batches[i])!r} is neither settled nor requeued")
         self._is_finished = True
         if load32(&self._export_count) == 0:
             self._give_back()

@@ -84,7 +84,9 @@ cdef class RecordArguments:
         except UnicodeEncodeError as error:
             raise InvalidRecordError(f"headers[{i}] key {name!r:.80} cannot be written as UTF-8") from error
         self._kept.append(name)
-        self.point_at(header[1], f"headers[{i}] value", &view.value, &view.value_length)
+        value = header[1]
+        self.point_at(value, f"headers[{i}] value", &view.value, &view.value_length)
+        self._kept.append(value)
         return 0
 
     cdef int point_at(self, object data, str name, const char **pointer, Py_ssize_t *length) except -1:

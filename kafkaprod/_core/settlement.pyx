@@ -7,6 +7,7 @@ the slabs go back only when no request references them any more (produce_request
 cimport cython
 from cpython.ref cimport PyObject, Py_INCREF
 from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
 
 from kafkaprod._core.accumulator cimport TopicQueues
 from kafkaprod._core.batch cimport (
@@ -37,6 +38,11 @@ STATE_NAMES = {OPEN: "open", CLOSED: "closed", SENT: "sent", DONE: "done"}
 
 @cython.no_gc_clear
 cdef class BatchRef:
+    """A batch of the accumulator; made by the core."""
+
+    def __init__(self):
+        raise TypeError("BatchRefs are made by the core")
+
     @property
     def topic(self):
         """Topic name."""
@@ -237,6 +243,9 @@ cdef bint finish_batch(Accumulator accumulator, Batch *b, Outcome outcome, long 
     if error is not None:
         Py_INCREF(error)
         b.error = <PyObject *>error
+    if record_errors is not None:
+        Py_INCREF(record_errors)
+        b.record_errors = <PyObject *>record_errors
     b.outcome = <unsigned char>outcome
     completion = b.completion
     if outcome == SUCCEEDED:
@@ -247,8 +256,9 @@ cdef bint finish_batch(Accumulator accumulator, Batch *b, Outcome outcome, long 
         batch_release_memory(b, accumulator.pool)
     try:
         if completion is not NULL:
-            publish(b, <BatchResult>completion, record_errors)
+            publish(b, <BatchResult>completion)
     finally:
+        batch_release(b, accumulator.pool)      # the incomplete list's
         if was_queued:
             batch_release(b, accumulator.pool)
     return True
@@ -258,21 +268,28 @@ def expired_batches(Accumulator accumulator not None, int64_t created_before_ms)
     """Batches without outcome whose first record is not younger than `created_before_ms`, oldest first, as BatchRefs."""
     cdef list refs = []
     cdef Batch *b
+    cdef Batch **found
+    cdef Py_ssize_t count = 0
+    cdef Py_ssize_t i
     mutex_lock(&accumulator._incomplete_lock)
     b = accumulator.oldest
-    cdef Py_ssize_t count = 0
     while b is not NULL and b.created_ms <= created_before_ms:
-        batch_retain(b)
         count += 1
         b = b.newer
+    found = <Batch **>malloc(<size_t>(count + 1) * sizeof(Batch *))
+    if found is not NULL:
+        b = accumulator.oldest
+        for i in range(count):
+            batch_retain(b)
+            found[i] = b
+            b = b.newer
     mutex_unlock(&accumulator._incomplete_lock)
-    # Only this thread takes batches off the list, so the first `count` are still the same ones.
-    b = accumulator.oldest
-    while count > 0:
-        refs.append(make_ref(accumulator, b))
-        batch_release(b, accumulator.pool)
-        b = b.newer
-        count -= 1
+    if found is NULL:
+        raise MemoryError
+    for i in range(count):
+        refs.append(make_ref(accumulator, found[i]))
+        batch_release(found[i], accumulator.pool)
+    free(found)
     return refs
 
 
