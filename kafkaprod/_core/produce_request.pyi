@@ -11,6 +11,7 @@ NEWEST_VERSION: Final[int]
 
 @disjoint_base
 class SlabBuffer:
+    def __init__(self, *_: object) -> None: ...  # refused: made by ProduceRequest.body()
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 

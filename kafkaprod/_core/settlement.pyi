@@ -8,6 +8,7 @@ STATE_NAMES: Final[dict[int, str]]
 
 @disjoint_base
 class BatchRef:
+    def __init__(self, *_: object) -> None: ...  # refused: made by ProduceRequest.refs(), expired_batches()
     @property
     def topic(self) -> str: ...
     @property

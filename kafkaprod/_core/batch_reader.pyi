@@ -1,0 +1,61 @@
+from collections.abc import Callable
+from typing import NamedTuple
+
+from typing_extensions import Buffer, disjoint_base
+
+class Record(NamedTuple):
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+class RecordScan(NamedTuple):
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    has_consecutive_offsets: bool
+    first_null_key: int
+    first_early: int
+    first_late: int
+
+@disjoint_base
+class RecordBatchReader:
+    base_offset: int
+    leader_epoch: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    size_bytes: int
+    def __init__(
+        self,
+        data: Buffer,
+        position: int = 0,
+        decompress: Callable[[int, memoryview, int], Buffer] | None = None,
+        check_crc: bool = True,
+        limit: int = 104857600,
+    ) -> None: ...
+    @property
+    def codec_id(self) -> int: ...
+    @property
+    def has_log_append_time(self) -> bool: ...
+    @property
+    def is_transactional(self) -> bool: ...
+    @property
+    def is_control(self) -> bool: ...
+    @property
+    def last_offset(self) -> int: ...
+    def records(self) -> list[Record]: ...
+    def scan(self, earliest: int = -9223372036854775807, latest: int = 9223372036854775807) -> RecordScan: ...
+
+def read_batches(
+    data: Buffer,
+    decompress: Callable[[int, memoryview, int], Buffer] | None = None,
+    check_crc: bool = True,
+    limit: int = 104857600,
+) -> list[RecordBatchReader]: ...

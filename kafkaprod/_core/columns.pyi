@@ -1,0 +1,52 @@
+from collections.abc import Iterable
+
+from typing_extensions import Buffer, disjoint_base
+
+from kafkaprod._core.record_arguments import _Headers
+
+@disjoint_base
+class Column:
+    row_count: int
+    @staticmethod
+    def nulls() -> Column: ...
+    @staticmethod
+    def constant(data: Buffer | None) -> Column: ...
+    @staticmethod
+    def from_list(values: Iterable[Buffer | None], name: str = "values") -> Column: ...
+    @staticmethod
+    def from_offsets(
+        offsets: Buffer,
+        data: Buffer,
+        validity: Buffer | None = None,
+        start: int = 0,
+        row_count: int | None = None,
+        name: str = "values",
+    ) -> Column: ...
+    @staticmethod
+    def from_views(
+        views: Buffer,
+        buffers: Iterable[Buffer] = (),
+        validity: Buffer | None = None,
+        start: int = 0,
+        row_count: int | None = None,
+        name: str = "values",
+    ) -> Column: ...
+    @staticmethod
+    def from_fixed(
+        data: Buffer,
+        width: int,
+        validity: Buffer | None = None,
+        start: int = 0,
+        row_count: int | None = None,
+        name: str = "values",
+    ) -> Column: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, row: int) -> bytes | None: ...
+
+@disjoint_base
+class Headers:
+    row_count: int
+    @staticmethod
+    def from_python(headers: _Headers | Iterable[_Headers | None] | None) -> Headers: ...
+    @staticmethod
+    def from_columns(offsets: Buffer, keys: Column, values: Column, row_count: int | None = None) -> Headers: ...
