@@ -1,8 +1,9 @@
+from typing import Any
+
 from typing_extensions import Buffer, disjoint_base
 
 from kafkaprod._core.accumulator import Accumulator, TopicQueues
 from kafkaprod._core.columns import Column, Headers
-from kafkaprod._core.completion import BatchResult
 
 @disjoint_base
 class Block:
@@ -23,7 +24,7 @@ class Block:
     ) -> None: ...
     def run(self, now_ms: int, ticket: int = 0) -> bool: ...
     @property
-    def segments(self) -> list[tuple[BatchResult, int, int, int]]: ...
+    def segments(self) -> list[tuple[Any, int, int, int]]: ...  # first: what completion_factory made
     @property
     def memory_need(self) -> int: ...
     def partition_of_rows(self) -> RowPartitions: ...
