@@ -1,0 +1,263 @@
+"""The types a message declaration is made of.
+
+    field(INT16)    field(STRING.nullable(since=12))    field(array(INT32))    field(array(Topic).nullable())
+
+A type answers two questions: what an unset field holds (`zero`), and how a value is read and written at one version
+(`codec`). Null is legal from version `nullable_since` on; before it, or without it, null raises in both directions.
+Where null is legal in every version, it is what an unset field holds.
+
+Source: protocol guide "Protocol Primitive Types", KIP-482 (compact encodings), KIP-893 (nullable structs).
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol, Self
+
+from kafkaprod.errors import CorruptDataError, UnsupportedVersionError
+from kafkaprod.protocol.primitives import Reader, Writer
+
+
+class Codec(NamedTuple):
+    """How values of one type travel at one version.
+
+    Attributes:
+        read: Takes one value from a reader; raises CorruptDataError.
+        write: Appends one value to a writer; raises ValueError, TypeError or struct.error for a value out of range.
+        min_bytes: The size of the smallest encoding, at least 1; a count is checked with it before memory is taken.
+    """
+
+    read: Callable[[Reader], Any]
+    write: Callable[[Writer, Any], None]
+    min_bytes: int
+
+
+class ElementType(Protocol):
+    """What an array can hold: a field type, or a struct class."""
+
+    def codec(self, version: int, is_flexible: bool, /) -> Codec: ...
+
+
+@dataclass(frozen=True)
+class FieldType(ABC):
+    """One type of the protocol. Immutable."""
+
+    nullable_since: int | None = field(default=None, kw_only=True)
+
+    def nullable(self, since: int = 0) -> Self:
+        """This type, with null legal from version `since` of the message on."""
+        return replace(self, nullable_since=since)
+
+    def is_nullable(self, version: int) -> bool:
+        return self.nullable_since is not None and version >= self.nullable_since
+
+    @abstractmethod
+    def zero(self) -> Any:
+        """A fresh value for a field that was not set and declares no default."""
+
+    @abstractmethod
+    def codec(self, version: int, is_flexible: bool, /) -> Codec:
+        """Reader and writer at one version."""
+
+
+@dataclass(frozen=True)
+class FixedType(FieldType):
+    """A number or boolean. Neighbours are read and written together, as one `struct` layout.
+
+    Attributes:
+        format: Its letter in the `struct` module.
+    """
+
+    format: str
+    zero_value: Any = 0
+
+    def zero(self) -> Any:
+        return self.zero_value
+
+    def codec(self, version: int, is_flexible: bool, /) -> Codec:
+        layout = struct.Struct(">" + self.format)
+
+        def read(reader: Reader) -> Any:
+            return reader.unpack(layout)[0]
+
+        def write(writer: Writer, value: Any) -> None:
+            writer.pack(layout, (value,))
+
+        return Codec(read, write, layout.size)
+
+
+@dataclass(frozen=True)
+class ScalarType(FieldType):
+    """UUID, string, bytes or records. Each variant is the pair of a Reader's and a Writer's method."""
+
+    zero_value: Any
+    classic: Codec
+    classic_nullable: Codec
+    compact: Codec
+    compact_nullable: Codec
+
+    def zero(self) -> Any:
+        return None if self.nullable_since == 0 else self.zero_value
+
+    def codec(self, version: int, is_flexible: bool, /) -> Codec:
+        if self.is_nullable(version):
+            return self.compact_nullable if is_flexible else self.classic_nullable
+        return _refusing_null(self.compact if is_flexible else self.classic, self.nullable_since)
+
+
+@dataclass(frozen=True)
+class ArrayType(FieldType):
+    """Elements of one type; a list in Python."""
+
+    element: ElementType
+
+    def zero(self) -> Any:
+        return None if self.nullable_since == 0 else []
+
+    def codec(self, version: int, is_flexible: bool, /) -> Codec:
+        if isinstance(self.element, FixedType):
+            read_elements, write_elements, element_bytes = _fixed_elements(self.element.format)
+        else:
+            read_elements, write_elements, element_bytes = _elements(self.element.codec(version, is_flexible))
+        read_count = Reader.read_compact_length if is_flexible else Reader.read_int32
+        write_count = _write_compact_count if is_flexible else Writer.write_int32
+        is_nullable = self.is_nullable(version)
+
+        def read(reader: Reader) -> Any:
+            count = read_count(reader)
+            if count == -1 and is_nullable:
+                return None
+            return read_elements(reader, reader.checked_count(count, element_bytes))
+
+        def write(writer: Writer, value: Any) -> None:
+            if value is None and is_nullable:
+                write_count(writer, -1)
+            else:
+                write_count(writer, len(value))
+                write_elements(writer, value)
+
+        codec = Codec(read, write, 1 if is_flexible else 4)
+        return codec if is_nullable else _refusing_null(codec, self.nullable_since)
+
+
+@dataclass(frozen=True)
+class StructType(FieldType):
+    """A struct as a field. A nullable one starts with a byte: -1 null, 1 present (KIP-893)."""
+
+    struct_class: Any
+
+    def zero(self) -> Any:
+        return None if self.nullable_since == 0 else self.struct_class()
+
+    def codec(self, version: int, is_flexible: bool, /) -> Codec:
+        inner: Codec = self.struct_class.codec(version, is_flexible)
+        if not self.is_nullable(version):
+            return _refusing_null(inner, self.nullable_since)
+
+        def read(reader: Reader) -> Any:
+            return None if reader.read_int8() < 0 else inner.read(reader)
+
+        def write(writer: Writer, value: Any) -> None:
+            writer.write_int8(-1 if value is None else 1)
+            if value is not None:
+                inner.write(writer, value)
+
+        return Codec(read, write, 1)
+
+
+def _refusing_null(codec: Codec, nullable_since: int | None) -> Codec:
+    def write(writer: Writer, value: Any) -> None:
+        if value is None:
+            if nullable_since is not None:
+                raise UnsupportedVersionError(f"null is legal only from version {nullable_since} on")
+            raise ValueError("null where a value is required")
+        codec.write(writer, value)
+
+    return codec._replace(write=write)
+
+
+def _write_compact_count(writer: Writer, count: int) -> None:
+    writer.write_uvarint(count + 1)
+
+
+_ReadElements = Callable[[Reader, int], list[Any]]
+_WriteElements = Callable[[Writer, Any], None]
+
+
+def _fixed_elements(letter: str) -> tuple[_ReadElements, _WriteElements, int]:
+    def read(reader: Reader, count: int) -> list[Any]:
+        return list(reader.unpack(struct.Struct(f">{count}{letter}")))
+
+    def write(writer: Writer, values: Any) -> None:
+        writer.pack(struct.Struct(f">{len(values)}{letter}"), values)
+
+    return read, write, struct.calcsize(">" + letter)
+
+
+def _elements(element: Codec) -> tuple[_ReadElements, _WriteElements, int]:
+    read_element, write_element, min_bytes = element
+
+    def read(reader: Reader, count: int) -> list[Any]:
+        values: list[Any] = []
+        try:
+            for _ in range(count):
+                values.append(read_element(reader))
+        except CorruptDataError as error:
+            raise CorruptDataError(f"element {len(values)}: {error}") from None
+        return values
+
+    def write(writer: Writer, values: Any) -> None:
+        for value in values:
+            write_element(writer, value)
+
+    return read, write, min_bytes
+
+
+BOOL = FixedType("?", zero_value=False)
+INT8 = FixedType("b")
+INT16 = FixedType("h")
+INT32 = FixedType("i")
+INT64 = FixedType("q")
+UINT16 = FixedType("H")
+UINT32 = FixedType("I")
+FLOAT64 = FixedType("d", zero_value=0.0)
+
+_UUID_CODEC = Codec(Reader.read_uuid, Writer.write_uuid, 16)
+# The zero UUID means none and is None in Python: no null marker on the wire, so every variant is the same.
+UUID = ScalarType(None, _UUID_CODEC, _UUID_CODEC, _UUID_CODEC, _UUID_CODEC).nullable()
+
+STRING = ScalarType(
+    "",
+    Codec(Reader.read_string, Writer.write_string, 2),
+    Codec(Reader.read_nullable_string, Writer.write_nullable_string, 2),
+    Codec(Reader.read_compact_string, Writer.write_compact_string, 1),
+    Codec(Reader.read_compact_nullable_string, Writer.write_compact_nullable_string, 1),
+)
+NULLABLE_STRING = STRING.nullable()
+
+BYTES = ScalarType(
+    b"",
+    Codec(Reader.read_bytes, Writer.write_bytes, 4),
+    Codec(Reader.read_nullable_bytes, Writer.write_nullable_bytes, 4),
+    Codec(Reader.read_compact_bytes, Writer.write_compact_bytes, 1),
+    Codec(Reader.read_compact_nullable_bytes, Writer.write_compact_nullable_bytes, 1),
+)
+NULLABLE_BYTES = BYTES.nullable()
+
+_CLASSIC_RECORDS = Codec(Reader.read_records, Writer.write_records, 4)
+_COMPACT_RECORDS = Codec(Reader.read_compact_records, Writer.write_compact_records, 1)
+# Record batches, opaque; null is legal in every message that has them.
+RECORDS = ScalarType(None, _CLASSIC_RECORDS, _CLASSIC_RECORDS, _COMPACT_RECORDS, _COMPACT_RECORDS).nullable()
+
+
+def array(element: ElementType) -> ArrayType:
+    """An array of a field type or of a struct class."""
+    return ArrayType(element)
+
+
+def struct_of(struct_class: Any) -> StructType:
+    """A struct as a single field."""
+    return StructType(struct_class)

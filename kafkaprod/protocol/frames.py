@@ -1,0 +1,212 @@
+"""Frames of a connection: the headers in front of a body, and the splitting of a byte stream.
+
+    frame             int32 size | header | body                   size excludes itself
+    request header 1  int16 api key | int16 version | int32 correlation id | int16-prefixed nullable client id
+    request header 2  the same | tagged fields                     for flexible versions; the client id stays classic
+    response header 0 int32 correlation id
+    response header 1 the same | tagged fields                     for flexible versions, except ApiVersions: always 0
+
+Source: protocol guide "Common Request and Response Structure", KIP-482, KIP-511 (ApiVersions).
+
+Sizes are checked before memory is allocated, and memory grows only as bytes arrive: a peer cannot make us allocate
+what it did not send (KAFKA-4090). Threads: one at a time.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from kafkaprod.errors import CorruptDataError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.primitives import Buffer, Reader, Writer
+from kafkaprod.protocol.schema import Request, Response
+
+MAX_FRAME_BYTES = 104_857_600  # 100 MiB, Kafka's default for socket.request.max.bytes
+
+_SIZE = struct.Struct(">i")
+_REQUEST_START = struct.Struct(">hhi")
+
+
+class RequestHeader(NamedTuple):
+    """Who asks for what.
+
+    `api_key` is an int, not an ApiKey: a peer may ask for an API we have no name for.
+    """
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None = None
+
+
+def encode_request_header(header: RequestHeader, is_flexible: bool) -> bytes:
+    """The header in front of a request body, without the frame size."""
+    writer = Writer()
+    writer.pack(_REQUEST_START, header[:3])
+    writer.write_nullable_string(header.client_id)
+    if is_flexible:
+        writer.write_uvarint(0)
+    return writer.getvalue()
+
+
+def encode_request(request: Request, version: int, correlation_id: int, client_id: str | None = None) -> list[Buffer]:
+    """A whole frame. Large records are referenced, not copied.
+
+    Raises:
+        UnsupportedVersionError, ValueError: As `Message.encode`.
+    """
+    header = RequestHeader(request.api, version, correlation_id, client_id)
+    writer = Writer()
+    writer.write_raw(encode_request_header(header, request.is_flexible(version)))
+    request.write_to(writer, version)
+    return with_size(writer.parts())
+
+
+def encode_response(response: Response, version: int, correlation_id: int) -> list[Buffer]:
+    """A whole frame. Large records are referenced, not copied.
+
+    Raises:
+        UnsupportedVersionError, ValueError: As `Message.encode`.
+    """
+    writer = Writer()
+    writer.write_raw(encode_response_header(response.api, response.is_flexible(version), correlation_id))
+    response.write_to(writer, version)
+    return with_size(writer.parts())
+
+
+def encode_response_header(api_key: int, is_flexible: bool, correlation_id: int) -> bytes:
+    """The header in front of a response body, without the frame size."""
+    encoded = _SIZE.pack(correlation_id)
+    return encoded + b"\0" if has_tagged_response_header(api_key, is_flexible) else encoded
+
+
+def has_tagged_response_header(api_key: int, is_flexible: bool) -> bool:
+    """Whether the response header is version 1. ApiVersions stays at 0: a client must be able to read any answer."""
+    return is_flexible and api_key != ApiKey.API_VERSIONS
+
+
+def with_size(parts: Iterable[Buffer]) -> list[Buffer]:
+    """The buffers of one frame, with its size in front."""
+    content = list(parts)
+    return [_SIZE.pack(sum(memoryview(part).nbytes for part in content)), *content]
+
+
+def read_request_start(frame: Buffer) -> tuple[int, int, int]:
+    """(api key, version, correlation id): what can be read whatever the version is.
+
+    Raises:
+        CorruptDataError: The frame is too short.
+    """
+    api_key, version, correlation_id = Reader(frame).unpack(_REQUEST_START)
+    return api_key, version, correlation_id
+
+
+def read_request_header(reader: Reader, is_flexible: bool) -> RequestHeader:
+    """The header in front of a request body; the reader stands at the body afterwards.
+
+    Raises:
+        CorruptDataError: The header is damaged.
+    """
+    api_key, version, correlation_id = reader.unpack(_REQUEST_START)
+    client_id = reader.read_nullable_string()
+    if is_flexible:
+        reader.skip_tagged_fields()
+    return RequestHeader(api_key, version, correlation_id, client_id)
+
+
+def split_response(frame: Buffer, api_key: int, is_flexible: bool) -> tuple[int, memoryview]:
+    """(correlation id, body) of a response frame; the body is a view of it.
+
+    Raises:
+        CorruptDataError: The header is damaged.
+    """
+    reader = Reader(frame)
+    correlation_id = reader.read_int32()
+    if has_tagged_response_header(api_key, is_flexible):
+        reader.skip_tagged_fields()
+    return correlation_id, reader.read_view(reader.remaining)
+
+
+def peek_correlation_id(frame: Buffer) -> int:
+    """The correlation id of a response frame, whatever its header version.
+
+    Raises:
+        CorruptDataError: The frame is too short.
+    """
+    return Reader(frame).read_int32()
+
+
+class FrameSplitter:
+    """Cuts the bytes of a connection into frames.
+
+    Attributes:
+        max_frame_bytes: The largest frame to accept. May be changed between calls, e.g. raised after the first reply.
+    """
+
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self._pending = bytearray()  # less than one frame, size included
+
+    @property
+    def pending_bytes(self) -> int:
+        """How many bytes of an unfinished frame are held."""
+        return len(self._pending)
+
+    def feed(self, data: Buffer) -> Iterator[memoryview]:
+        """Take bytes; yield each frame they complete, without its size. A frame owns its memory.
+
+        The bytes are taken as the iterator is consumed: consume it to the end before the next call.
+
+        Raises:
+            CorruptDataError: A size is negative or above the limit; nothing can be read from this connection any more.
+        """
+        view = memoryview(data).cast("B")
+        if self._pending:
+            taken = self._complete_pending(view)
+            view = view[taken:]
+            if len(self._pending) < _SIZE.size or len(self._pending) < _SIZE.size + self._checked_size(self._pending):
+                return
+            frame = memoryview(self._pending)[_SIZE.size :]
+            self._pending = bytearray()
+            yield frame
+        while len(view) >= _SIZE.size:
+            end = _SIZE.size + self._checked_size(view)
+            if len(view) < end:
+                break
+            yield memoryview(view[_SIZE.size : end].tobytes())
+            view = view[end:]
+        self._pending += view
+
+    def _complete_pending(self, view: memoryview) -> int:
+        """Move what the unfinished frame still lacks, or all there is; return how many bytes that was."""
+        taken = 0
+        if len(self._pending) < _SIZE.size:
+            taken = min(_SIZE.size - len(self._pending), len(view))
+            self._pending += view[:taken]
+        if len(self._pending) >= _SIZE.size:
+            lacking = _SIZE.size + self._checked_size(self._pending) - len(self._pending)
+            self._pending += view[taken : taken + lacking]
+            taken = min(taken + lacking, len(view))
+        return taken
+
+    def _checked_size(self, buffer: Buffer) -> int:
+        size: int = _SIZE.unpack_from(buffer)[0]
+        if not 0 <= size <= self.max_frame_bytes:
+            start = bytes(buffer[: _SIZE.size])
+            raise CorruptDataError(
+                f"frame of {size} bytes exceeds {self.max_frame_bytes}: "
+                f"it starts with {start.hex(' ')}, {_likely_cause(start)}"
+            )
+        return size
+
+
+def _likely_cause(start: bytes) -> str:
+    if start == b"HTTP" or start[:3] in (b"GET", b"PUT") or start in (b"POST", b"HEAD", b"OPTI"):
+        return "which is HTTP: check host and port"
+    if start[0] in (0x14, 0x15, 0x16, 0x17) and start[1] == 0x03:
+        return "which is TLS: one side speaks TLS and the other does not, check security_protocol"
+    if start == b"SSH-":
+        return "which is SSH: check host and port"
+    return "so the peer is not speaking Kafka's protocol, or frames are larger than this side accepts"

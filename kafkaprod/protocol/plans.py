@@ -1,0 +1,171 @@
+"""A declaration at one version, compiled into the steps that read and write it.
+
+A plan is made once per (class, version) and kept. Fields that follow each other and have a fixed size form one step,
+one `struct` layout: that is what makes decoding of large Metadata responses fast. A plan writes the fields present in
+its version, and refuses to drop information: a field absent in the version must hold its default, unless it is
+declared ignorable.
+
+Source: protocol guide, KIP-482 (tagged fields: ascending, written only if not the default, unknown ones skipped).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from kafkaprod.errors import CorruptDataError, UnsupportedVersionError
+from kafkaprod.protocol.field_types import Codec, FieldType, FixedType
+from kafkaprod.protocol.primitives import Reader, Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One declared field.
+
+    Attributes:
+        since: First version of the message that has it.
+        until: Last such version; None: all that follow.
+        tag: Number of a tagged field; None: an ordinary one.
+        make_default: Returns what the field holds when it was not set, or is absent in the version.
+        is_ignorable: Whether a value may be dropped silently when the version has no such field.
+    """
+
+    name: str
+    type: FieldType
+    since: int
+    until: int | None
+    tag: int | None
+    make_default: Callable[[], Any]
+    is_ignorable: bool
+
+    def is_in(self, version: int) -> bool:
+        return self.since <= version and (self.until is None or version <= self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Reads or writes one field, or a run of neighbouring fixed-size ones."""
+
+    label: str
+    read: Callable[[Reader, Any], None]
+    write: Callable[[Writer, Any], None]
+    min_bytes: int
+
+
+def compile_struct(struct_class: type[Any], fields: Iterable[Field], version: int, is_flexible: bool) -> Codec:
+    """The codec of a struct class at one version of the message it is part of."""
+    present = [field for field in fields if field.is_in(version)]
+    absent = [field for field in fields if not field.is_in(version)]
+    tagged = sorted((field for field in present if field.tag is not None), key=lambda field: field.tag or 0)
+    steps = list(_steps((field for field in present if field.tag is None), version, is_flexible))
+    if is_flexible:
+        steps.append(_tagged_section(tagged, version))
+    elif tagged:
+        raise TypeError(f"{struct_class.__name__} has tagged fields in version {version}, which is not flexible")
+
+    unset = [(field.name, field.make_default) for field in (*absent, *tagged)]
+    read_steps = [(step.label, step.read) for step in steps]
+    write_steps = [(step.label, step.write) for step in steps]
+    guarded = [(field.name, field.make_default) for field in absent if not field.is_ignorable]
+
+    def read(reader: Reader) -> Any:
+        message = object.__new__(struct_class)
+        for name, make_default in unset:
+            setattr(message, name, make_default())
+        label = ""
+        try:
+            for label, read_step in read_steps:  # noqa: B007 - the handler names the step that failed
+                read_step(reader, message)
+        except CorruptDataError as error:
+            raise CorruptDataError(f"{label}: {error}") from None
+        return message
+
+    def write(writer: Writer, message: Any) -> None:
+        for name, make_default in guarded:
+            value = getattr(message, name)
+            if value != make_default():
+                raise UnsupportedVersionError(
+                    f"{struct_class.__name__}.{name} is {value!r}, but version {version} has no such field"
+                )
+        label = ""
+        try:
+            for label, write_step in write_steps:  # noqa: B007
+                write_step(writer, message)
+        except UnsupportedVersionError as error:
+            raise UnsupportedVersionError(f"{label}: {error}") from None
+        except (ValueError, TypeError, AttributeError, struct.error) as error:
+            raise ValueError(f"{label}: {error}") from error
+
+    return Codec(read, write, max(1, sum(step.min_bytes for step in steps)))
+
+
+def _steps(fields: Iterable[Field], version: int, is_flexible: bool) -> Iterator[_Step]:
+    for is_fixed, group in groupby(fields, key=lambda field: isinstance(field.type, FixedType)):
+        if is_fixed:
+            yield _fixed_run(list(group))
+        else:
+            for field in group:
+                yield _single(field.name, field.type.codec(version, is_flexible))
+
+
+def _single(name: str, codec: Codec) -> _Step:
+    read_value, write_value, min_bytes = codec
+
+    def read(reader: Reader, message: Any) -> None:
+        setattr(message, name, read_value(reader))
+
+    def write(writer: Writer, message: Any) -> None:
+        write_value(writer, getattr(message, name))
+
+    return _Step(name, read, write, min_bytes)
+
+
+def _fixed_run(fields: list[Field]) -> _Step:
+    names = [field.name for field in fields]
+    layout = struct.Struct(">" + "".join(field.type.format for field in fields if isinstance(field.type, FixedType)))
+
+    def read(reader: Reader, message: Any) -> None:
+        for name, value in zip(names, reader.unpack(layout), strict=True):
+            setattr(message, name, value)
+
+    def write(writer: Writer, message: Any) -> None:
+        writer.pack(layout, [getattr(message, name) for name in names])
+
+    return _Step(names[0] if len(names) == 1 else f"{names[0]}..{names[-1]}", read, write, layout.size)
+
+
+def _tagged_section(fields: list[Field], version: int) -> _Step:
+    """Defaults are in place already when this reads: only what the peer sent is set."""
+    known = {field.tag: _single(field.name, field.type.codec(version, True)) for field in fields}
+
+    def read(reader: Reader, message: Any) -> None:
+        tag = -1
+        for _ in range(reader.checked_count(reader.read_uvarint(), 2)):
+            tag = reader.read_tag(tag)
+            size = reader.read_uvarint()
+            step = known.get(tag)
+            if step is None:
+                reader.skip(size)
+                continue
+            outer_end = reader.begin_region(size)
+            try:
+                step.read(reader, message)
+                reader.end_region(outer_end)
+            except CorruptDataError as error:
+                raise CorruptDataError(f"{step.label}: {error}") from None
+
+    def write(writer: Writer, message: Any) -> None:
+        changed = [field for field in fields if getattr(message, field.name) != field.make_default()]
+        writer.write_uvarint(len(changed))
+        for field in changed:
+            content = Writer()
+            known[field.tag].write(content, message)
+            encoded = content.getvalue()
+            writer.write_uvarint(field.tag or 0)
+            writer.write_uvarint(len(encoded))
+            writer.write_raw(encoded)
+
+    return _Step("tagged fields", read, write, 1)
