@@ -10,6 +10,11 @@ from tests.kafka.cluster import live_clusters
 __all__ = ["kafka", "kafka3", "topic_name"]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let kafka-python be imported: it reads its schemas with a deprecated call."""
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Add the end of each broker's output to the report of a failed test."""
