@@ -1,0 +1,101 @@
+"""Where application threads wait for a topic's metadata, and the sender hears which topics are wanted. Thread-safe."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from kafkaprod._core.accumulator import Accumulator, TopicQueues
+from kafkaprod.clock import Clock
+from kafkaprod.errors import KafkaError, MetadataTimeoutError
+
+POLL_S = 1.0  # longest sleep between looks at whether the producer is still usable
+
+
+class TopicWatch:
+    """The meeting point of those who want topics and the sender, which gets them.
+
+    Args:
+        accumulator: Known topics appear in its `topics`.
+        clock: For deadlines.
+        wakeup: Tells the sender that a topic is wanted.
+    """
+
+    def __init__(self, accumulator: Accumulator, clock: Clock, wakeup: Callable[[], None]) -> None:
+        self._accumulator = accumulator
+        self._clock = clock
+        self._wakeup = wakeup
+        self._news = threading.Condition()
+        # guarded by _news:
+        self._wanted: dict[str, None] = {}
+        self._errors: dict[str, KafkaError] = {}
+        self._hopeless: KafkaError | None = None  # why no cluster can be reached, if that is not going to heal
+        self._last_trouble: KafkaError | None = None
+        self.is_connected = False
+
+    def wait_for(
+        self, topic: str, partition: int | None, deadline_ms: int, check_usable: Callable[[], None]
+    ) -> TopicQueues:
+        """Return the topic's queues once they are known, with `partition` among them unless that is None.
+
+        Raises: the topic's own error; BootstrapError or AuthenticationError if no broker can be used;
+            MetadataTimeoutError at `deadline_ms` (monotonic); what `check_usable` raises.
+        """
+        while True:
+            queues = self._accumulator.topics.get(topic)
+            if queues is not None and (partition is None or partition < queues.partition_count):
+                return queues
+            check_usable()
+            with self._news:
+                if topic in self._errors:
+                    raise self._errors.pop(topic)
+                if self._hopeless is not None:
+                    raise self._hopeless
+                self._wanted[topic] = None
+                self._wakeup()
+                remaining_ms = deadline_ms - self._clock.now_ms()
+                if remaining_ms <= 0:
+                    raise self._timed_out(topic, partition, queues)
+                self._news.wait(min(remaining_ms / 1000, POLL_S))
+
+    def _timed_out(self, topic: str, partition: int | None, queues: TopicQueues | None) -> KafkaError:
+        if not self.is_connected and self._last_trouble is not None:
+            return self._last_trouble
+        what = f"topic {topic!r}" if queues is None else f"partition {partition} of topic {topic!r}"
+        known = "" if queues is None else f"; it has {queues.partition_count} partitions"
+        error = MetadataTimeoutError(f"no metadata of {what} within max_block_ms{known}", topic=topic)
+        error.__cause__ = self._last_trouble
+        return error
+
+    # --- the sender's side -----------------------------------------------------------------------------------------
+
+    def take_wanted(self) -> list[str]:
+        """Topics wanted since the last call."""
+        if not self._wanted:
+            return []
+        with self._news:
+            wanted = list(self._wanted)
+            self._wanted.clear()
+        return wanted
+
+    def tell(self, errors: dict[str, KafkaError] | None = None) -> None:
+        """Metadata has come: wake everybody; those who wait for a topic in `errors` get its error."""
+        with self._news:
+            self.is_connected = True
+            self._hopeless = None
+            self._last_trouble = None
+            self._errors.update(errors or {})
+            self._news.notify_all()
+
+    def tell_trouble(self, error: KafkaError, *, is_hopeless: bool) -> None:
+        """No broker could be reached: the reason for those whose time runs out, or, if hopeless, for all at once."""
+        with self._news:
+            self._last_trouble = error
+            if is_hopeless and not self.is_connected:
+                self._hopeless = error
+                self._news.notify_all()
+
+    def tell_end(self) -> None:
+        """The producer ends: wake everybody to find that out."""
+        with self._news:
+            self._news.notify_all()
