@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -13,7 +14,8 @@ from crc32c import crc32c
 from kafkaprod.broker.storage.disk import Buffer, Disk, LogFile
 from kafkaprod.broker.storage.group_commit import FlushPolicy, never
 from kafkaprod.broker.storage.log_config import LogConfig
-from kafkaprod.broker.storage.partition_log import LogEnvironment, PartitionLog, open_partition_log
+from kafkaprod.broker.storage.log_store import LogEnvironment
+from kafkaprod.broker.storage.partition_log import PartitionLog, open_partition_log
 from kafkaprod.broker.storage.records import PythonRecordReader
 from kafkaprod.broker.storage.segments import OpenHandles
 from kafkaprod.clock import ManualClock
@@ -21,6 +23,7 @@ from kafkaprod.compression import CODEC_NAMES, make_codec
 from kafkaprod.structs import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
+TOPIC_ID = uuid.UUID(int=0x1234567890ABCDEF1234567890ABCDEF)
 NOW_MS = 1_700_000_000_000
 KEEP_FOREVER = 10 * 365 * 24 * 3_600_000
 
@@ -113,7 +116,8 @@ def split_batches(data: bytes) -> list[LoggedBatch]:
 
 def read_all(log: PartitionLog, max_bytes: int = 1 << 20, upper_bound: int | None = None) -> list[LoggedBatch]:
     """All batches of a log, read from its start as a consumer does."""
-    offset, found = log.log_start_offset, []
+    offset = log.log_start_offset
+    found: list[LoggedBatch] = []
     while True:
         records = log.read(offset, max_bytes, upper_bound).records
         batches = split_batches(records.read()) if records is not None else []

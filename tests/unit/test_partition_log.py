@@ -10,7 +10,7 @@ import pytest
 from kafkaprod.broker.storage.errors import LogError, OffsetOutOfRangeError, RecordsRefusedError
 from kafkaprod.broker.storage.group_commit import each
 from kafkaprod.broker.storage.log_config import LogConfig
-from kafkaprod.broker.storage.partition_log import WatermarkRule
+from kafkaprod.broker.storage.watermark import WatermarkRule
 from tests.fixtures_log import NOW_MS, log_files, make_batch, make_environment, open_log, read_all, split_batches
 
 SMALL = LogConfig(segment_bytes=500, index_interval_bytes=100)
@@ -113,9 +113,9 @@ def test_high_watermark_waits_for_the_sync_under_policy_each(tmp_path: Path) -> 
 
 def test_replicated_watermark_moves_only_when_told(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    log.watermark_rule = WatermarkRule.REPLICATED
+    log.watermark.rule = WatermarkRule.REPLICATED
     seen: list[int] = []
-    log.on_high_watermark = seen.append
+    log.watermark.listeners.append(seen.append)
     log.append(make_batch([b"a", b"b"]), 0)
     assert log.high_watermark == 0
     assert log.update_high_watermark(99) == 2

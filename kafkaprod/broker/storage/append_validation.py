@@ -28,7 +28,7 @@ from kafkaprod.broker.storage.batch_header import (
 )
 from kafkaprod.broker.storage.errors import Code, RecordError, RecordsRefusedError
 from kafkaprod.broker.storage.log_config import LogConfig
-from kafkaprod.broker.storage.records import RecordReader, RecordsReport
+from kafkaprod.broker.storage.records import RecordReader, RecordRules, RecordsReport
 from kafkaprod.compression import CODEC_IDS, decompress, make_codec
 from kafkaprod.errors import CorruptDataError
 
@@ -109,10 +109,13 @@ def _check_header(data: memoryview, config: LogConfig) -> BatchHeader:
 def _inspect(
     data: memoryview, header: BatchHeader, config: LogConfig, reader: RecordReader, now_ms: int
 ) -> RecordsReport:
-    earliest = now_ms - config.message_timestamp_before_max_ms
-    latest = now_ms + config.message_timestamp_after_max_ms
+    rules = RecordRules(
+        earliest=now_ms - config.message_timestamp_before_max_ms,
+        latest=now_ms + config.message_timestamp_after_max_ms,
+        needs_key=config.is_compacted,
+    )
     try:
-        report = reader.inspect(data, header, earliest, latest)
+        report = reader.inspect(data, header, rules)
     except CorruptDataError as error:
         raise RecordsRefusedError(Code.INVALID_RECORD, f"malformed records: {error}") from error
     if header.codec and not report.has_consecutive_offsets:
@@ -123,14 +126,13 @@ def _inspect(
 
 def _check_records(report: RecordsReport, header: BatchHeader, config: LogConfig) -> None:
     """Refuse the batch for its records and list them; the key is checked first, a timestamp decides the code."""
-    keyless = report.keyless if config.is_compacted else ()
     mistimed: tuple[int, ...] = ()
     if not config.uses_log_append_time:
         mistimed = tuple(range(header.record_count)) if header.has_log_append_time else report.out_of_range
     errors = dict.fromkeys(mistimed, "timestamp is outside the topic's range, or claims LogAppendTime")
-    errors.update(dict.fromkeys(keyless, "a compacted topic needs a key"))
+    errors.update(dict.fromkeys(report.keyless, "a compacted topic needs a key"))
     if errors:
-        code = Code.INVALID_TIMESTAMP if set(mistimed) - set(keyless) else Code.INVALID_RECORD
+        code = Code.INVALID_TIMESTAMP if set(mistimed) - set(report.keyless) else Code.INVALID_RECORD
         listed = tuple(RecordError(index, message) for index, message in sorted(errors.items()))
         raise RecordsRefusedError(code, f"{len(errors)} of {header.record_count} records are invalid", listed)
 

@@ -25,8 +25,9 @@ _VERSION = "0"
 
 
 class IndexChecksums(NamedTuple):
-    """CRC-32C of the index files of a closed segment; 0 for one that does not exist."""
+    """CRC-32C of a closed segment's index files, 0 for one that does not exist, and the .log size they are for."""
 
+    log_bytes: int
     offset_index: int
     time_index: int
     transaction_index: int
@@ -78,7 +79,7 @@ def parse_index_checksums(content: bytes) -> dict[int, IndexChecksums]:
     Raises:
         CorruptDataError: malformed.
     """
-    return {_number(line[0]): IndexChecksums(*map(_number, line[1:])) for line in _parse_lines(content, 4)}
+    return {_number(line[0]): IndexChecksums(*map(_number, line[1:])) for line in _parse_lines(content, 5)}
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

@@ -28,7 +28,8 @@ from kafkaprod.broker.storage.disk import Disk, LogFile, replace_file_durably
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.log_config import LogConfig
 from kafkaprod.broker.storage.log_files import PARTITION_METADATA
-from kafkaprod.broker.storage.partition_log import LogEnvironment, PartitionLog, open_partition_log
+from kafkaprod.broker.storage.log_store import LogEnvironment
+from kafkaprod.broker.storage.partition_log import PartitionLog, open_partition_log
 from kafkaprod.errors import ConfigError, CorruptDataError
 from kafkaprod.structs import TopicPartition
 
@@ -193,6 +194,8 @@ class LogDir:
             LogError: 56, the disk refused; the old checkpoints stay and are still right.
         """
         logs = self.partitions
+        for log in logs.values():
+            log.checkpoint()
         try:
             self._write_offsets(RECOVERY_POINTS, {key: log.recovery_point for key, log in logs.items()})
             self._write_offsets(

@@ -7,10 +7,12 @@ Not thread-safe. Every method that fails leaves state and files as they were, or
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from kafkaprod.broker.storage.batch_header import NO_TIMESTAMP, BatchHeader
-from kafkaprod.broker.storage.checkpoints import encode_epochs, encode_index_checksums
+from kafkaprod.broker.storage.checkpoints import IndexChecksums, encode_epochs, encode_index_checksums
 from kafkaprod.broker.storage.disk import Disk, replace_file, replace_file_durably
+from kafkaprod.broker.storage.group_commit import FlushPolicy
 from kafkaprod.broker.storage.log_config import LogConfig
 from kafkaprod.broker.storage.log_files import (
     INDEX_CHECKSUMS,
@@ -20,10 +22,22 @@ from kafkaprod.broker.storage.log_files import (
     file_name,
     parse_file_name,
 )
+from kafkaprod.broker.storage.records import RecordReader
 from kafkaprod.broker.storage.recovery import DiskImage, Recovery, apply_recovery, recover
 from kafkaprod.broker.storage.retention import count_expired
 from kafkaprod.broker.storage.segment import Segment
 from kafkaprod.broker.storage.segments import OpenHandles, SegmentList
+from kafkaprod.clock import Clock
+
+
+class LogEnvironment(NamedTuple):
+    """What all logs of a broker share."""
+
+    disk: Disk
+    clock: Clock
+    policy: FlushPolicy
+    reader: RecordReader
+    handles: OpenHandles
 
 
 class LogStore:
@@ -35,15 +49,14 @@ class LogStore:
         damage: set if the log ends before damaged bytes; it must not be written to.
     """
 
-    def __init__(
-        self, disk: Disk, directory: str, config: LogConfig, handles: OpenHandles, recovery: Recovery, now_ms: int
-    ) -> None:
+    def __init__(self, directory: str, config: LogConfig, environment: LogEnvironment, recovery: Recovery) -> None:
         self.directory = directory
-        self._disk = disk
-        self._config = config
-        self._handles = handles
+        self.environment = environment
         self.log_start_offset = self.log_end_offset = 0
-        self._load(recovery, now_ms)
+        self._written_checksums: dict[int, IndexChecksums] = {}
+        self._config = config
+        self._disk = environment.disk
+        self._load(recovery)
 
     @property
     def config(self) -> LogConfig:
@@ -54,32 +67,32 @@ class LogStore:
     def config(self, config: LogConfig) -> None:
         self._config = self.segments.config = config
 
-    def write(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+    def write(self, batch: memoryview, header: BatchHeader) -> None:
         """Append a batch that has its offset and epoch, rolling first if it is time.
 
         Raises:
             OSError: nothing was written.
             PartitionFencedError: a part was written and could not be removed.
         """
-        active = self.segments.active
+        active, now_ms = self.segments.active, self.environment.clock.wall_ms()
         if active.should_roll(self._config, len(batch), header.last_offset, header.max_timestamp, now_ms):
             active.sync()
-            self.roll(header.base_offset, now_ms)
+            self.roll(header.base_offset)
         if header.partition_leader_epoch > self.epochs.latest_epoch:
             self._begin_epoch(header.partition_leader_epoch, header.base_offset)
         self.segments.active.append(batch, header)
         self.log_end_offset = header.last_offset + 1
 
-    def roll(self, base_offset: int, now_ms: int) -> None:
+    def roll(self, base_offset: int) -> None:
         """Begin a segment; the old one has been synced.
 
         Raises:
             OSError: the old segment stays active.
         """
-        self.segments.roll(base_offset, now_ms)
+        self.segments.roll(base_offset, self.environment.clock.wall_ms())
         self._write_snapshot(base_offset)
 
-    def truncate_to(self, offset: int, now_ms: int) -> None:
+    def truncate_to(self, offset: int) -> None:
         """Drop all records at or above `offset`, with the whole batch that holds it.
 
         Raises:
@@ -88,7 +101,7 @@ class LogStore:
         if offset >= self.log_end_offset:
             return
         if offset <= self.segments.all[0].base_offset:
-            self.restart_at(offset, now_ms)
+            self.restart_at(offset)
             return
         self.segments.close()
         while self.segments.active.base_offset >= offset:
@@ -96,9 +109,9 @@ class LogStore:
         last = self.segments.active
         last.cut_at(offset, self.segments.indexes(last))
         self.segments.forget(last)
-        self._reload(last.base_offset, min(self.log_start_offset, offset), now_ms)
+        self._reload(last.base_offset, min(self.log_start_offset, offset))
 
-    def restart_at(self, offset: int, now_ms: int) -> None:
+    def restart_at(self, offset: int) -> None:
         """Drop all records; the log goes on, empty, at `offset`.
 
         Raises:
@@ -110,9 +123,9 @@ class LogStore:
         for name in os.listdir(self.directory):
             if parse_file_name(name) is not None:
                 self._disk.unlink(os.path.join(self.directory, name))
-        self._reload(offset, offset, now_ms)
+        self._reload(offset, offset)
 
-    def delete_old_segments(self, high_watermark: int, now_ms: int) -> int:
+    def delete_old_segments(self, high_watermark: int) -> int:
         """Delete what is past retention; return how many segments went.
 
         Raises:
@@ -125,12 +138,12 @@ class LogStore:
             self.log_start_offset,
             self.log_end_offset,
             high_watermark,
-            now_ms,
+            self.environment.clock.wall_ms(),
             self._age_timestamp,
         )
         if count == len(every):
             self.segments.active.sync()
-            self.roll(self.log_end_offset, now_ms)
+            self.roll(self.log_end_offset)
         self.segments.drop_first(count)
         if count:
             self.raise_log_start(self.segments.all[0].base_offset)
@@ -144,7 +157,7 @@ class LogStore:
                 self.write_epochs()
 
     def write_epochs(self) -> None:
-        """Write the leader epochs, durably: they are checked against the log, not derived, after a clean shutdown.
+        """Write the leader epochs, durably: after a clean shutdown they are not derived again.
 
         Raises:
             OSError: the old file stays.
@@ -157,7 +170,10 @@ class LogStore:
         Raises:
             OSError: the old file stays; indexes it does not cover are rebuilt when used.
         """
-        replace_file(self._disk, self._path(INDEX_CHECKSUMS), encode_index_checksums(self.segments.checksums()))
+        checksums = self.segments.checksums()
+        if checksums != self._written_checksums:
+            replace_file(self._disk, self._path(INDEX_CHECKSUMS), encode_index_checksums(checksums))
+            self._written_checksums = checksums
 
     def close(self) -> None:
         """Leave the files as a clean shutdown needs them; the data has been synced.
@@ -176,10 +192,12 @@ class LogStore:
         for segment in self.segments.all:
             self.segments.forget(segment)
 
-    def _load(self, recovery: Recovery, now_ms: int) -> None:
+    def _load(self, recovery: Recovery) -> None:
+        handles = self.environment.handles
         self.segments = SegmentList(
-            self._disk, self.directory, self._config, self._handles, recovery.segments, recovery.index_checksums
+            self._disk, self.directory, self._config, handles, recovery.segments, recovery.index_checksums
         )
+        self._written_checksums = recovery.index_checksums
         self.producers = recovery.producers
         self.epochs = recovery.epochs
         self.log_start_offset = recovery.log_start_offset
@@ -187,18 +205,10 @@ class LogStore:
         self.damage = recovery.damage
         rule = recovery.segments[-1].rule
         if self.damage is None and rule is not None:
-            self.segments.active.activate(self._config, rule, now_ms)
+            self.segments.active.activate(self._config, rule, self.environment.clock.wall_ms())
 
-    def _reload(self, recovery_point: int, log_start_offset: int, now_ms: int) -> None:
-        recovery = recover(
-            DiskImage(self.directory),
-            self._config,
-            is_clean=False,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-        )
-        apply_recovery(self._disk, self.directory, recovery)
-        self._load(recovery, now_ms)
+    def _reload(self, recovery_point: int, log_start_offset: int) -> None:
+        self._load(_recover(self.directory, self._config, self._disk, False, recovery_point, log_start_offset))
 
     def _begin_epoch(self, epoch: int, offset: int) -> None:
         before = self.epochs.entries.copy()
@@ -221,3 +231,35 @@ class LogStore:
 
     def _path(self, name: str) -> str:
         return os.path.join(self.directory, name)
+
+
+def open_store(
+    directory: str,
+    config: LogConfig,
+    environment: LogEnvironment,
+    *,
+    is_clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+) -> LogStore:
+    """Recover a partition directory; see `recovery.recover`.
+
+    Raises:
+        OSError: the files could not be read or repaired.
+    """
+    recovery = _recover(directory, config, environment.disk, is_clean, recovery_point, log_start_offset)
+    return LogStore(directory, config, environment, recovery)
+
+
+def _recover(
+    directory: str, config: LogConfig, disk: Disk, is_clean: bool, recovery_point: int, log_start_offset: int
+) -> Recovery:
+    recovery = recover(
+        DiskImage(directory),
+        config,
+        is_clean=is_clean,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+    )
+    apply_recovery(disk, directory, recovery)
+    return recovery

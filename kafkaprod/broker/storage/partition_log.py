@@ -13,8 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from kafkaprod.broker.storage import log_reads
 from kafkaprod.broker.storage.append_validation import validate_client_batch
@@ -26,7 +25,6 @@ from kafkaprod.broker.storage.batch_header import (
     parse_header,
 )
 from kafkaprod.broker.storage.control_batch import EndTransactionMarker, build_marker
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.errors import (
     Code,
     LogError,
@@ -34,21 +32,18 @@ from kafkaprod.broker.storage.errors import (
     PartitionFencedError,
     RecordsRefusedError,
 )
-from kafkaprod.broker.storage.group_commit import FlushPolicy, GroupCommit
+from kafkaprod.broker.storage.fence import Fence
+from kafkaprod.broker.storage.group_commit import GroupCommit
 from kafkaprod.broker.storage.log_config import LogConfig
 from kafkaprod.broker.storage.log_reads import ReadResult, RecordPosition
-from kafkaprod.broker.storage.log_store import LogStore
+from kafkaprod.broker.storage.log_store import LogEnvironment, LogStore, open_store
 from kafkaprod.broker.storage.producer_state import UNGUARDED, TransactionGuard
-from kafkaprod.broker.storage.records import RecordReader
-from kafkaprod.broker.storage.recovery import Damage, DiskImage, apply_recovery, recover
+from kafkaprod.broker.storage.recovery import Damage
 from kafkaprod.broker.storage.segment_scan import follows, split_batch
-from kafkaprod.broker.storage.segments import OpenHandles
 from kafkaprod.broker.storage.transaction_index import AbortedTransaction
-from kafkaprod.clock import Clock
+from kafkaprod.broker.storage.watermark import Watermark, WatermarkRule
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.structs import TopicPartition
-
-T = TypeVar("T")
 
 
 class AppendResult(NamedTuple):
@@ -66,45 +61,22 @@ class AppendResult(NamedTuple):
     is_duplicate: bool
 
 
-class WatermarkRule(Enum):
-    """Who moves the high watermark."""
-
-    SOLE_REPLICA = "own log end"
-    REPLICATED = "update_high_watermark"
-
-
-class LogEnvironment(NamedTuple):
-    """What all logs of a broker share."""
-
-    disk: Disk
-    clock: Clock
-    policy: FlushPolicy
-    reader: RecordReader
-    handles: OpenHandles
-
-
 class PartitionLog:
     """See the module docstring. Make one with `open_partition_log`."""
 
-    def __init__(self, topic_partition: TopicPartition, environment: LogEnvironment, store: LogStore) -> None:
+    def __init__(self, topic_partition: TopicPartition, store: LogStore) -> None:
         self.topic_partition = topic_partition
-        self.watermark_rule = WatermarkRule.SOLE_REPLICA
-        self.on_high_watermark: Callable[[int], None] | None = None
-        """Called with the new high watermark, under the log's lock: must not block or call back."""
-        self._disk = environment.disk
-        self._clock = environment.clock
-        self._policy = environment.policy
-        self._reader = environment.reader
+        self._environment = store.environment
         self._lock = threading.RLock()
         self._store = store  # guarded by _lock, as all that follows
-        self._high_watermark = store.log_end_offset
-        self._fence_reason: str | None = None
-        self._frozen_recovery_point: int | None = None
         self._commits = GroupCommit(store.log_end_offset)
-        store.producers.on_high_watermark(self._high_watermark)
+        self._fence = Fence(f"{topic_partition.topic}-{topic_partition.partition}", lambda: self.recovery_point)
+        self.watermark = Watermark(store.log_end_offset)
+        self.watermark.listeners.append(store.producers.on_high_watermark)
+        store.producers.on_high_watermark(store.log_end_offset)
         if store.damage is not None:
-            self._frozen_recovery_point = store.damage.segment_base_offset
-            self._fence_reason = f"damaged records in {store.damage}"
+            self._commits.retreat(store.damage.segment_base_offset)
+            self._fence.trip(f"damaged records: {store.damage}")
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -136,30 +108,30 @@ class PartitionLog:
     @property
     def high_watermark(self) -> int:
         """Records below this offset may be shown to consumers."""
-        return self._high_watermark
+        return self.watermark.offset
 
     @property
     def last_stable_offset(self) -> int:
         """Records below this offset may be shown to consumers that read committed data only."""
         with self._lock:
             unstable = self._store.producers.first_unstable_offset()
-            return self._high_watermark if unstable is None else min(unstable, self._high_watermark)
+            return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     @property
     def recovery_point(self) -> int:
         """Data below this offset is on the disk and was written without an error."""
-        synced = min(self._commits.synced_offset, self._store.log_end_offset)
-        return synced if self._frozen_recovery_point is None else min(synced, self._frozen_recovery_point)
+        synced, limit = min(self._commits.synced_offset, self._store.log_end_offset), self._fence.recovery_limit
+        return synced if limit is None else min(synced, limit)
 
     @property
     def needs_check(self) -> bool:
         """A write failed or damage was found: the broker must not call its shutdown clean."""
-        return self._frozen_recovery_point is not None
+        return self._fence.recovery_limit is not None
 
     @property
     def fence_reason(self) -> str | None:
         """Why the partition takes no appends; None if it does."""
-        return self._fence_reason
+        return self._fence.reason
 
     @property
     def damage(self) -> Damage | None:
@@ -205,9 +177,11 @@ class PartitionLog:
             PartitionFencedError: the partition takes no appends.
             LogError: 56, the disk refused the write; nothing of it stays.
         """
-        valid = validate_client_batch(memoryview(records), self._store.config, self._reader, self._clock.wall_ms())
+        valid = validate_client_batch(
+            memoryview(records), self._store.config, self._environment.reader, self._environment.clock.wall_ms()
+        )
         with self._lock:
-            self._check_writable()
+            self._fence.check()
             if valid.header.producer_id != NO_PRODUCER_ID:
                 duplicate = self._store.producers.find_duplicate(valid.header)
                 if duplicate is not None:
@@ -231,7 +205,7 @@ class PartitionLog:
         batch = memoryview(records)
         header = parse_header(batch)
         with self._lock:
-            self._check_writable()
+            self._fence.check()
             if header.producer_id != NO_PRODUCER_ID:
                 self._store.producers.check_epoch(header)
             header = self._assign(batch, header, leader_epoch)
@@ -253,10 +227,10 @@ class PartitionLog:
             RecordsRefusedError: 47 stale epoch, 52 the coordinator has been replaced.
             PartitionFencedError, LogError: as `append`.
         """
-        batch = memoryview(build_marker(producer_id, producer_epoch, marker, self._clock.wall_ms()))
+        batch = memoryview(build_marker(producer_id, producer_epoch, marker, self._environment.clock.wall_ms()))
         header = parse_header(batch)
         with self._lock:
-            self._check_writable()
+            self._fence.check()
             self._store.producers.check_marker(header, marker, transaction_version)
             header = self._assign(batch, header, leader_epoch)
             self._write(batch, header)
@@ -276,7 +250,7 @@ class PartitionLog:
         """
         rest = memoryview(records)
         with self._lock:
-            self._check_writable()
+            self._fence.check()
             while len(rest):
                 try:
                     cut = split_batch(rest, self._store.log_end_offset)
@@ -302,7 +276,7 @@ class PartitionLog:
         Raises:
             PartitionFencedError: the sync failed; the data may be lost and must not be acknowledged.
         """
-        if not self._policy.syncs_before_ack:
+        if not self._environment.policy.syncs_before_ack:
             return
         self.flush(offset)
 
@@ -315,7 +289,8 @@ class PartitionLog:
         try:
             self._commits.wait_for(self._store.log_end_offset if offset is None else offset, self._sync)
         except PartitionFencedError as error:
-            self._fence(str(error))
+            with self._lock:
+                self._fence.trip(str(error))
             raise
         self._maybe_advance_watermark()
 
@@ -330,8 +305,8 @@ class PartitionLog:
     def update_high_watermark(self, offset: int) -> int:
         """Move the high watermark to `offset`, at most to the log end and never below the log start; return it."""
         with self._lock:
-            self._set_high_watermark(max(self._store.log_start_offset, min(offset, self._store.log_end_offset)))
-            return self._high_watermark
+            self.watermark.move(max(self._store.log_start_offset, min(offset, self._store.log_end_offset)))
+            return self.high_watermark
 
     # -- read ----------------------------------------------------------------------------------------------------
 
@@ -355,13 +330,13 @@ class PartitionLog:
             start, end = self._store.log_start_offset, self._store.log_end_offset
             if not start <= offset <= end:
                 raise OffsetOutOfRangeError(f"offset {offset} of {self.topic_partition} is outside {start}..{end}")
-            bound = self._high_watermark if upper_bound is None else min(upper_bound, end)
+            bound = self.high_watermark if upper_bound is None else min(upper_bound, end)
             if offset >= bound:
                 return ReadResult(None, offset, offset)
-            try:
-                return log_reads.read_slice(self._store.segments, offset, max_bytes, bound, end, min_one_batch)
-            except CorruptDataError as error:
-                raise self._on_damage(error) from error
+            segments = self._store.segments
+            return self._fence.guard_read(
+                lambda: log_reads.read_slice(segments, offset, max_bytes, bound, end, min_one_batch)
+            )
 
     def aborted_transactions(self, fetch_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in the range, for a read-committed fetch: `ReadResult.end_offset`."""
@@ -375,12 +350,8 @@ class PartitionLog:
             LogError: 2, a batch on the way is damaged.
         """
         with self._lock:
-            try:
-                return log_reads.find_timestamp(
-                    self._store.segments, self._reader, timestamp, self._store.log_start_offset
-                )
-            except CorruptDataError as error:
-                raise self._on_damage(error) from error
+            start, segments, reader = self._store.log_start_offset, self._store.segments, self._environment.reader
+            return self._fence.guard_read(lambda: log_reads.find_timestamp(segments, reader, timestamp, start))
 
     def find_max_timestamp(self) -> RecordPosition | None:
         """The first record with the largest timestamp, None if no record has one (ListOffsets -3, KIP-734).
@@ -389,10 +360,8 @@ class PartitionLog:
             LogError: 2, a batch on the way is damaged.
         """
         with self._lock:
-            try:
-                return log_reads.find_max_timestamp(self._store.segments, self._reader, self._store.log_start_offset)
-            except CorruptDataError as error:
-                raise self._on_damage(error) from error
+            start, segments, reader = self._store.log_start_offset, self._store.segments, self._environment.reader
+            return self._fence.guard_read(lambda: log_reads.find_max_timestamp(segments, reader, start))
 
     # -- shorten -------------------------------------------------------------------------------------------------
 
@@ -403,9 +372,10 @@ class PartitionLog:
             OffsetOutOfRangeError: above the high watermark.
         """
         with self._lock:
-            if offset > self._high_watermark or offset < -1:
-                raise OffsetOutOfRangeError(f"offset {offset} is above the high watermark {self._high_watermark}")
-            self._guarded(lambda: self._store.raise_log_start(self._high_watermark if offset == -1 else offset))
+            if offset > self.high_watermark or offset < -1:
+                raise OffsetOutOfRangeError(f"offset {offset} is above the high watermark {self.high_watermark}")
+            start = self.high_watermark if offset == -1 else offset
+            self._fence.guard_write(lambda: self._store.raise_log_start(start))
             return self._store.log_start_offset
 
     def delete_old_segments(self) -> int:
@@ -415,10 +385,9 @@ class PartitionLog:
             LogError: 56, a file could not be deleted.
         """
         with self._lock:
-            if self._fence_reason is not None:
+            if self.fence_reason is not None:
                 return 0  # a fenced log keeps its bytes
-            now_ms = self._clock.wall_ms()
-            return self._guarded(lambda: self._store.delete_old_segments(self._high_watermark, now_ms))
+            return self._fence.guard_write(lambda: self._store.delete_old_segments(self.high_watermark))
 
     def truncate_to(self, offset: int) -> None:
         """Drop the records at or above `offset` (a follower that diverged).
@@ -426,7 +395,7 @@ class PartitionLog:
         Raises:
             PartitionFencedError: already fenced, or the disk failed half-way: restart the broker.
         """
-        self._shorten(lambda now_ms: self._store.truncate_to(offset, now_ms))
+        self._shorten(lambda: self._store.truncate_to(offset))
 
     def restart_at(self, offset: int) -> None:
         """Drop all records and go on at `offset` (a follower whose log ends below the leader's log start).
@@ -434,12 +403,12 @@ class PartitionLog:
         Raises:
             PartitionFencedError: as `truncate_to`.
         """
-        self._shorten(lambda now_ms: self._store.restart_at(offset, now_ms))
+        self._shorten(lambda: self._store.restart_at(offset))
 
     def expire_producers(self, expiration_ms: int) -> None:
         """Forget producers that wrote nothing for `expiration_ms` (producer.id.expiration.ms)."""
         with self._lock:
-            self._store.producers.expire(self._clock.wall_ms(), expiration_ms)
+            self._store.producers.expire(self._environment.clock.wall_ms(), expiration_ms)
 
     def checkpoint(self) -> None:
         """Write the derived files that speed up the next start.
@@ -448,24 +417,24 @@ class PartitionLog:
             LogError: 56, the disk refused a write.
         """
         with self._lock:
-            if self._fence_reason is None:
-                self._guarded(self._store.write_index_checksums)
+            if self.fence_reason is None:
+                self._fence.guard_write(self._store.write_index_checksums)
 
     def close(self) -> bool:
         """Sync and close the files; return whether the shutdown was clean. No other call may follow."""
-        is_synced = self._fence_reason is None and self.try_flush()
+        is_synced = self.fence_reason is None and self.try_flush()
         with self._lock:
             if is_synced:
                 with contextlib.suppress(LogError):  # remembered in needs_check
-                    self._guarded(self._store.close)
-            self._fence_reason = self._fence_reason or "closed"
+                    self._fence.guard_write(self._store.close)
+            self._fence.close("closed")
             self._store.forget_files()
             return not self.needs_check
 
     def abandon(self) -> None:
         """Close without a sync: the partition is about to be deleted. No other call may follow but reads of slices."""
         with self._lock:
-            self._fence_reason = self._fence_reason or "deleted"
+            self._fence.close("deleted")
             self._store.forget_files()
 
     # -- inside --------------------------------------------------------------------------------------------------
@@ -477,76 +446,35 @@ class PartitionLog:
 
     def _write(self, batch: memoryview, header: BatchHeader) -> None:
         old_end, old_active = self._store.log_end_offset, self._store.segments.active
-        self._guarded(lambda: self._store.write(batch, header, self._clock.wall_ms()))
+        self._fence.guard_write(lambda: self._store.write(batch, header))
         if self._store.segments.active is not old_active:
             self._commits.advance(old_end)
 
     def _finish_append(self, header: BatchHeader) -> AppendResult:
-        if not self._policy.syncs_before_ack:
+        if not self._environment.policy.syncs_before_ack:
             self._maybe_advance_watermark()
         time = header.max_timestamp if self._store.config.uses_log_append_time else NO_TIMESTAMP
         return AppendResult(header.base_offset, header.last_offset, time, self._store.log_start_offset, False)
 
     def _maybe_advance_watermark(self) -> None:
-        if self.watermark_rule is not WatermarkRule.SOLE_REPLICA:
-            return
-        with self._lock:
-            is_late = self._policy.syncs_before_ack
-            self._set_high_watermark(self._commits.synced_offset if is_late else self._store.log_end_offset)
-
-    def _set_high_watermark(self, offset: int) -> None:
-        if offset == self._high_watermark:
-            return
-        self._high_watermark = offset
-        self._store.producers.on_high_watermark(offset)
-        if self.on_high_watermark is not None:
-            self.on_high_watermark(offset)
+        if self.watermark.rule is WatermarkRule.SOLE_REPLICA:
+            with self._lock:
+                is_late = self._environment.policy.syncs_before_ack
+                self.watermark.move(self._commits.synced_offset if is_late else self._store.log_end_offset)
 
     def _sync(self) -> int:
         with self._lock:
-            end, active = self._store.log_end_offset, self._store.segments.active
-            file = active.file()
-        self._disk.fdatasync(file)
+            end, file = self._store.log_end_offset, self._store.segments.active.file()
+        self._environment.disk.fdatasync(file)
         return end
 
-    def _shorten(self, shorten: Callable[[int], None]) -> None:
+    def _shorten(self, shorten: Callable[[], None]) -> None:
         with self._lock:
-            self._check_writable()
-            try:
-                shorten(self._clock.wall_ms())
-            except OSError as error:
-                self._fence(f"truncation failed: {error}")
-                raise PartitionFencedError(f"truncation of {self.topic_partition} failed: {error}") from error
+            self._fence.check()
+            self._fence.guard_shortening(shorten)
             self._commits.retreat(self._store.log_end_offset)
-            self._set_high_watermark(min(self._high_watermark, self._store.log_end_offset))
-
-    def _guarded(self, operation: Callable[[], T]) -> T:
-        """Run a disk operation; turn its failure into the client's error and remember it for the next start."""
-        try:
-            return operation()
-        except PartitionFencedError as error:
-            self._fence(str(error))
-            raise
-        except OSError as error:
-            self._freeze_recovery_point()
-            raise LogError.of_disk(f"disk error in {self.directory}", error) from error
-
-    def _freeze_recovery_point(self) -> None:
-        self._frozen_recovery_point = self.recovery_point
-
-    def _on_damage(self, error: CorruptDataError) -> LogError:
-        self._frozen_recovery_point = self._store.log_start_offset  # the next start reads everything
-        self._fence(str(error))
-        return LogError(Code.CORRUPT_MESSAGE, str(error))
-
-    def _fence(self, reason: str) -> None:
-        with self._lock:
-            self._freeze_recovery_point()
-            self._fence_reason = self._fence_reason or reason
-
-    def _check_writable(self) -> None:
-        if self._fence_reason is not None:
-            raise PartitionFencedError(f"{self.topic_partition} takes no appends: {self._fence_reason}")
+            self.watermark.listeners[0] = self._store.producers.on_high_watermark
+            self.update_high_watermark(self.high_watermark)
 
 
 def open_partition_log(
@@ -573,13 +501,12 @@ def open_partition_log(
     Raises:
         OSError: the files could not be read or repaired.
     """
-    recovery = recover(
-        DiskImage(directory),
+    store = open_store(
+        directory,
         config,
+        environment,
         is_clean=is_clean,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
     )
-    apply_recovery(environment.disk, directory, recovery)
-    store = LogStore(environment.disk, directory, config, environment.handles, recovery, environment.clock.wall_ms())
-    return PartitionLog(topic_partition, environment, store)
+    return PartitionLog(topic_partition, store)

@@ -26,15 +26,23 @@ class RecordsReport(NamedTuple):
     has_consecutive_offsets: bool
     """The offset deltas are 0, 1, 2, ..."""
     keyless: tuple[int, ...]
-    """Indexes of the records without a key."""
+    """Indexes of the records without a key; empty where keys do not matter."""
     out_of_range: tuple[int, ...]
     """Indexes of the records whose timestamp is outside the range asked for; -1 is always inside."""
+
+
+class RecordRules(NamedTuple):
+    """What a topic asks of each record: timestamps in ms, both bounds inclusive, and whether a key must be there."""
+
+    earliest: int
+    latest: int
+    needs_key: bool
 
 
 class RecordReader(Protocol):
     """Reads the records section of a batch whose header and CRC have been checked."""
 
-    def inspect(self, batch: memoryview, header: BatchHeader, min_timestamp: int, max_timestamp: int) -> RecordsReport:
+    def inspect(self, batch: memoryview, header: BatchHeader, rules: RecordRules) -> RecordsReport:
         """Check every record's structure and report on the batch.
 
         Raises:
@@ -65,7 +73,7 @@ class Record(NamedTuple):
 class PythonRecordReader:
     """`RecordReader` in plain Python. Thread-safe: no state."""
 
-    def inspect(self, batch: memoryview, header: BatchHeader, min_timestamp: int, max_timestamp: int) -> RecordsReport:
+    def inspect(self, batch: memoryview, header: BatchHeader, rules: RecordRules) -> RecordsReport:
         """See `RecordReader.inspect`."""
         largest, is_consecutive = -1, True
         keyless: list[int] = []
@@ -75,9 +83,9 @@ class PythonRecordReader:
             largest = max(largest, timestamp)
             if record.offset_delta != index:
                 is_consecutive = False
-            if record.key is None:
+            if rules.needs_key and record.key is None:
                 keyless.append(index)
-            if timestamp != -1 and not min_timestamp <= timestamp <= max_timestamp:
+            if timestamp != -1 and not rules.earliest <= timestamp <= rules.latest:
                 out_of_range.append(index)
         return RecordsReport(largest, is_consecutive, tuple(keyless), tuple(out_of_range))
 

@@ -47,7 +47,7 @@ from kafkaprod.broker.storage.log_files import (
 from kafkaprod.broker.storage.producer_state import ProducerState, load_snapshot
 from kafkaprod.broker.storage.segment_scan import (
     SegmentScan,
-    find_batch_after,
+    find_batch_from,
     resume_scan,
     scan_segment,
     start_scan,
@@ -184,7 +184,8 @@ def read_index_checksums(image: DirectoryImage, sizes: Mapping[str, int]) -> dic
 
 def checksum_scan(scan: SegmentScan) -> IndexChecksums:
     """The checksums of the indexes a scan derived."""
-    return IndexChecksums(crc32c(scan.offset_entries), crc32c(scan.time_entries), crc32c(scan.transaction_entries()))
+    transactions = crc32c(scan.transaction_entries())
+    return IndexChecksums(scan.valid_bytes, crc32c(scan.offset_entries), crc32c(scan.time_entries), transactions)
 
 
 def derive_indexes(image: DirectoryImage, config: LogConfig, base_offset: int) -> SegmentScan:
@@ -205,14 +206,17 @@ def _resume(image: DirectoryImage, config: LogConfig, bases: list[int], sizes: M
     epochs = _read_epochs(image, sizes)
     if base not in checksums or epochs is None:
         return None
+    log_name = file_name(base, LOG_SUFFIX)
+    log_bytes, *sums = checksums[base]
+    if log_bytes != sizes[log_name]:
+        return None
     contents = []
-    for suffix, checksum in zip(INDEX_SUFFIXES, checksums[base], strict=True):
+    for suffix, checksum in zip(INDEX_SUFFIXES, sums, strict=True):
         name = file_name(base, suffix)
         content = bytes(image.read(name)) if name in sizes else b""
         if crc32c(content) != checksum:
             return None
         contents.append(content)
-    log_name = file_name(base, LOG_SUFFIX)
     data = image.read(log_name)
     scan = resume_scan(data, base, config, contents[0], contents[1])
     scan_segment(data, scan, ProducerState())
@@ -291,11 +295,11 @@ class _Rebuild:
         return not is_last
 
     def _find_damage(self, index: int, scan: SegmentScan, data: ReadableBytes) -> Damage | None:
-        following = find_batch_after(data, scan.valid_bytes, scan.next_offset, scan.base_offset)
+        following = find_batch_from(data, scan.valid_bytes, scan.next_offset, scan.base_offset)
         for base in self._bases[index + 1 :]:
             if following is not None:
                 break
-            following = find_batch_after(self._image.read(file_name(base, LOG_SUFFIX)), -1, scan.next_offset, base)
+            following = find_batch_from(self._image.read(file_name(base, LOG_SUFFIX)), 0, scan.next_offset, base)
         if following is None:
             return None
         return Damage(scan.base_offset, scan.valid_bytes, scan.next_offset, following.base_offset)

@@ -174,13 +174,13 @@ def follows(header: BatchHeader, next_offset: int, is_dense: bool) -> bool:
     return header.base_offset == next_offset or (header.base_offset > next_offset and not is_dense)
 
 
-def find_batch_after(data: ReadableBytes, position: int, min_offset: int, base_offset: int) -> BatchHeader | None:
-    """The first valid batch that starts after `position` with an offset not below `min_offset`, wherever it starts.
+def find_batch_from(data: ReadableBytes, position: int, min_offset: int, base_offset: int) -> BatchHeader | None:
+    """The first valid batch at or after `position`, wherever it starts, with an offset not below `min_offset`.
 
     Tells damage in the middle of a log (there is one) from a torn tail (there is none).
     """
     with memoryview(data) as view:
-        for match in _CANDIDATE.finditer(view, position + 1):
+        for match in _CANDIDATE.finditer(view, position):
             header = valid_batch_at(view, match.start(), base_offset)
             if header is not None and header.base_offset >= min_offset:
                 return header

@@ -160,13 +160,13 @@ class SegmentList:
             return
         segment.close()
         if segment.has_whole_indexes:
-            self._checksums[segment.base_offset] = _checksum(indexes)
+            self._checksums[segment.base_offset] = _checksum(segment, indexes)
         else:
             self._checksums.pop(segment.base_offset, None)
 
     def _load_indexes(self, segment: Segment) -> SegmentIndexes:
         indexes = segment.open_indexes(self.config)
-        if self._checksums.get(segment.base_offset) == _checksum(indexes):
+        if self._checksums.get(segment.base_offset) == _checksum(segment, indexes):
             return indexes
         scan = derive_indexes(DiskImage(self.directory), self.config, segment.base_offset)
         contents = (bytes(scan.offset_entries), bytes(scan.time_entries), scan.transaction_entries())
@@ -194,8 +194,9 @@ class SegmentList:
         self._checksums.pop(segment.base_offset, None)
 
 
-def _checksum(indexes: SegmentIndexes) -> IndexChecksums:
+def _checksum(segment: Segment, indexes: SegmentIndexes) -> IndexChecksums:
     return IndexChecksums(
+        segment.size_bytes,
         crc32c(indexes.offsets.file.content()),
         crc32c(indexes.times.file.content()),
         crc32c(indexes.transactions.content()),

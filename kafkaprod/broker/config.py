@@ -1,0 +1,85 @@
+"""The broker's options, under Kafka's names where Kafka has them. Immutable; checked when made.
+
+Defaults are for one machine: loopback only, nothing created unless asked for. Times in ms, sizes in bytes.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafkaprod.broker.coordinator.member import GroupConfig
+from kafkaprod.broker.storage.group_commit import FlushPolicy, interval
+from kafkaprod.broker.storage.log_config import LogConfig
+from kafkaprod.errors import ConfigError
+
+MAX_PARTITIONS_OF_TOPIC = 10_000  # each takes a directory, five files and their descriptors
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What clients can make the broker hold.
+
+    Attributes:
+        max_connections: further ones are closed at once.
+        max_request_bytes: socket.request.max.bytes; a larger frame closes the connection before it is read.
+        max_unauthenticated_bytes: the same, until the client has logged in.
+        max_fetch_bytes: fetch.max.bytes; most records in one response, but for the first batch.
+        max_idle_ms: connections.max.idle.ms.
+    """
+
+    max_connections: int = 1_000
+    max_request_bytes: int = 100 * 1024 * 1024
+    max_unauthenticated_bytes: int = 512 * 1024
+    max_fetch_bytes: int = 55 * 1024 * 1024
+    max_idle_ms: int = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """All options of a broker.
+
+    Attributes:
+        data_dir: made with mode 0700 and locked.
+        host: address to listen on.
+        port: 0 takes a free one.
+        advertised_host: what clients are told to connect to; None for `host`.
+        node_id: of this broker.
+        cluster_id: None for the data directory's own.
+        auto_create_topics: Metadata creates topics that clients ask for.
+        num_partitions: of topics made without a count.
+        flush_policy: when appended data is synced to the disk.
+        log: defaults of the topics' options.
+        groups: options of the group coordinator.
+        limits: what clients can make the broker hold.
+        offsets_retention_ms: how long a group without members keeps its offsets.
+        topics: name -> partition count; made at start if missing.
+        tls: listens with TLS; None for plain TCP.
+        sasl_users: user name -> password; clients must log in if there are any.
+    """
+
+    data_dir: str
+    host: str = "127.0.0.1"
+    port: int = 9092
+    advertised_host: str | None = None
+    node_id: int = 0
+    cluster_id: str | None = None
+    auto_create_topics: bool = False
+    num_partitions: int = 1
+    flush_policy: FlushPolicy = interval(1_000)
+    log: LogConfig = LogConfig()
+    groups: GroupConfig = GroupConfig()
+    limits: Limits = Limits()
+    offsets_retention_ms: int = 7 * 24 * 3_600_000
+    topics: Mapping[str, int] = field(default_factory=dict)
+    tls: ssl.SSLContext | None = None
+    sasl_users: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65_535:
+            raise ConfigError(f"port={self.port} is not in 0..65535")
+        if not 1 <= self.num_partitions <= MAX_PARTITIONS_OF_TOPIC:
+            raise ConfigError(f"num_partitions={self.num_partitions} is not in 1..{MAX_PARTITIONS_OF_TOPIC}")
+        if self.node_id < 0:
+            raise ConfigError(f"node_id={self.node_id} must not be negative")

@@ -1,0 +1,157 @@
+"""Members of a group and what a group answers them. Values only; the rules are in `group`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kafkaprod.protocol.error_codes import ErrorCode
+
+NO_GENERATION = -1
+
+
+class GroupConfig(NamedTuple):
+    """The group options of a broker, under Kafka's names (`group.` left out).
+
+    Attributes:
+        min_session_timeout_ms: shortest session a member may ask for.
+        max_session_timeout_ms: longest.
+        initial_rebalance_delay_ms: how long the first join of an empty group waits for others; 0 in tests.
+        max_size: most members of a group.
+    """
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 10_000
+
+
+class JoinAttempt(NamedTuple):
+    """A JoinGroup request.
+
+    Attributes:
+        member_id: empty for a first join.
+        instance_id: of a static member (KIP-345), else None.
+        protocols: name -> the member's metadata, most preferred first.
+        needs_known_id: a first join is answered with an id and must be repeated with it (v4+, KIP-394).
+        can_skip_assignment: understands SkipAssignment (v9+, KIP-814).
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Mapping[str, bytes]
+    needs_known_id: bool
+    can_skip_assignment: bool
+
+
+class JoinedMember(NamedTuple):
+    """A member as the leader is told of it."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+class JoinResult(NamedTuple):
+    """The answer to a join. `members` is empty for all but the leader."""
+
+    error_code: ErrorCode
+    member_id: str
+    generation_id: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+
+
+class SyncAttempt(NamedTuple):
+    """A SyncGroup request; `assignments` comes from the leader, empty from all others."""
+
+    member_id: str
+    instance_id: str | None
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: Mapping[str, bytes]
+
+
+class SyncResult(NamedTuple):
+    """The answer to a sync."""
+
+    error_code: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+JoinReply = Callable[[JoinResult], None]
+"""Called exactly once, now or when the join phase ends; must not call back into the group."""
+
+SyncReply = Callable[[SyncResult], None]
+"""Called exactly once, now or when the leader's assignment is there; must not call back into the group."""
+
+
+@dataclass(slots=True)
+class Member:
+    """One member. While a join or sync of it is held it counts as alive, whatever `session_deadline_ms` says."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: dict[str, bytes]
+    session_deadline_ms: int
+    assignment: bytes = b""
+    held_join: JoinReply | None = field(default=None, repr=False)
+    held_sync: SyncReply | None = field(default=None, repr=False)
+
+    @property
+    def is_waiting(self) -> bool:
+        """The broker owes it an answer."""
+        return self.held_join is not None or self.held_sync is not None
+
+    def keep_alive(self, now_ms: int) -> None:
+        """Start the session timeout again."""
+        self.session_deadline_ms = now_ms + self.session_timeout_ms
+
+    def has_same_protocols(self, protocols: Mapping[str, bytes]) -> bool:
+        """Same names, order and metadata as at the last join."""
+        return list(self.protocols.items()) == list(protocols.items())
+
+    def update(self, attempt: JoinAttempt) -> None:
+        """Take over what a later join says."""
+        self.client_id, self.client_host = attempt.client_id, attempt.client_host
+        self.session_timeout_ms = attempt.session_timeout_ms
+        self.rebalance_timeout_ms = attempt.rebalance_timeout_ms
+        self.protocols = dict(attempt.protocols)
+
+    def hold_join(self, reply: JoinReply) -> None:
+        """Keep a join to be answered; an earlier one of the same member (a lost connection) is told to try again."""
+        self.answer_join(JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, self.member_id))
+        self.held_join = reply
+
+    def hold_sync(self, reply: SyncReply) -> None:
+        """Keep a sync to be answered; an earlier one is told to try again."""
+        self.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+        self.held_sync = reply
+
+    def answer_join(self, result: JoinResult) -> None:
+        """Answer the held join, if there is one."""
+        reply, self.held_join = self.held_join, None
+        if reply is not None:
+            reply(result)
+
+    def answer_sync(self, result: SyncResult) -> None:
+        """Answer the held sync, if there is one."""
+        reply, self.held_sync = self.held_sync, None
+        if reply is not None:
+            reply(result)

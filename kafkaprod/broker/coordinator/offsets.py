@@ -1,0 +1,167 @@
+"""Committed offsets of all groups, and the records that carry them through a restart.
+
+    key     int16 1 | group STRING | topic STRING | partition int32
+    value   int16 3 | offset int64 | leaderEpoch int32 | metadata STRING | commitTimestamp int64     (null: deleted)
+    STRING = int16 length | UTF-8
+Source: Kafka OffsetCommitKey.json, OffsetCommitValue.json. Pure: no I/O, no clock. The control thread owns it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from kafkaprod.broker.coordinator.internal_records import KeyValue
+from kafkaprod.errors import CorruptDataError
+from kafkaprod.structs import TopicPartition
+
+MAX_METADATA_BYTES = 4096  # offset.metadata.max.bytes
+
+_OFFSET_KEY_VERSIONS = (0, 1)  # 2 and above: group metadata
+_VALUE_VERSION = 3
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_VALUE_HEAD = struct.Struct(">hqi")
+_INT64 = struct.Struct(">q")
+
+
+class CommittedOffset(NamedTuple):
+    """What a group committed for one partition; `timestamp_ms` is when, by the wall clock."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    timestamp_ms: int
+
+
+class OffsetKey(NamedTuple):
+    """Whose offset of which partition."""
+
+    group_id: str
+    topic_partition: TopicPartition
+
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
+
+
+class OffsetTable:
+    """Committed offsets by group and partition."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._last_active_ms: dict[str, int] = {}  # wall time; for groups that had members when `expired` last looked
+
+    def __len__(self) -> int:
+        return sum(map(len, self._groups.values()))
+
+    def has_group(self, group_id: str) -> bool:
+        """The group has at least one committed offset."""
+        return group_id in self._groups
+
+    def group_ids(self) -> list[str]:
+        """The groups with committed offsets."""
+        return list(self._groups)
+
+    def of_group(self, group_id: str) -> Offsets:
+        """All offsets of a group; empty if it has none."""
+        return self._groups.get(group_id, {})
+
+    def put(self, key: OffsetKey, committed: CommittedOffset | None) -> None:
+        """Set an offset; None removes it."""
+        if committed is not None:
+            self._groups.setdefault(key.group_id, {})[key.topic_partition] = committed
+        elif key.group_id in self._groups:
+            self._groups[key.group_id].pop(key.topic_partition, None)
+            if not self._groups[key.group_id]:
+                del self._groups[key.group_id]
+
+    def keys(self, *, group_id: str | None = None, topic: str | None = None) -> list[OffsetKey]:
+        """The keys of one group, of one topic, or all."""
+        return [
+            OffsetKey(group, topic_partition)
+            for group, offsets in self._groups.items()
+            if group_id is None or group == group_id
+            for topic_partition in offsets
+            if topic is None or topic_partition.topic == topic
+        ]
+
+    def items(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        """Everything."""
+        for group, offsets in self._groups.items():
+            for topic_partition, committed in offsets.items():
+                yield OffsetKey(group, topic_partition), committed
+
+    def expired(self, active_ids: Collection[str], since_ms: int, now_ms: int, retention_ms: int) -> list[OffsetKey]:
+        """The keys whose time is over: `retention_ms` after the commit and after the group was last seen with members.
+
+        Args:
+            active_ids: groups that have members now.
+            since_ms: when this broker started; it cannot know what was before.
+            now_ms: wall time.
+            retention_ms: offsets.retention.minutes, in ms.
+        """
+        self._last_active_ms = {group: at for group, at in self._last_active_ms.items() if group in self._groups}
+        self._last_active_ms.update(dict.fromkeys(active_ids, now_ms))
+        return [
+            key
+            for key, committed in self.items()
+            if max(committed.timestamp_ms, since_ms, self._last_active_ms.get(key.group_id, 0)) + retention_ms <= now_ms
+        ]
+
+
+def encode_offsets(entries: Iterable[tuple[OffsetKey, CommittedOffset | None]]) -> list[KeyValue]:
+    """The records that make these changes."""
+    return [(_encode_key(key), None if committed is None else _encode_value(committed)) for key, committed in entries]
+
+
+def decode_offset(key: bytes, value: bytes | None) -> tuple[OffsetKey, CommittedOffset | None] | None:
+    """The change a record makes; None if it is of another kind.
+
+    Raises:
+        CorruptDataError: key or value ends early.
+    """
+    try:
+        (version,) = _INT16.unpack_from(key)
+        if version not in _OFFSET_KEY_VERSIONS:
+            return None
+        group_id, position = _read_string(key, 2)
+        topic, position = _read_string(key, position)
+        (partition,) = _INT32.unpack_from(key, position)
+        offset_key = OffsetKey(group_id, TopicPartition(topic, partition))
+        return offset_key, None if value is None else _decode_value(value)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise CorruptDataError(f"offset record with a key of {len(key)} bytes ends early or is no text") from error
+
+
+def _encode_key(key: OffsetKey) -> bytes:
+    topic, partition = key.topic_partition
+    return b"".join((_INT16.pack(1), _string(key.group_id), _string(topic), _INT32.pack(partition)))
+
+
+def _encode_value(committed: CommittedOffset) -> bytes:
+    head = _VALUE_HEAD.pack(_VALUE_VERSION, committed.offset, committed.leader_epoch)
+    return b"".join((head, _string(committed.metadata), _INT64.pack(committed.timestamp_ms)))
+
+
+def _decode_value(value: bytes) -> CommittedOffset:
+    version, offset, leader_epoch = _VALUE_HEAD.unpack_from(value)
+    if version < _VALUE_VERSION:  # versions 0-2 have no leader epoch
+        metadata, position = _read_string(value, _VALUE_HEAD.size - _INT32.size)
+        leader_epoch = -1
+    else:
+        metadata, position = _read_string(value, _VALUE_HEAD.size)
+    return CommittedOffset(offset, leader_epoch, metadata, _INT64.unpack_from(value, position)[0])
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    return _INT16.pack(len(encoded)) + encoded
+
+
+def _read_string(buffer: bytes, position: int) -> tuple[str, int]:
+    (length,) = _INT16.unpack_from(buffer, position)
+    end = position + 2 + length
+    if length < 0 or end > len(buffer):
+        raise struct.error(f"string of {length} bytes")
+    return buffer[position + 2 : end].decode(), end

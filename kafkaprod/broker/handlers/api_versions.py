@@ -1,0 +1,46 @@
+"""ApiVersions (18): which versions of which APIs this broker speaks; computed from the handlers.
+
+An unknown version is answered by the router, with error 35 in the encoding of version 0 (KIP-511). No features are announced:
+transactions follow the rules of `transaction.version` 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.request import ClientRequest, Lane
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+API = ApiKey.API_VERSIONS
+LANE = Lane.DATA
+MAX_VERSION = 4
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(broker: Broker, request: ClientRequest[ApiVersionsRequest]) -> ApiVersionsResponse:
+    """Answer the table; 42 if the client's name or version is not as KIP-511 wants it."""
+    if request.version >= 3:
+        names = (request.body.client_software_name, request.body.client_software_version)
+        if not all(_SOFTWARE.fullmatch(name) for name in names):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return ApiVersionsResponse(api_keys=_entries(broker.api_versions))
+
+
+def refuse(request: ClientRequest[ApiVersionsRequest], error_code: ErrorCode) -> ApiVersionsResponse:
+    """The error without a table."""
+    return ApiVersionsResponse(error_code=error_code)
+
+
+def unsupported(versions: Mapping[ApiKey, tuple[int, int]]) -> ApiVersionsResponse:
+    """The answer to an unknown version, for the encoding of version 0: error 35 and the range of this API."""
+    own = {API: versions[API]}
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_entries(own))
+
+
+def _entries(versions: Mapping[ApiKey, tuple[int, int]]) -> list[ApiVersion]:
+    return [ApiVersion(api_key=api, min_version=low, max_version=high) for api, (low, high) in versions.items()]

@@ -1,0 +1,165 @@
+"""Fetch (1): read record batches from some partitions, waiting for them if there are none yet.
+
+    7    fetch sessions; refused: every answer has session id 0, so clients send full requests (KIP-227)
+    9    current leader epoch, checked (KIP-320)     12  last fetched epoch, checked (KIP-595)
+Records are whole batches, the first of them containing the fetch offset; the last may be cut. They are not read here: the
+response names a range of the log file.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.leadership import check_leader_epoch
+from kafkaprod.broker.request import ClientRequest, Deferred, Lane, Outcome
+from kafkaprod.broker.storage.partition_log import PartitionLog
+from kafkaprod.broker.topics import Partition
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from kafkaprod.structs import TopicPartition
+
+API = ApiKey.FETCH
+LANE = Lane.DATA
+MAX_VERSION = 12
+
+_READ_COMMITTED = 1
+_UNKNOWN_EPOCH = -1
+
+
+class _Read(NamedTuple):
+    """One try at a fetch.
+
+    Attributes:
+        bytes_read: size of all records in the response.
+        is_final: waiting would not make it better: an error, or a diverging log.
+    """
+
+    response: FetchResponse
+    bytes_read: int
+    is_final: bool
+
+
+def handle(broker: Broker, request: ClientRequest[FetchRequest]) -> Outcome:
+    """Answer at once if there is enough, else when there is or the time is over."""
+    body = request.body
+    if body.session_id != 0:
+        return refuse(request, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    read = _read(broker, body)
+    keys = [TopicPartition(topic.topic, wanted.partition) for topic in body.topics for wanted in topic.partitions]
+    if read.is_final or read.bytes_read >= body.min_bytes or body.max_wait_ms <= 0 or not keys:
+        return read.response
+    deferred = Deferred()
+
+    def try_complete(is_expired: bool) -> bool:
+        again = _read(broker, body)
+        is_complete = is_expired or again.is_final or again.bytes_read >= body.min_bytes
+        if is_complete:
+            deferred.complete(again.response)
+        return is_complete
+
+    deadline_ms = broker.clock.now_ms() + body.max_wait_ms
+    operation = broker.purgatory.watch(keys, deadline_ms, try_complete)
+    deferred.on_abandon = lambda: broker.purgatory.cancel(operation)
+    return deferred
+
+
+def refuse(request: ClientRequest[FetchRequest], error_code: ErrorCode) -> FetchResponse:
+    """The error at the top, and for every partition."""
+    return FetchResponse(
+        error_code=error_code,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[_failed(wanted.partition, error_code) for wanted in topic.partitions],
+            )
+            for topic in request.body.topics
+        ],
+    )
+
+
+def _read(broker: Broker, body: FetchRequest) -> _Read:
+    left_bytes = min(body.max_bytes, broker.config.limits.max_fetch_bytes)
+    bytes_read, is_final = 0, False
+    responses = []
+    for topic in body.topics:
+        partitions = []
+        for wanted in topic.partitions:
+            limit = min(wanted.partition_max_bytes, left_bytes - bytes_read)
+            data = _read_partition(broker, topic.topic, wanted, body.isolation_level, limit, is_first=bytes_read == 0)
+            partitions.append(data)
+            bytes_read += 0 if data.records is None else len(data.records)
+            is_final = is_final or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch != _UNKNOWN_EPOCH
+        responses.append(FetchableTopicResponse(topic=topic.topic, partitions=partitions))
+    return _Read(FetchResponse(responses=responses), bytes_read, is_final)
+
+
+def _read_partition(
+    broker: Broker, topic: str, wanted: FetchPartition, isolation_level: int, max_bytes: int, *, is_first: bool
+) -> PartitionData:
+    partition = broker.topics.partition(topic, wanted.partition)
+    if partition is None:
+        return _failed(wanted.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    error_code = check_leader_epoch(partition, wanted.current_leader_epoch)
+    if error_code is not ErrorCode.NONE:
+        return _failed(wanted.partition, error_code)
+    log = partition.log
+    data = PartitionData(
+        partition_index=wanted.partition,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=None,
+    )
+    data.records = b""
+    try:
+        if _diverges(partition, wanted, data) or (max_bytes <= 0 and not is_first):
+            return data
+        _read_log(log, wanted, data, isolation_level, max_bytes, is_first=is_first)
+    except BrokerError as error:
+        data.error_code = ErrorCode(error.code)
+    return data
+
+
+def _read_log(
+    log: PartitionLog, wanted: FetchPartition, data: PartitionData, isolation_level: int, max_bytes: int, *, is_first: bool
+) -> None:
+    is_committed = isolation_level == _READ_COMMITTED
+    bound = data.last_stable_offset if is_committed else data.high_watermark
+    result = log.read(wanted.fetch_offset, max(max_bytes, 0), bound, min_one_batch=is_first)
+    if result.records is not None:
+        data.records = result.records.read()
+    if is_committed:
+        data.aborted_transactions = [
+            AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            for aborted in log.aborted_transactions(wanted.fetch_offset, result.end_offset)
+        ]
+
+
+def _diverges(partition: Partition, wanted: FetchPartition, data: PartitionData) -> bool:
+    """The reader's log went another way than ours (KIP-595); it is told where to truncate to."""
+    if wanted.last_fetched_epoch == _UNKNOWN_EPOCH:
+        return False
+    epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    if epoch == _UNKNOWN_EPOCH:
+        return False
+    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        return True
+    return False
+
+
+def _failed(partition: int, error_code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=partition, error_code=error_code, high_watermark=-1, aborted_transactions=None, records=b""
+    )

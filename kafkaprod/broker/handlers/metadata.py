@@ -1,0 +1,97 @@
+"""Metadata (3): the broker, and the topics with their partitions.
+
+    0      an empty list means all topics         10  topic ids in the answer
+    1      null means all, an empty list none     12  topics may be asked for by id
+    4      the client may forbid auto-creation
+Topics are made on request only if the broker's option `auto_create_topics` allows it.
+"""
+
+from __future__ import annotations
+
+from kafkaprod.broker.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.request import ClientRequest, Lane
+from kafkaprod.broker.topics import Topic, check_name
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+API = ApiKey.METADATA
+LANE = Lane.CONTROL
+MAX_VERSION = 12
+
+
+def handle(broker: Broker, request: ClientRequest[MetadataRequest]) -> MetadataResponse:
+    """Describe the cluster and the topics asked for; unknown ones with 3 or 100, bad names with 17."""
+    body = request.body
+    if body.topics is None or (request.version == 0 and not body.topics):
+        topics = [_describe(broker, topic) for topic in broker.topics.all()]
+    else:
+        may_create = body.allow_auto_topic_creation and broker.config.auto_create_topics
+        topics = [_find(broker, wanted, may_create=may_create) for wanted in body.topics]
+    if body.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    node_id, endpoint = broker.config.node_id, broker.endpoint
+    response = MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=node_id, host=endpoint.host, port=endpoint.port)],
+        cluster_id=broker.cluster_id,
+        controller_id=node_id,
+        topics=topics,
+    )
+    if body.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+def refuse(request: ClientRequest[MetadataRequest], error_code: ErrorCode) -> MetadataResponse:
+    """The topics asked for with the error, and no broker."""
+    topics = request.body.topics or []
+    return MetadataResponse(topics=[_failed(topic.name, error_code) for topic in topics])
+
+
+def _find(broker: Broker, wanted: MetadataRequestTopic, *, may_create: bool) -> MetadataResponseTopic:
+    if wanted.name is None:
+        by_id = None if wanted.topic_id is None else broker.topics.by_id(wanted.topic_id)
+        if by_id is None:
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, topic_id=wanted.topic_id)
+        return _describe(broker, by_id)
+    try:
+        topic = broker.topics.get(wanted.name)
+        if topic is None:
+            check_name(wanted.name)
+            if not may_create:
+                return _failed(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            topic = broker.topics.create(wanted.name, broker.config.num_partitions, {})
+        return _describe(broker, topic)
+    except BrokerError as error:
+        return _failed(wanted.name, ErrorCode(error.code))
+
+
+def _describe(broker: Broker, topic: Topic) -> MetadataResponseTopic:
+    node_id = broker.config.node_id
+    partitions = [
+        MetadataResponsePartition(
+            partition_index=index,
+            leader_id=node_id,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=[node_id],
+            isr_nodes=[node_id],
+        )
+        for index, partition in enumerate(topic.partitions)
+    ]
+    return MetadataResponseTopic(
+        name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions
+    )
+
+
+def _failed(name: str | None, error_code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(name=name, error_code=error_code)

@@ -1,0 +1,168 @@
+"""Produce (0): append one batch to each of some partitions.
+
+    0-2  refused, though the range is announced from 0: older librdkafka would stop compressing otherwise (KAFKA-18659)
+    8    errors of single records          10  current leader with error 6 (KIP-951)
+With acks=0 there is no response, and an error closes the connection. There is one replica, so acks=1 and acks=-1 differ in
+nothing: both wait for what the flush policy asks for.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.request import NO_RESPONSE, ClientRequest, CloseConnectionError, Deferred, Lane, Outcome, Ready
+from kafkaprod.broker.storage.batch_header import TRANSACTIONAL
+from kafkaprod.broker.storage.errors import RecordsRefusedError
+from kafkaprod.broker.storage.partition_log import PartitionLog
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+API = ApiKey.PRODUCE
+LANE = Lane.DATA
+MAX_VERSION = 12
+
+_FIRST_VERSION_WITH_ZSTD = 7
+_ATTRIBUTES = struct.Struct(">h")
+_ATTRIBUTES_POSITION = 21
+_ZSTD = 4
+
+
+class _Appended(NamedTuple):
+    """A batch that is in the log and waits for its commit."""
+
+    log: PartitionLog
+    end_offset: int
+    response: PartitionProduceResponse
+
+
+def handle(broker: Broker, request: ClientRequest[ProduceRequest]) -> Outcome:
+    """Append; answer when the flush policy allows."""
+    body = request.body
+    if body.acks not in (-1, 0, 1):
+        return refuse(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    appended: list[_Appended] = []
+    responses = []
+    for topic in body.topic_data:
+        outcomes = [_append(broker, request, topic.name, data, appended) for data in topic.partition_data]
+        responses.append(TopicProduceResponse(name=topic.name, partition_responses=outcomes))
+    response = ProduceResponse(responses=responses)
+    if not broker.config.flush_policy.syncs_before_ack or not appended:
+        return _outcome(body, response)
+    deferred = Deferred()
+    broker.run_blocking(lambda: _commit(appended), lambda: deferred.complete(_ready(body, response)))
+    return deferred
+
+
+def refuse(request: ClientRequest[ProduceRequest], error_code: ErrorCode) -> ProduceResponse:
+    """The error for every partition."""
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                partition_responses=[_failed(data.index, error_code) for data in topic.partition_data],
+            )
+            for topic in request.body.topic_data
+        ]
+    )
+
+
+def _append(
+    broker: Broker,
+    request: ClientRequest[ProduceRequest],
+    topic: str,
+    data: PartitionProduceData,
+    appended: list[_Appended],
+) -> PartitionProduceResponse:
+    partition = broker.topics.partition(topic, data.index)
+    if partition is None:
+        return _failed(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    refusal = _why_refuse(broker, request, topic, data)
+    if refusal is not ErrorCode.NONE:
+        return _failed(data.index, refusal)
+    assert isinstance(data.records, memoryview)
+    try:
+        result = partition.log.append(data.records, partition.leader_epoch)
+    except RecordsRefusedError as error:
+        response = _failed(data.index, ErrorCode(error.code), str(error))
+        response.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=record.batch_index, batch_index_error_message=record.message)
+            for record in error.record_errors
+        ]
+        return response
+    except BrokerError as error:
+        return _failed(data.index, ErrorCode(error.code), str(error))
+    response = PartitionProduceResponse(
+        index=data.index,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+    )
+    appended.append(_Appended(partition.log, result.last_offset + 1, response))
+    return response
+
+
+def _why_refuse(
+    broker: Broker, request: ClientRequest[ProduceRequest], topic: str, data: PartitionProduceData
+) -> ErrorCode:
+    known = broker.topics.get(topic)
+    if known is None or known.is_internal:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    records = data.records
+    if records is None or len(records) < _ATTRIBUTES_POSITION + _ATTRIBUTES.size:
+        return ErrorCode.INVALID_RECORD
+    (attributes,) = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_POSITION)
+    if attributes & 7 == _ZSTD and request.version < _FIRST_VERSION_WITH_ZSTD:
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if attributes & TRANSACTIONAL:
+        # A client may not claim a transaction the request does not name (CVE-2018-17196).
+        is_named = request.body.transactional_id is not None
+        return ErrorCode.INVALID_TXN_STATE if is_named else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
+
+
+def _commit(appended: list[_Appended]) -> None:
+    """Sync what was appended; a batch whose sync failed is answered with the error."""
+    for log, end_offset, response in appended:
+        try:
+            log.commit(end_offset)
+        except BrokerError as error:
+            failed = _failed(response.index, ErrorCode(error.code), str(error))
+            for name in ("error_code", "base_offset", "log_append_time_ms", "log_start_offset", "error_message"):
+                setattr(response, name, getattr(failed, name))
+
+
+def _outcome(body: ProduceRequest, response: ProduceResponse) -> Outcome:
+    ready = _ready(body, response)
+    if isinstance(ready, CloseConnectionError):
+        raise ready
+    return ready
+
+
+def _ready(body: ProduceRequest, response: ProduceResponse) -> Ready:
+    if body.acks != 0:
+        return response
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                return CloseConnectionError(
+                    f"produce with acks=0 to {topic.name}-{partition.index} failed: {partition.error_message}"
+                )
+    return NO_RESPONSE
+
+
+def _failed(index: int, error_code: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=index, error_code=error_code, base_offset=-1, error_message=message)
+
+

@@ -1,0 +1,53 @@
+"""Producer ids that never repeat, not even after a crash: blocks of ids are reserved on disk before one is given out.
+
+The control thread owns it. Source: KIP-730 (blocks of 1000).
+"""
+
+from __future__ import annotations
+
+import os
+
+from kafkaprod.broker.storage.disk import Disk, replace_file_durably
+from kafkaprod.errors import CorruptDataError
+
+FILE_NAME = "producer-id-block"
+
+_BLOCK_SIZE = 1_000
+
+
+class ProducerIds:
+    """Gives out ids. The file holds the first id that is not reserved yet, as a decimal number."""
+
+    def __init__(self, disk: Disk, data_dir: str) -> None:
+        """Read the file.
+
+        Raises:
+            CorruptDataError: it holds no number; guessing one could repeat an id.
+        """
+        self._disk = disk
+        self._path = os.path.join(data_dir, FILE_NAME)
+        self._next_id = self._reserved_below = _read(self._path)
+
+    def allocate(self) -> int:
+        """A fresh id.
+
+        Raises:
+            OSError: the next block could not be reserved; no id was given out.
+        """
+        if self._next_id == self._reserved_below:
+            reserved_below = self._reserved_below + _BLOCK_SIZE
+            replace_file_durably(self._disk, self._path, f"{reserved_below}\n".encode())
+            self._reserved_below = reserved_below
+        self._next_id += 1
+        return self._next_id - 1
+
+
+def _read(path: str) -> int:
+    try:
+        with open(path, "rb") as file:
+            content = file.read(64).strip()
+    except FileNotFoundError:
+        return 0
+    if not content.isdigit():
+        raise CorruptDataError(f"{path} holds {content!r}, not a producer id")
+    return int(content)

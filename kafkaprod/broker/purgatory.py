@@ -1,0 +1,105 @@
+"""Requests that wait until partitions have moved or their time is over: long-poll fetches.
+
+The event loop owns it; only `notify` may be called from other threads. An operation is watched on every partition it waits for,
+tried again at each notification of one of them, and forgotten at once when it completes. To lose no notification
+it is tried once more after it was put on the watch lists. Source: Kafka, DelayedOperationPurgatory.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import count
+
+from kafkaprod.structs import TopicPartition
+
+TryComplete = Callable[[bool], bool]
+"""Called with True when the time is over, and must then complete; returns whether it completed."""
+
+
+@dataclass(slots=True, eq=False)
+class DelayedOperation:
+    """One waiting request."""
+
+    try_complete: TryComplete
+    keys: tuple[TopicPartition, ...]
+    is_done: bool = field(default=False)
+
+
+class Purgatory:
+    """See the module docstring.
+
+    Args:
+        wakeup: makes the event loop call `run` soon; thread-safe.
+    """
+
+    def __init__(self, wakeup: Callable[[], None]) -> None:
+        self._wakeup = wakeup
+        self._watched: dict[TopicPartition, set[DelayedOperation]] = {}
+        self._deadlines: list[tuple[int, int, DelayedOperation]] = []  # heap: deadline, tie-breaker, operation
+        self._done_in_heap = 0
+        self._tie_breaker = count()
+        self._moved: deque[TopicPartition] = deque()  # the one thing other threads touch
+
+    def __len__(self) -> int:
+        """How many operations wait."""
+        return len(self._deadlines) - self._done_in_heap
+
+    def watch(self, keys: Iterable[TopicPartition], deadline_ms: int, try_complete: TryComplete) -> DelayedOperation:
+        """Let an operation wait until `try_complete` is true, at the latest until `deadline_ms`."""
+        operation = DelayedOperation(try_complete, tuple(keys))
+        for key in operation.keys:
+            self._watched.setdefault(key, set()).add(operation)
+        heapq.heappush(self._deadlines, (deadline_ms, next(self._tie_breaker), operation))
+        self._try(operation, is_expired=False)
+        return operation
+
+    def cancel(self, operation: DelayedOperation) -> None:
+        """Forget an operation: its client is gone."""
+        if not operation.is_done:
+            self._forget(operation)
+
+    def notify(self, key: TopicPartition) -> None:
+        """A partition has moved. Thread-safe, and cheap if nobody waits for it."""
+        if key in self._watched:
+            self._moved.append(key)
+            self._wakeup()
+
+    def next_deadline_ms(self) -> int | None:
+        """When `run` is to be called next, None if nothing waits."""
+        while self._deadlines and self._deadlines[0][2].is_done:
+            heapq.heappop(self._deadlines)
+            self._done_in_heap -= 1
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def run(self, now_ms: int) -> None:
+        """Try what was notified, and complete what is out of time."""
+        moved = set()
+        while self._moved:
+            moved.add(self._moved.popleft())
+        for key in moved:
+            for operation in list(self._watched.get(key, ())):
+                if not operation.is_done:
+                    self._try(operation, is_expired=False)
+        while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
+            self._try(self._deadlines[0][2], is_expired=True)
+
+    def _try(self, operation: DelayedOperation, *, is_expired: bool) -> None:
+        if operation.try_complete(is_expired) or is_expired:
+            self._forget(operation)
+
+    def _forget(self, operation: DelayedOperation) -> None:
+        operation.is_done = True
+        self._done_in_heap += 1
+        for key in operation.keys:
+            watchers = self._watched.get(key)
+            if watchers is not None:
+                watchers.discard(operation)
+                if not watchers:
+                    del self._watched[key]
+        if self._done_in_heap > 64 and self._done_in_heap * 2 > len(self._deadlines):
+            self._deadlines = [entry for entry in self._deadlines if not entry[2].is_done]
+            heapq.heapify(self._deadlines)
+            self._done_in_heap = 0

@@ -1,0 +1,87 @@
+"""What a log remembers of its failures: whether it still takes appends, and from where the next start must check it.
+
+Not thread-safe: the partition's lock guards it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from kafkaprod.broker.storage.errors import Code, LogError, PartitionFencedError
+from kafkaprod.errors import CorruptDataError
+
+T = TypeVar("T")
+
+
+class Fence:
+    """The fence of one partition.
+
+    Attributes:
+        reason: why the partition takes no appends; None if it does.
+        recovery_limit: the recovery point may not pass this offset any more; None while nothing has failed.
+    """
+
+    def __init__(self, name: str, synced_offset: Callable[[], int]) -> None:
+        self.reason: str | None = None
+        self.recovery_limit: int | None = None
+        self._name = name
+        self._synced_offset = synced_offset
+
+    def check(self) -> None:
+        """Raise PartitionFencedError if the partition takes no appends."""
+        if self.reason is not None:
+            raise PartitionFencedError(f"{self._name} takes no appends: {self.reason}")
+
+    def close(self, reason: str) -> None:
+        """Take no more appends, though nothing failed."""
+        self.reason = self.reason or reason
+
+    def trip(self, reason: str) -> None:
+        """Take no more appends, because something failed."""
+        self.reason = self.reason or reason
+        self._limit_recovery(self._synced_offset())
+
+    def guard_write(self, operation: Callable[[], T]) -> T:
+        """Run a disk operation; remember its failure, and turn it into what the client has to be told.
+
+        Raises:
+            PartitionFencedError: the operation left the log in doubt; it is fenced.
+            LogError: 56, the operation failed and changed nothing.
+        """
+        try:
+            return operation()
+        except PartitionFencedError as error:
+            self.trip(str(error))
+            raise
+        except OSError as error:
+            self._limit_recovery(self._synced_offset())
+            raise LogError.of_disk(f"disk error in {self._name}", error) from error
+
+    def guard_shortening(self, operation: Callable[[], T]) -> T:
+        """Run a truncation; one that fails half-way fences the log.
+
+        Raises:
+            PartitionFencedError: it failed.
+        """
+        try:
+            return self.guard_write(operation)
+        except LogError as error:
+            self.trip(f"truncation failed: {error}")
+            raise PartitionFencedError(str(error)) from error
+
+    def guard_read(self, operation: Callable[[], T]) -> T:
+        """Run a read; damage it meets fences the log, and the next start reads everything.
+
+        Raises:
+            LogError: 2, the bytes are damaged.
+        """
+        try:
+            return operation()
+        except CorruptDataError as error:
+            self.trip(str(error))
+            self._limit_recovery(0)
+            raise LogError(Code.CORRUPT_MESSAGE, str(error)) from error
+
+    def _limit_recovery(self, offset: int) -> None:
+        self.recovery_limit = offset if self.recovery_limit is None else min(self.recovery_limit, offset)
