@@ -322,8 +322,8 @@ cdef class Accumulator:
             self.wakeup()
         return 0
 
-    def append(self, TopicQueues topic not None, key, value, headers=None, int32_t partition=ANY_PARTITION,
-               int64_t timestamp=0, int64_t now_ms=0, int64_t ticket=0):
+    def append(self, TopicQueues topic not None, key, value, headers=None, partition=ANY_PARTITION, timestamp=0,
+               int64_t now_ms=0, int64_t ticket=0):
         """Append one record.
 
         Args:
@@ -336,11 +336,11 @@ cdef class Accumulator:
         Raises: InvalidRecordError, RecordTooLargeError, ProducerClosedError; then nothing was appended.
         """
         cdef RecordArguments arguments = RecordArguments()
-        if timestamp < -1:
-            raise InvalidRecordError(f"timestamp={timestamp} must be at least 0, or -1 for none")
-        if not ANY_PARTITION <= partition < topic.partition_count:
+        if not isinstance(timestamp, int) or not -1 <= timestamp <= 0x7FFFFFFFFFFFFFFF:
+            raise InvalidRecordError(f"timestamp={timestamp!r} must be an integer of at least 0 in 64 bits, or -1 for none")
+        if not isinstance(partition, int) or not ANY_PARTITION <= partition < topic.partition_count:
             raise InvalidRecordError(
-                f"partition={partition} of topic {topic.name!r} is outside 0..{topic.partition_count - 1}"
+                f"partition={partition!r} of topic {topic.name!r} is outside 0..{topic.partition_count - 1}"
             )
         cdef RecordView *r = arguments.fill(key, value, headers, timestamp)
         try:

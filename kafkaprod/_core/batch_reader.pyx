@@ -44,6 +44,11 @@ cdef const char *_get_field(const char *at, const char *end, const char **data, 
     return at if n < 0 else at + n
 
 
+cdef inline int64_t _wrapping_sum(int64_t base, int64_t delta) noexcept nogil:
+    # Unsigned: a hostile delta may overflow, which must not be undefined.
+    return <int64_t>(<unsigned long long>base + <unsigned long long>delta)
+
+
 cdef ReadStatus parse_record(const char *at, const char *end, ParsedRecord *record) noexcept nogil:
     """Read the record at `at`; `record.end` is where the next one starts. Pointers go into the memory given."""
     cdef int32_t length = 0
@@ -165,7 +170,7 @@ cdef class RecordBatchReader:
     @property
     def last_offset(self):
         """Offset of the last record as produced."""
-        return self.base_offset + self.last_offset_delta
+        return _wrapping_sum(self.base_offset, self.last_offset_delta)
 
     cdef int _open_records(self) except -1:
         cdef Py_ssize_t position
@@ -196,8 +201,9 @@ cdef class RecordBatchReader:
             if status != READ_OK:
                 raise CorruptDataError(f"record {i} of {self.record_count} {STATUS_TEXT[<int>status]}")
             out.append(Record(
-                self.base_offset + record.offset_delta,
-                self.max_timestamp if self.has_log_append_time else self.base_timestamp + record.timestamp_delta,
+                _wrapping_sum(self.base_offset, record.offset_delta),
+                self.max_timestamp if self.has_log_append_time
+                else _wrapping_sum(self.base_timestamp, record.timestamp_delta),
                 None if record.key_length < 0 else record.key[:record.key_length],
                 None if record.value_length < 0 else record.value[:record.value_length],
                 _headers(&record, i),
@@ -233,11 +239,10 @@ cdef class RecordBatchReader:
                 status = parse_record(at, end, &record)
                 if status != READ_OK:
                     break
-                # Unsigned: a hostile delta may overflow, which must not be undefined.
-                timestamp = <int64_t>(<unsigned long long>self.base_timestamp + <unsigned long long>record.timestamp_delta)
+                timestamp = _wrapping_sum(self.base_timestamp, record.timestamp_delta)
                 if timestamp > max_timestamp or offset_of_max < 0:
                     max_timestamp = timestamp
-                    offset_of_max = <int64_t>(<unsigned long long>self.base_offset + <unsigned long long>record.offset_delta)
+                    offset_of_max = _wrapping_sum(self.base_offset, record.offset_delta)
                 if record.offset_delta != i:
                     consecutive = False
                 if record.key_length < 0 and null_key < 0:

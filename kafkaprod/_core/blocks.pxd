@@ -11,6 +11,7 @@ from kafkaprod._core.record_view cimport AppendStatus, RecordView
 cdef enum:
     # Rows after which held locks are let go, so that the sender is never kept waiting longer than some microseconds.
     ROWS_PER_HOLD = 256
+    MOST_HELD = 512             # a row of a sticky block may touch a partition or two more
 
 
 cdef struct Slot:

@@ -66,7 +66,7 @@ cdef class Block:
         self._partition_count = topic.partition_count
         self._row_partitions = <int32_t *>malloc(<size_t>(self.row_count + 1) * sizeof(int32_t))
         self._slots = <Slot *>calloc(self._partition_count, sizeof(Slot))
-        self._held = <Partition **>malloc(<size_t>min(self._partition_count, 2 * ROWS_PER_HOLD + 2) * sizeof(void *))
+        self._held = <Partition **>malloc(<size_t>min(self._partition_count, <int32_t>MOST_HELD) * sizeof(void *))
         if self._row_partitions is NULL or self._slots is NULL or self._held is NULL:
             raise MemoryError
         cdef Py_ssize_t i
@@ -206,6 +206,8 @@ cdef class Block:
 
     cdef void _hold(self, int32_t partition) noexcept nogil:
         cdef Partition *p = self._partition_array[partition]
+        if self._held_count == MOST_HELD:
+            self._let_go()
         if mutex_trylock(&p.lock) != 0:
             self._let_go()
             mutex_lock(&p.lock)

@@ -4,7 +4,10 @@ from kafkaprod.errors import InvalidRecordError
 
 
 cdef const char *_start(const unsigned char[::1] key) noexcept:
-    return NULL if key.shape[0] == 0 else <const char *>&key[0]
+    cdef const char *start = NULL
+    if key.shape[0] > 0:
+        start = <const char *>&key[0]
+    return start
 
 
 def hash_key(const unsigned char[::1] key not None):

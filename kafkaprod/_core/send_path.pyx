@@ -14,6 +14,10 @@ from kafkaprod._core.clock cimport READ_CLOCK, wall_ms
 from kafkaprod._core.record_arguments cimport RecordArguments
 from kafkaprod._core.record_view cimport NULL_LENGTH, RecordView
 
+import operator
+
+from kafkaprod.errors import InvalidRecordError
+
 
 cdef class RecordSender:
     """Base of Producer.
@@ -54,12 +58,10 @@ cdef class RecordSender:
             return self._send_general(topic, value, key, headers, partition, timestamp_ms)
         queues = <TopicQueues>found
         if partition is not None:
-            chosen = partition
+            chosen = checked_partition(partition)
             if not 0 <= chosen < queues.partition_count:
                 return self._send_general(topic, value, key, headers, partition, timestamp_ms)
-        r.timestamp = wall_ms() if timestamp_ms is None else <int64_t>timestamp_ms
-        if r.timestamp < 0 and timestamp_ms is not None:
-            return self._send_general(topic, value, key, headers, partition, timestamp_ms)
+        r.timestamp = wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         if headers is None and _take(value, &r.value, &r.value_length) and _take(key, &r.key, &r.key_length):
             r.headers = NULL
             r.header_count = 0
@@ -73,6 +75,26 @@ cdef class RecordSender:
         if future is None:
             return self._send_general(topic, value, key, headers, partition, timestamp_ms)
         return future
+
+
+cdef int32_t checked_partition(object partition) except? -2:
+    """A partition number as int32. Raises InvalidRecordError for what is not an integer of that size, or negative."""
+    try:
+        if 0 <= operator.index(partition) <= 0x7FFFFFFF:
+            return partition
+    except TypeError:
+        raise InvalidRecordError(f"partition must be int or None, not {type(partition).__name__}") from None
+    raise InvalidRecordError(f"partition={partition} is outside 0..{0x7FFFFFFF}")
+
+
+cdef int64_t checked_timestamp(object timestamp_ms) except? -2:
+    """A timestamp as int64. Raises InvalidRecordError for what is not an integer of that size, or negative."""
+    try:
+        if 0 <= operator.index(timestamp_ms) <= 0x7FFFFFFFFFFFFFFF:
+            return timestamp_ms
+    except TypeError:
+        raise InvalidRecordError(f"timestamp_ms must be int or None, not {type(timestamp_ms).__name__}") from None
+    raise InvalidRecordError(f"timestamp_ms={timestamp_ms} is outside 0..{0x7FFFFFFFFFFFFFFF}")
 
 
 cdef inline bint _take(object data, const char **pointer, Py_ssize_t *length) noexcept:
