@@ -1,0 +1,508 @@
+"""Ready and drain: every rule as a case, with time as an argument.
+
+Rules: producer-side semantics of RecordAccumulator.ready and drain (KIP-480, KIP-951), and the sequence rules of
+idempotent producers, in drain.pyx and sequences.pxd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from kafkaprod._core.accumulator import Accumulator
+from kafkaprod._core.buffer_pool import BufferPool
+from kafkaprod._core.drain import Drain
+from kafkaprod.compression import Codec, make_codec
+from kafkaprod.errors import InvalidRecordError
+from tests.core_engine import TOPIC, Engine, batches_of, only_ref, partitions_of, requeue, succeed, values_of
+
+LINGER = 5
+FULL = b"x" * 900  # two of them do not fit batch_size=1000
+
+
+def _requeued(engine: Engine, backoff_ms: int = 100) -> None:
+    engine.append(b"v")
+    requeue(engine.take(), engine.now_ms, backoff_ms)
+
+
+def _two_batches(engine: Engine) -> None:
+    engine.append(FULL)
+    engine.append(FULL)
+
+
+def _closed_by_a_record_that_did_not_fit(engine: Engine) -> None:
+    _two_batches(engine)
+    succeed(engine.take())  # the first one; the second is open
+
+
+def _exhausted(engine: Engine) -> None:
+    engine.append(b"v")
+    engine.pool.enqueue_waiter(engine.pool.capacity, lambda: None)
+
+
+def _flush(engine: Engine) -> None:
+    engine.append(b"v")
+    engine.accumulator.begin_flush()
+
+
+def _ended_flush(engine: Engine) -> None:
+    _flush(engine)
+    engine.accumulator.end_flush()
+
+
+def _closed(engine: Engine) -> None:
+    engine.append(b"v")
+    engine.accumulator.close()
+
+
+def _muted(engine: Engine) -> None:
+    _two_batches(engine)
+    engine.drain.set_muted(TOPIC, 0, True)
+
+
+def _unmuted(engine: Engine) -> None:
+    _muted(engine)
+    engine.drain.set_muted(TOPIC, 0, False)
+
+
+def _leader_changed_while_backing_off(engine: Engine) -> None:
+    engine.lead([1], epochs=[7])
+    _requeued(engine)
+    engine.lead([1], epochs=[8])
+
+
+def _leader_stayed_while_backing_off(engine: Engine) -> None:
+    engine.lead([1], epochs=[7])
+    _requeued(engine)
+    engine.lead([1], epochs=[7])
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is in the queue, and from when on (ms after it was put there) the node is ready; None: not by time."""
+
+    name: str
+    arrange: Callable[[Engine], None]
+    ready_after_ms: int | None
+
+
+CASES = [
+    Case("nothing queued", lambda engine: None, None),
+    Case("open batch lingers", lambda engine: engine.append(b"v") and None, LINGER),
+    Case("more than one batch queued", _two_batches, 0),
+    Case("only the open rest is left", _closed_by_a_record_that_did_not_fit, LINGER),
+    Case("requeued batch backs off", _requeued, 100),
+    Case("requeued without backoff", lambda engine: _requeued(engine, 0), 0),
+    Case("somebody waits for memory", _exhausted, 0),
+    Case("flush in progress", _flush, 0),
+    Case("flush is over", _ended_flush, LINGER),
+    Case("closing", _closed, 0),
+    Case("muted", _muted, None),
+    Case("unmuted", _unmuted, 0),
+    Case("leader changed while backing off", _leader_changed_while_backing_off, 0),
+    Case("leader stayed while backing off", _leader_stayed_while_backing_off, 100),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_node_becomes_ready(case: Case) -> None:
+    engine = Engine(batch_size=1000, linger_ms=LINGER)
+    case.arrange(engine)
+    if case.ready_after_ms is None:
+        engine.clock.advance(1_000_000)
+        assert engine.ready_nodes() == []
+        return
+    if case.ready_after_ms > 0:
+        engine.clock.advance(case.ready_after_ms - 1)
+        assert engine.ready_nodes() == []
+        assert engine.drain.next_check_ms == engine.now_ms + 1
+        engine.clock.advance(1)
+    assert engine.ready_nodes() == [1]
+    succeed(engine.take())
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.name in {"muted", "requeued batch backs off"}], ids=lambda c: c.name
+)
+@pytest.mark.parametrize("hurry", [_exhausted, _flush, _closed], ids=["memory", "flush", "close"])
+def test_hurry_does_not_lift_mute_or_backoff(case: Case, hurry: Callable[[Engine], None]) -> None:
+    engine = Engine(batch_size=1000)
+    case.arrange(engine)
+    hurry(engine)
+    assert engine.ready_nodes() == []
+    assert engine.drain.drain(1, engine.now_ms) is None
+
+
+def test_asking_for_hurry_makes_an_open_batch_sendable() -> None:
+    engine = Engine()
+    engine.append(b"v")
+    assert engine.drain.ready(engine.now_ms, hurry=False)[0] == []
+    assert engine.drain.ready(engine.now_ms, hurry=True)[0] == [1]
+
+
+def test_full_batch_is_ready_before_linger_once_a_record_did_not_fit() -> None:
+    engine = Engine(batch_size=1000)
+    engine.append(FULL)
+    assert engine.ready_nodes() == []
+    engine.append(b"y" * 200)
+    assert engine.ready_nodes() == [1]
+
+
+def test_partition_without_leader_names_its_topic_and_sends_nothing() -> None:
+    engine = Engine(leaders=[-1, 1])
+    engine.append(b"v", 0)
+    engine.clock.advance(1_000)
+    assert engine.drain.ready(engine.now_ms) == ([], {TOPIC})
+    engine.lead([2, 1])
+    assert engine.drain.ready(engine.now_ms) == ([2], set())
+
+
+def test_leaderless_partition_without_data_is_not_asked_for() -> None:
+    engine = Engine(leaders=[-1, 1])
+    engine.append(b"v", 1)
+    assert engine.drain.ready(engine.now_ms)[1] == set()
+
+
+def test_next_check_is_the_earliest_of_all_partitions() -> None:
+    engine = Engine(leaders=[1, 2, 1])
+    engine.append(b"v", 0)
+    engine.clock.advance(2)
+    engine.append(b"v", 1)
+    engine.ready_nodes()
+    assert engine.drain.next_check_ms == engine.now_ms + LINGER - 2
+
+
+def test_only_nodes_with_something_sendable_are_named() -> None:
+    engine = Engine(leaders=[1, 2, 3])
+    engine.append(b"v", 0)
+    engine.clock.advance(LINGER)
+    engine.append(b"v", 2)
+    assert engine.ready_nodes() == [1]
+
+
+def test_unknown_node_drains_nothing() -> None:
+    assert Engine().drain.drain(99, 0) is None
+
+
+def test_one_batch_per_partition_and_request() -> None:
+    engine = Engine(leaders=[1, 1], batch_size=1000)
+    for _ in range(3):
+        engine.append(FULL, 0)
+    engine.append(FULL, 1)
+    assert [partitions_of(request) for request in engine.take_all()] == [[0, 1], [0], [0]]
+
+
+def test_partitions_of_other_nodes_are_left_alone() -> None:
+    engine = Engine(leaders=[1, 2])
+    engine.append(b"one", 0)
+    engine.append(b"two", 1)
+    assert values_of(engine.take(2)) == [b"two"]
+    assert values_of(engine.take(1)) == [b"one"]
+
+
+def test_request_stops_before_its_size_limit_and_the_next_goes_on_there() -> None:
+    engine = Engine(leaders=[1] * 5, max_request_bytes=2000)
+    for partition in range(5):
+        engine.append(FULL, partition)
+    requests = engine.take_all()
+    assert [partitions_of(request) for request in requests] == [[0, 1], [2, 3], [4]]
+    assert all(sum(map(len, batches_of(request))) <= 2000 for request in requests)
+
+
+def test_batch_above_the_size_limit_goes_alone() -> None:
+    engine = Engine(leaders=[1] * 3, max_request_bytes=2000, batch_size=4000)
+    engine.append(b"small", 0)
+    engine.append(b"x" * 3000, 1)
+    engine.append(b"small", 2)
+    assert [partitions_of(request) for request in engine.take_all()] == [[0], [1], [2]]
+
+
+def test_drain_goes_on_where_the_last_one_of_that_node_stopped() -> None:
+    engine = Engine(leaders=[1, 2, 1, 2, 1], batch_size=1000, max_request_bytes=1000)
+    order = []
+    for _ in range(2):
+        for partition in range(5):
+            engine.append(FULL, partition)
+    for node_id in [1, 2, 2, 1, 1, 1, 1, 2, 2, 1]:
+        order += [(node_id, partition) for partition in partitions_of(engine.take(node_id))]
+    assert [partition for node_id, partition in order if node_id == 1] == [0, 2, 4, 0, 2, 4]
+    assert [partition for node_id, partition in order if node_id == 2] == [1, 3, 1, 3]
+
+
+def test_starting_place_survives_a_metadata_update() -> None:
+    engine = Engine(leaders=[1] * 3, max_request_bytes=1000)
+    for partition in range(3):
+        engine.append(FULL, partition)
+    assert partitions_of(engine.take()) == [0]
+    engine.lead([1] * 3)
+    assert partitions_of(engine.take()) == [1]
+
+
+def test_batch_that_backs_off_is_passed_over() -> None:
+    engine = Engine(leaders=[1, 1])
+    engine.append(b"later", 0)
+    requeue(engine.take(), engine.now_ms)
+    engine.append(b"now", 1)
+    assert values_of(engine.take()) == [b"now"]
+    engine.clock.advance(100)
+    assert values_of(engine.take()) == [b"later"]
+
+
+def test_records_are_in_time_for_a_batch_until_it_is_drained() -> None:
+    engine = Engine()
+    engine.append(b"first")
+    engine.clock.advance(LINGER)
+    engine.append(b"second")
+    request = engine.take()
+    engine.append(b"third")
+    assert values_of(request) == [b"first", b"second"]
+
+
+def test_muting_engine_keeps_one_batch_in_flight_per_partition() -> None:
+    engine = Engine(leaders=[1, 1], batch_size=1000, mutes=True)
+    _two_batches(engine)
+    engine.append(FULL, 1)
+    first = engine.take()
+    assert partitions_of(first) == [0, 1]
+    assert engine.ready_nodes() == []
+    assert engine.drain.drain(1, engine.now_ms) is None
+    succeed(first)
+    assert engine.drain.ready(engine.now_ms, hurry=True)[0] == [1]
+    succeed(engine.take())
+
+
+def test_muting_engine_sends_a_requeued_batch_before_newer_ones() -> None:
+    engine = Engine(batch_size=1000, mutes=True)
+    for value in [b"a", b"b"]:
+        engine.append(value * 900)
+    requeue(engine.take(), engine.now_ms, backoff_ms=100)
+    assert engine.drain.drain(1, engine.now_ms) is None  # b must not overtake a
+    engine.clock.advance(100)
+    assert values_of(engine.take()) == [b"a" * 900]
+
+
+def test_set_muted_names_a_partition_that_does_not_exist() -> None:
+    with pytest.raises(InvalidRecordError, match=r"partition=5 of topic 'orders' is outside 0..0"):
+        Engine().drain.set_muted(TOPIC, 5, True)
+
+
+# Compression
+
+
+def test_estimate_of_the_compressed_size_lets_more_batches_into_a_request() -> None:
+    engine = Engine(leaders=[1] * 50, max_request_bytes=3000, codec=make_codec("zstd"))
+    for _ in range(40):
+        for partition in range(50):
+            engine.append(b"a" * 900, partition)
+        counts = [len(request) for request in engine.take_all()]
+    assert counts[0] > 3  # three fit uncompressed
+
+
+def test_batch_that_the_codec_refuses_fails_and_the_others_go() -> None:
+    def refuse(parts: object) -> bytes:
+        if any(b"bad" in bytes(part) for part in parts):  # type: ignore[attr-defined]
+            raise ValueError("cannot compress this")
+        return b"".join(bytes(part) for part in parts)  # type: ignore[attr-defined]
+
+    engine = Engine(leaders=[1, 1, 1], codec=Codec(4, "zstd", None, refuse))
+    futures = [engine.append(value, partition) for partition, value in enumerate([b"good", b"bad", b"good"])]
+    request = engine.take()
+    assert partitions_of(request) == [0, 2]
+    assert str(futures[1].exception(0)) == "cannot compress this"
+    succeed(request)
+    assert [future.failed() for future in futures] == [False, True, False]
+    assert engine.pool.in_use == 0
+
+
+# Fairness
+
+
+def test_a_node_with_one_partition_is_not_starved_by_one_with_two_thousand() -> None:
+    """Everybody always has something to send; nobody waits more than one round longer than its share."""
+    value = b"x" * 100
+    batch_bytes = 61 + 109
+    per_request = 10
+    share = 2000 // per_request
+    engine = Engine(leaders=[1] * 2000 + [2], max_request_bytes=per_request * batch_bytes, linger_ms=0)
+    for partition in range(2001):
+        engine.append(value, partition)
+    sent_in_round: dict[int, list[int]] = {partition: [] for partition in range(2001)}
+    for turn in range(3 * share):
+        assert set(engine.ready_nodes()) == {1, 2}
+        for node_id in (1, 2):
+            request = engine.take(node_id)
+            for partition in partitions_of(request):
+                sent_in_round[partition].append(turn)
+                engine.append(value, partition)
+            succeed(request)
+    assert sent_in_round.pop(2000) == list(range(3 * share))  # alone on its node: in every round
+    for rounds in sent_in_round.values():
+        assert len(rounds) == 3
+        assert rounds[0] <= share
+        assert all(after - before <= share + 1 for before, after in zip(rounds, rounds[1:], strict=False))
+
+
+def test_constructing_a_drain_needs_no_topics() -> None:
+    drain = Drain(Accumulator(BufferPool(4096)))
+    drain.update_leaders()
+    assert drain.ready(0) == ([], set())
+
+
+# Idempotence: which batch may go, and with which numbers
+
+
+def _sequences(engine: Engine) -> list[tuple[int, int, int]]:
+    return [only_ref(request).producer for request in engine.take_all()]
+
+
+def test_nothing_goes_out_without_a_producer_id() -> None:
+    engine = Engine(is_idempotent=True)
+    engine.drain.set_producer(-1, -1)
+    engine.append(b"v")
+    engine.clock.advance(1_000)
+    assert engine.ready_nodes() == []
+    assert engine.drain.drain(1, engine.now_ms) is None
+    engine.drain.set_producer(4000, 0)
+    assert engine.ready_nodes() == [1]
+    assert _sequences(engine) == [(4000, 0, 0)]
+
+
+def test_plain_batches_carry_no_producer() -> None:
+    engine = Engine()
+    engine.append(b"v")
+    assert only_ref(engine.take()).producer == (-1, -1, -1)
+
+
+def test_each_batch_continues_the_sequence_of_its_partition() -> None:
+    engine = Engine(leaders=[1, 1], batch_size=1000, is_idempotent=True)
+    for _ in range(3):
+        engine.append(b"x" * 400, 0)
+        engine.append(b"x" * 400, 0)
+    assert _sequences(engine) == [(4000, 1, 0), (4000, 1, 2), (4000, 1, 4)]
+    engine.append(b"x", 1)
+    assert _sequences(engine) == [(4000, 1, 0)]
+
+
+def test_requeued_batch_keeps_its_numbers() -> None:
+    engine = Engine(is_idempotent=True)
+    engine.append(b"v")
+    request = engine.take()
+    before = batches_of(request)
+    requeue(request, engine.now_ms, 0)
+    again = engine.take()
+    assert batches_of(again) == before
+
+
+def test_only_the_first_outstanding_batch_is_sent_again() -> None:
+    engine = Engine(batch_size=1000, is_idempotent=True)
+    for value in [b"a", b"b", b"c"]:
+        engine.append(value * 900)
+    requests = engine.take_all()
+    for request in reversed(requests):
+        requeue(request, engine.now_ms, 0)
+    assert values_of(only := engine.take()) == [b"a" * 900]
+    assert engine.drain.drain(1, engine.now_ms) is None  # b waits for a's answer
+    assert engine.ready_nodes() == []
+    succeed(only)
+    assert values_of(engine.take()) == [b"b" * 900]
+
+
+def test_new_batches_wait_behind_a_retry() -> None:
+    engine = Engine(batch_size=1000, is_idempotent=True)
+    engine.append(b"a" * 900)
+    requeue(engine.take(), engine.now_ms, 0)
+    engine.append(b"b" * 900)
+    retry = engine.take()
+    assert values_of(retry) == [b"a" * 900]
+    # The retry is in flight; a new batch may follow it, as it continues the sequence.
+    assert only_ref(engine.take()).producer == (4000, 1, 1)
+
+
+def test_epoch_bump_waits_until_nothing_is_outstanding() -> None:
+    engine = Engine(batch_size=1000, is_idempotent=True)
+    engine.append(b"a" * 900)
+    old = engine.take()
+    engine.drain.set_producer(4000, 2)
+    engine.append(b"b" * 900)
+    engine.clock.advance(LINGER)
+    assert engine.ready_nodes() == []
+    assert engine.drain.drain(1, engine.now_ms) is None
+    succeed(old)
+    assert engine.ready_nodes() == [1]
+    assert _sequences(engine) == [(4000, 2, 0)]
+
+
+def test_epoch_bump_does_not_renumber_a_batch_that_may_be_in_the_log() -> None:
+    engine = Engine(is_idempotent=True)
+    engine.append(b"v")
+    requeue(engine.take(), engine.now_ms, 0, maybe_persisted=True)
+    engine.drain.set_producer(4000, 2)
+    assert _sequences(engine) == [(4000, 1, 0)]
+
+
+def test_failed_batch_holds_new_ones_back_until_a_newer_epoch() -> None:
+    engine = Engine(batch_size=1000, is_idempotent=True)
+    engine.append(b"a" * 900)
+    engine.append(b"b" * 900)
+    request = engine.take()
+    only_ref(request).fail(ValueError("rejected for good"))
+    request.finish()
+    engine.clock.advance(LINGER)
+    assert engine.ready_nodes() == []
+    assert engine.drain.wants_epoch
+    engine.drain.set_producer(4000, 2)
+    assert not engine.drain.wants_epoch
+    assert _sequences(engine) == [(4000, 2, 0)]
+
+
+def test_failed_batch_whose_successor_was_acknowledged_needs_no_new_epoch() -> None:
+    engine = Engine(batch_size=1000, is_idempotent=True)
+    for value in [b"a", b"b", b"c"]:
+        engine.append(value * 900)
+    first, second = engine.take(), engine.take()
+    only_ref(first).fail(TimeoutError("expired, but the broker had it"))
+    first.finish()
+    engine.clock.advance(LINGER)
+    assert engine.drain.drain(1, engine.now_ms) is None  # b is outstanding: not known yet
+    succeed(second)
+    assert engine.ready_nodes() == [1]
+    assert not engine.drain.wants_epoch
+    assert _sequences(engine) == [(4000, 1, 2)]
+
+
+def test_batches_in_flight_may_finish_while_a_new_epoch_is_wanted() -> None:
+    engine = Engine(batch_size=1000, is_idempotent=True)
+    for value in [b"a", b"b"]:
+        engine.append(value * 900)
+    first, second = engine.take(), engine.take()
+    only_ref(first).fail(ValueError("rejected"))
+    first.finish()
+    requeue(second, engine.now_ms, 0)
+    retry = engine.take()
+    assert only_ref(retry).producer == (4000, 1, 1)
+
+
+def test_rejected_batch_that_forgets_its_sequence_is_numbered_anew() -> None:
+    engine = Engine(is_idempotent=True)
+    engine.append(b"v")
+    request = engine.take()
+    ref = only_ref(request)
+    ref.requeue(engine.now_ms, 0)
+    assert ref.forget_sequence()
+    request.finish()
+    assert engine.drain.drain(1, engine.now_ms) is None
+    engine.drain.set_producer(4000, 2)
+    assert _sequences(engine) == [(4000, 2, 0)]
+
+
+def test_batch_that_may_be_in_the_log_does_not_forget_its_sequence() -> None:
+    engine = Engine(is_idempotent=True)
+    engine.append(b"v")
+    request = engine.take()
+    ref = only_ref(request)
+    ref.requeue(engine.now_ms, 0, maybe_persisted=True)
+    request.finish()
+    assert not ref.forget_sequence()
+    assert ref.producer == (4000, 1, 0)
