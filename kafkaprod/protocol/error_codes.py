@@ -6,6 +6,7 @@ the error raised for it carries the number. It is never replaced by another one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, Final
 
@@ -205,36 +206,43 @@ class ErrorCode(IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136, _NO, "no controller with this id is registered"
 
 
-_BY_CODE: Final[dict[int, ErrorCode]] = {int(member): member for member in ErrorCode}
+@dataclass(frozen=True, slots=True)
+class ErrorDescription:
+    """What is known about a code.
+
+    Attributes:
+        name: Kafka's name, UNKNOWN_<code> if the code is not in the table.
+        retriable: Whether the same request may succeed later.
+        needs_metadata: Whether the client's metadata is stale.
+        text: What happened, in a few words.
+        error_class: What `error_for` makes.
+    """
+
+    code: int
+    name: str
+    retriable: bool
+    needs_metadata: bool
+    text: str
+    error_class: type[KafkaError]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.code}): {self.text}"
 
 
-def find(code: int) -> ErrorCode | None:
-    """The row of a code; None if it is not in the table."""
-    return _BY_CODE.get(code)
+_DESCRIPTIONS: Final[dict[int, ErrorDescription]] = {
+    int(row): ErrorDescription(
+        int(row), row.name, row.retry is not Retry.NO, row.retry is Retry.AFTER_REFRESH, row.text, row.error_class
+    )
+    for row in ErrorCode
+}
 
 
-def name_of(code: int) -> str:
-    """Kafka's name of a code, UNKNOWN_<code> if it is not in the table."""
-    row = _BY_CODE.get(code)
-    return f"UNKNOWN_{code}" if row is None else row.name
-
-
-def is_retriable(code: int) -> bool:
-    """Whether the same request may succeed later; False for a code that is not in the table."""
-    row = _BY_CODE.get(code)
-    return row is not None and row.retry is not Retry.NO
-
-
-def needs_metadata(code: int) -> bool:
-    """Whether the code says that the client's metadata is stale."""
-    row = _BY_CODE.get(code)
-    return row is not None and row.retry is Retry.AFTER_REFRESH
-
-
-def describe(code: int) -> str:
-    """Name, number and meaning: "LEADER_NOT_AVAILABLE (5): the partition has no leader at the moment"."""
-    row = _BY_CODE.get(code)
-    return f"{name_of(code)} ({code}): {'the broker is newer than this client' if row is None else row.text}"
+def describe(code: int) -> ErrorDescription:
+    """What is known about a code; its str is "LEADER_NOT_AVAILABLE (5): the partition has no leader at the moment"."""
+    known = _DESCRIPTIONS.get(code)
+    if known is not None:
+        return known
+    return ErrorDescription(code, f"UNKNOWN_{code}", False, False, "this client does not know the code", BrokerError)
 
 
 def error_for(code: int, message: str | None = None, **context: Any) -> KafkaError:
@@ -254,16 +262,16 @@ def error_for(code: int, message: str | None = None, **context: Any) -> KafkaErr
     """
     if code == ErrorCode.NONE:
         raise ValueError("code 0 is not an error")
-    row = _BY_CODE.get(code)
-    error_class = BrokerError if row is None else row.error_class
-    error = error_class(_message(code, message, context), code=code, name=name_of(code), **context)
-    error.retriable = is_retriable(code)
-    error.needs_metadata = needs_metadata(code)
+    description = describe(code)
+    text = _message(description, message, context)
+    error = description.error_class(text, code=code, name=description.name, **context)
+    error.retriable = description.retriable
+    error.needs_metadata = description.needs_metadata
     return error
 
 
-def _message(code: int, message: str | None, context: dict[str, Any]) -> str:
-    what = describe(code) if not message else f"{describe(code)}; the broker says: {message}"
+def _message(description: ErrorDescription, message: str | None, context: dict[str, Any]) -> str:
+    what = f"{description}; the broker says: {message}" if message else str(description)
     if "topic" not in context:
         return what
     partition = f"[{context['partition']}]" if "partition" in context else ""

@@ -155,7 +155,7 @@ class FrameSplitter:
         return len(self._pending)
 
     def feed(self, data: Buffer) -> Iterator[memoryview]:
-        """Take bytes; yield each frame they complete, without its size. A frame owns its memory.
+        """Take bytes; yield each frame they complete, without its size. A frame owns its memory, which may be written to.
 
         The bytes are taken as the iterator is consumed: consume it to the end before the next call.
 
@@ -175,7 +175,7 @@ class FrameSplitter:
             end = _SIZE.size + self._checked_size(view)
             if len(view) < end:
                 break
-            yield memoryview(view[_SIZE.size : end].tobytes())
+            yield memoryview(bytearray(view[_SIZE.size : end]))
             view = view[end:]
         self._pending += view
 
