@@ -1,0 +1,99 @@
+"""The requests of one connection that have no outcome yet, in the order they were sent. Pure state."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kafkaprod.errors import CorruptDataError
+from kafkaprod.protocol.schema import Response
+
+
+@dataclass(slots=True)
+class InFlightRequest:
+    """A request between `send` and its outcome.
+
+    Attributes:
+        token: The sender's own, handed back with the outcome.
+        sent_at_ms: When it was queued.
+        deadline_ms: When it counts as unanswered; moves when the broker throttles us.
+        expects_response: False for acks=0: then the request ends when its last byte was taken.
+        response_type: Declaration that decodes the response; None hands over the raw body.
+        end_position: Where its last byte is in the connection's outgoing stream.
+    """
+
+    token: Any
+    api_key: int
+    version: int
+    correlation_id: int
+    sent_at_ms: int
+    deadline_ms: int
+    expects_response: bool = True
+    response_type: type[Response] | None = None
+    end_position: int = 0
+
+
+class InFlightRequests:
+    """A queue: answers must come in the order of the requests (protocol guide, "Network")."""
+
+    def __init__(self) -> None:
+        self._requests: deque[InFlightRequest] = deque()
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[InFlightRequest]:
+        return iter(self._requests)
+
+    def add(self, request: InFlightRequest) -> None:
+        """Append the newest request."""
+        self._requests.append(request)
+
+    def answered_by(self, correlation_id: int, sent_position: int) -> InFlightRequest:
+        """The request that a response with `correlation_id` answers; it stays in flight until `remove`.
+
+        Raises:
+            CorruptDataError: It is not the oldest one that waits, or was not even sent to its last byte.
+        """
+        oldest = next((request for request in self._requests if request.expects_response), None)
+        if oldest is None or oldest.end_position > sent_position:
+            raise CorruptDataError(f"the broker sent a response with correlation id {correlation_id} to no request")
+        if correlation_id != oldest.correlation_id:
+            raise CorruptDataError(
+                f"response with correlation id {correlation_id}, expected {oldest.correlation_id}: not in order",
+                api=oldest.api_key,
+                correlation_id=oldest.correlation_id,
+            )
+        return oldest
+
+    def remove(self, request: InFlightRequest) -> None:
+        """Take out a request that was answered."""
+        self._requests.remove(request)
+
+    def take_sent_without_response(self, sent_position: int) -> list[InFlightRequest]:
+        """Remove and return the requests that expect no response and were sent to their last byte."""
+        done = [r for r in self._requests if not r.expects_response and r.end_position <= sent_position]
+        for request in done:
+            self._requests.remove(request)
+        return done
+
+    def take_all(self) -> list[InFlightRequest]:
+        """Remove and return everything, oldest first."""
+        requests = list(self._requests)
+        self._requests.clear()
+        return requests
+
+    def expired(self, now_ms: int) -> InFlightRequest | None:
+        """The first request whose deadline has come, if any."""
+        return next((request for request in self._requests if request.deadline_ms <= now_ms), None)
+
+    def next_deadline_ms(self) -> int | None:
+        """The earliest deadline, None when nothing is in flight."""
+        return min((request.deadline_ms for request in self._requests), default=None)
+
+    def extend_deadlines(self, extra_ms: int) -> None:
+        """Give every request more time."""
+        for request in self._requests:
+            request.deadline_ms += extra_ms

@@ -1,0 +1,86 @@
+"""What the client's side of a SASL login asks and reads. The tokens themselves belong to the mechanism, not to us.
+
+Source: KIP-43, KIP-152 (SaslHandshake 1, SaslAuthenticate), KIP-368 (session lifetime).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkaprod.errors import AuthenticationError, KafkaError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
+from kafkaprod.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kafkaprod.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kafkaprod.protocol.negotiation import BrokerVersions
+
+HANDSHAKE_VERSION = 1  # version 0 would be followed by bare tokens without a header
+REAUTHENTICATION_WINDOW = (0.85, 0.95)  # share of the session's lifetime (KIP-368)
+MAX_REASON_CHARACTERS = 200
+
+_REFUSALS = frozenset(
+    {ErrorCode.UNSUPPORTED_SASL_MECHANISM, ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTICATION_FAILED}
+)
+
+
+def authenticate_version(versions: BrokerVersions) -> int:
+    """The version of SaslAuthenticate to use.
+
+    Raises:
+        AuthenticationError: The broker cannot log us in.
+    """
+    handshake = versions.usable_version(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, HANDSHAKE_VERSION)
+    version = versions.usable_version(ApiKey.SASL_AUTHENTICATE, *SaslAuthenticateRequest.versions)
+    if handshake is None or version is None:
+        raise AuthenticationError("the broker offers no SaslHandshake 1 and SaslAuthenticate: it is no SASL listener")
+    return version
+
+
+def handshake_request(mechanism: str | None) -> SaslHandshakeRequest:
+    """Asks for the mechanism. It is the configuration's choice alone: what the broker offers never changes it."""
+    if mechanism is None:
+        raise AuthenticationError("no SASL mechanism is configured")
+    return SaslHandshakeRequest(mechanism=mechanism)
+
+
+def check_mechanism(body: memoryview, mechanism: str | None) -> None:
+    """Read the answer to `handshake_request`.
+
+    Raises:
+        AuthenticationError: The broker does not accept the mechanism; the message lists those it offers.
+    """
+    response = SaslHandshakeResponse.decode(body, HANDSHAKE_VERSION)
+    if response.error_code:
+        offered = printable(", ".join(response.mechanisms)) or "none"
+        raise _refusal(response.error_code, f"the broker refused mechanism {mechanism}; it offers: {offered}")
+
+
+def read_token(body: memoryview, version: int) -> tuple[bytes, int]:
+    """Read a SaslAuthenticate response: the server's token, and the session's lifetime in ms (0: unlimited).
+
+    Raises:
+        AuthenticationError: The broker refused the credentials.
+        BrokerError: It failed otherwise.
+    """
+    response = SaslAuthenticateResponse.decode(body, version)
+    if response.error_code:
+        raise _refusal(
+            response.error_code, f"the broker refused the login: {printable(response.error_message or 'no reason')}"
+        )
+    return bytes(response.auth_bytes), response.session_lifetime_ms
+
+
+def reauthenticate_after_ms(lifetime_ms: int, random: Callable[[], float]) -> int:
+    """How long after a login to begin the next one: spread, so that not all clients come at once."""
+    earliest, latest = REAUTHENTICATION_WINDOW
+    return int(lifetime_ms * (earliest + (latest - earliest) * random()))
+
+
+def printable(text: str) -> str:
+    """A broker's text made safe for a log line: bounded, control characters escaped."""
+    return text[:MAX_REASON_CHARACTERS].encode("unicode_escape").decode()
+
+
+def _refusal(code: int, text: str) -> KafkaError:
+    """Trying again helps against a failing broker, not against a refusal."""
+    return AuthenticationError(f"{text}: {describe(code)}") if code in _REFUSALS else error_for(code, text)
