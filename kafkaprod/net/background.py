@@ -9,9 +9,19 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 Result = TypeVar("Result")
+
+
+class Offload(Protocol):
+    """Runs `call` on a helper thread, then one of the callbacks on the I/O thread, with the time."""
+
+    def __call__(
+        self, call: Callable[[], Any], on_result: Callable[[Any, int], None], on_error: Callable[[Exception, int], None]
+    ) -> None:
+        """Start it."""
+        ...
 
 
 class BackgroundCalls:

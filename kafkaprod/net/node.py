@@ -1,0 +1,399 @@
+"""One connection to one broker: a transport driving a `protocol.client.Connection`.
+
+    start -> resolve -> connect (each address in turn) -> TLS -> SASL -> ApiVersions -> ready -> closed
+
+A `NodeConnection` lives once, from connect to close; the pool makes the next one. It keeps no memory of buffers once
+closed, and it closes its socket before it reports the failure of any request: from then on nobody reads them.
+Threads: the I/O thread. Blocking work (name resolution, SASL mechanisms) goes through `offload`.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections import deque
+from collections.abc import Callable
+from enum import StrEnum
+from functools import partial
+
+from kafkaprod.errors import AuthenticationError, ConnectionLostError, KafkaError, RequestTimedOutError
+from kafkaprod.net.background import Offload
+from kafkaprod.net.completion import Completion, NodeMetrics
+from kafkaprod.net.poller import Poller
+from kafkaprod.net.settings import ConnectionSettings
+from kafkaprod.net.transport import (
+    IOV_MAX,
+    Address,
+    TcpTransport,
+    TlsTransport,
+    Transport,
+    connecting_socket,
+    numeric_addresses,
+    resolve,
+)
+from kafkaprod.protocol.client import Connection, State
+from kafkaprod.protocol.client_events import (
+    ConnectionFailed,
+    ConnectionReady,
+    Event,
+    RequestFailed,
+    RequestSent,
+    ResponseReceived,
+    SaslChallenge,
+    SessionReauthenticated,
+)
+from kafkaprod.security.sasl import Mechanism
+from kafkaprod.structs import Node
+
+MAX_READS_PER_TURN = 16  # one broker that talks without end must not starve the others
+
+
+class Stage(StrEnum):
+    """How far a connection came; failures are reported with it."""
+
+    RESOLVE = "resolve"
+    CONNECT = "connect"
+    TLS = "tls"
+    SASL = "sasl"
+    API_VERSIONS = "api_versions"
+    READY = "ready"
+
+
+class NodeConnection:
+    """One connection attempt and, if it succeeds, the connection.
+
+    Args:
+        node: The broker.
+        settings: Of the client.
+        poller: Where the socket is watched; entries carry this object.
+        offload: Runs blocking calls.
+        metrics: Counted up.
+        receive_buffer: Scratch memory for reads, at least one TLS record; shared by all connections of the thread.
+        setup_timeout_ms: Bound of each address's attempt, and of the handshake.
+
+    Attributes:
+        stage: How far it came.
+        failure: Why it closed; None while it lives.
+        is_idle_closed: Whether it was closed because nobody used it, which is no failure.
+        last_active_ms: Last time a byte moved.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        settings: ConnectionSettings,
+        poller: Poller,
+        offload: Offload,
+        metrics: NodeMetrics,
+        receive_buffer: memoryview,
+        *,
+        setup_timeout_ms: int,
+    ) -> None:
+        self.node = node
+        self.stage = Stage.RESOLVE
+        self.failure: KafkaError | None = None
+        self.is_idle_closed = False
+        self.last_active_ms = 0
+        self._settings = settings
+        self._poller = poller
+        self._offload = offload
+        self._metrics = metrics
+        self._receive_buffer = receive_buffer
+        self._setup_timeout_ms = setup_timeout_ms
+        self._setup_deadline_ms = 0
+        self._addresses: deque[Address] = deque()
+        self._transport: Transport | None = None
+        self._interest = 0  # what the poller watches the transport for
+        self._mechanism: Mechanism | None = None if settings.mechanism is None else settings.mechanism()
+        self.protocol = Connection(
+            client_id=settings.client_id,
+            software_name=settings.software_name,
+            software_version=settings.software_version,
+            sasl_mechanism=None if self._mechanism is None else self._mechanism.name,
+            handshake_timeout_ms=settings.request_timeout_ms,
+        )
+        self._completions: list[Completion] = []
+
+    # --- connecting ------------------------------------------------------------------------------------------------
+
+    def start(self, now_ms: int) -> None:
+        """Begin to connect."""
+        self._metrics.connections_created += 1
+        self.last_active_ms = now_ms
+        self._setup_deadline_ms = now_ms + self._setup_timeout_ms
+        host, port = self.node.host, self.node.port
+        addresses = numeric_addresses(host, port)
+        if addresses is None:
+            self._offload(lambda: resolve(host, port), self._on_resolved, self._on_unresolved)
+        else:
+            self._on_resolved(addresses, now_ms)
+
+    def _on_resolved(self, addresses: list[Address], now_ms: int) -> None:
+        if self.failure is None:
+            self._addresses.extend(addresses)
+            self._connect_next(now_ms, None)
+
+    def _on_unresolved(self, error: Exception, now_ms: int) -> None:
+        self._close_for(error, "the name cannot be resolved", now_ms)
+
+    def _connect_next(self, now_ms: int, error: Exception | None) -> None:
+        """Try the next address of the name; close when none is left."""
+        self._drop_transport()
+        self.stage = Stage.CONNECT
+        while self._addresses:
+            self._setup_deadline_ms = now_ms + self._setup_timeout_ms
+            try:
+                self._transport = self._make_transport(self._addresses.popleft())
+            except OSError as failure:
+                error = failure
+                continue
+            self._update_interest()
+            return
+        self._close_for(error, "no address accepts a connection", now_ms)
+
+    def _make_transport(self, address: Address) -> Transport:
+        sock = connecting_socket(
+            address,
+            send_buffer_bytes=self._settings.send_buffer_bytes,
+            receive_buffer_bytes=self._settings.receive_buffer_bytes,
+        )
+        if self._settings.tls is None:
+            return TcpTransport(sock)
+        return TlsTransport(sock, self._settings.tls, server_hostname=self.node.host)
+
+    def _advance_setup(self, transport: Transport, now_ms: int) -> None:
+        try:
+            is_open = transport.try_open()
+        except OSError as error:
+            if transport.is_connected:
+                self._close_for(error, "the TLS handshake failed", now_ms)
+            else:
+                self._connect_next(now_ms, error)
+            return
+        if transport.is_connected and self._settings.tls is not None:
+            self.stage = Stage.TLS
+        if is_open:
+            self.stage = Stage.API_VERSIONS if self._mechanism is None else Stage.SASL
+            self.protocol.start(now_ms)
+            self.flush(now_ms)
+
+    # --- input and output ------------------------------------------------------------------------------------------
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests may be sent, as far as this connection goes."""
+        return self.protocol.is_ready
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended; then `failure` says why."""
+        return self.failure is not None
+
+    def take_completions(self) -> list[Completion]:
+        """The outcomes since the last call."""
+        completions, self._completions = self._completions, []
+        return completions
+
+    def on_io(self, now_ms: int) -> None:
+        """The socket is ready for what it was polled for."""
+        transport = self._transport
+        if transport is None:
+            return
+        if self.stage in (Stage.CONNECT, Stage.TLS):
+            self._advance_setup(transport, now_ms)
+        else:
+            self._receive(transport, now_ms)
+            self.flush(now_ms)
+        self._update_interest()
+
+    def flush(self, now_ms: int) -> None:
+        """Hand queued bytes to the socket, as many as it takes."""
+        transport = self._transport
+        if transport is None:
+            return
+        while self.protocol.outgoing_bytes:
+            try:
+                sent_bytes = transport.send(self.protocol.data_to_send(IOV_MAX))
+            except OSError as error:
+                self._close_for(error, "sending failed", now_ms)
+                return
+            if sent_bytes == 0:
+                break
+            self.last_active_ms = now_ms
+            self._metrics.bytes_sent += sent_bytes
+            self.protocol.data_sent(sent_bytes)
+        self._handle_events(now_ms)
+        self._update_interest()
+
+    def _receive(self, transport: Transport, now_ms: int) -> None:
+        target = self._receive_buffer
+        for _ in range(MAX_READS_PER_TURN):
+            try:
+                size = transport.receive_into(target)
+            except OSError as error:
+                self._close_for(error, "receiving failed", now_ms)
+                return
+            if size is None:
+                break
+            if size == 0:
+                self._close_for(None, self._end_of_stream_reason(), now_ms)
+                return
+            self.last_active_ms = now_ms
+            self._metrics.bytes_received += size
+            self.protocol.receive_data(target[:size], now_ms)
+            self._handle_events(now_ms)
+            if self.is_closed or (size < len(target) and self._settings.tls is None):
+                break
+
+    def _end_of_stream_reason(self) -> str:
+        if self.stage is Stage.READY:
+            return "the broker closed the connection"
+        return (
+            f"the broker closed the connection during {self.stage}: "
+            "does security_protocol fit this port, and is it a Kafka broker?"
+        )
+
+    def _update_interest(self) -> None:
+        if self._transport is not None:
+            interest = self._transport.interest(has_output=self.protocol.outgoing_bytes > 0)
+            if interest != self._interest:
+                self._poller.modify(self._transport, interest, self)
+                self._interest = interest
+
+    # --- events ----------------------------------------------------------------------------------------------------
+
+    def _handle_events(self, now_ms: int) -> None:
+        events = self.protocol.events()
+        if self.protocol.state is State.CLOSED:
+            self._drop_transport()  # before any request is reported as failed
+        for event in events:
+            self._handle_event(event, now_ms)
+
+    def _handle_event(self, event: Event, now_ms: int) -> None:
+        match event:
+            case ResponseReceived():
+                self._metrics.responses_received += 1
+                self._completions.append(
+                    Completion(
+                        self.node.node_id,
+                        event.token,
+                        event.api_key,
+                        event.version,
+                        response=event.response,
+                        body=event.body,
+                        latency_ms=event.latency_ms,
+                    )
+                )
+            case RequestSent():
+                self._completions.append(Completion(self.node.node_id, event.token, event.api_key, event.version))
+            case RequestFailed():
+                self._completions.append(
+                    Completion(
+                        self.node.node_id,
+                        event.token,
+                        event.api_key,
+                        event.version,
+                        error=event.error,
+                        is_possibly_persisted=event.is_possibly_persisted,
+                    )
+                )
+            case SaslChallenge():
+                self._answer_challenge(event.challenge)
+            case ConnectionReady():
+                self.stage = Stage.READY
+                self._metrics.authentications_succeeded += self._settings.mechanism is not None
+            case SessionReauthenticated():
+                self._metrics.reauthentications_succeeded += 1
+            case ConnectionFailed():
+                self.failure = event.error
+                self._metrics.connections_closed += 1
+                self._metrics.authentications_failed += isinstance(event.error, AuthenticationError)
+
+    def _answer_challenge(self, challenge: bytes | None) -> None:
+        if challenge is None:
+            if self._mechanism is None:  # the first one was used up: this is a re-authentication
+                assert self._settings.mechanism is not None
+                self._mechanism = self._settings.mechanism()
+            call: Callable[[], bytes | None] = self._mechanism.first
+        else:
+            assert self._mechanism is not None
+            call = partial(self._mechanism.step, challenge)
+        self._offload(call, self._on_token, self._on_login_error)
+
+    def _on_token(self, token: bytes | None, now_ms: int) -> None:
+        if self.is_closed:
+            return
+        if token is None:
+            self._mechanism = None
+            self.protocol.sasl_complete(now_ms)
+        else:
+            self.protocol.sasl_token(token, now_ms)
+        self.flush(now_ms)
+
+    def _on_login_error(self, error: Exception, now_ms: int) -> None:
+        self._close_for(error, "the SASL mechanism failed", now_ms)
+
+    # --- time and end ----------------------------------------------------------------------------------------------
+
+    def next_deadline_ms(self) -> int | None:
+        """When `on_time` has something to do; None: nothing is due. Never later than the truth."""
+        if self.is_closed:
+            return None
+        if self.stage is not Stage.READY:
+            return self._setup_deadline_ms
+        deadline_ms = self.protocol.next_deadline_ms()
+        if self.protocol.in_flight_count:
+            return deadline_ms
+        idle_at_ms = self.last_active_ms + self._settings.connections_max_idle_ms
+        return idle_at_ms if deadline_ms is None else min(deadline_ms, idle_at_ms)
+
+    def on_time(self, now_ms: int) -> None:
+        """Close for timeouts and idleness; begin a re-authentication that is due."""
+        if self.is_closed:
+            return
+        if self.stage is not Stage.READY:
+            if now_ms >= self._setup_deadline_ms:
+                self._on_setup_timeout(now_ms)
+            return
+        self.protocol.on_time(now_ms)
+        is_idle = now_ms - self.last_active_ms >= self._settings.connections_max_idle_ms
+        if is_idle and self.protocol.is_ready and not self.protocol.in_flight_count:
+            self.is_idle_closed = True
+            self._close_for(None, "the connection was idle", now_ms)
+        self.flush(now_ms)
+
+    def _on_setup_timeout(self, now_ms: int) -> None:
+        error = RequestTimedOutError(f"no answer within {self._setup_timeout_ms} ms at stage {self.stage}")
+        if self.stage is Stage.CONNECT:
+            self._connect_next(now_ms, error)
+        else:
+            self._close_for(error, "connecting took too long", now_ms)
+
+    def close(self, error: KafkaError, now_ms: int) -> None:
+        """End the connection; its requests fail with `error` as their cause."""
+        self._close_for(error, "closed", now_ms)
+
+    def _close_for(self, error: Exception | None, what: str, now_ms: int) -> None:
+        if self.is_closed:
+            return
+        if error is not None:
+            error.__traceback__ = None  # its frames hold buffers, which must not outlive the connection
+        self.protocol.connection_lost(self._typed(error, what))
+        self._handle_events(now_ms)
+
+    def _typed(self, error: Exception | None, what: str) -> KafkaError:
+        """The error of a closing connection; an AuthenticationError where trying again cannot help."""
+        place = f"node {self.node.node_id} at {self.node.host}:{self.node.port}"
+        if isinstance(error, KafkaError) and not isinstance(error, RequestTimedOutError):
+            return error
+        text = f"{place}: {what}" if error is None else f"{place}: {what}: {error}"
+        kind = AuthenticationError if isinstance(error, ssl.SSLCertVerificationError) else ConnectionLostError
+        typed = kind(text, node=self.node.node_id)
+        typed.__cause__ = error
+        return typed
+
+    def _drop_transport(self) -> None:
+        if self._transport is not None:
+            self._poller.unregister(self._transport)
+            self._transport.close()
+            self._transport = None
+            self._interest = 0

@@ -1,0 +1,510 @@
+"""All brokers of a cluster: who is connected, who may be connected when, and what came back.
+
+The sender asks `is_ready` (which also starts connecting), sends, and calls `poll` for the outcomes. Brokers are known
+by their node id; the bootstrap servers, used until the first metadata, have negative ids.
+
+Memory: buffers given to `send_body` are read until the request's `Completion` comes out of `poll`, never after: a
+connection is closed before the failure of its requests is reported.
+Threads: the I/O thread, except `wakeup`.
+Sources: Kafka's NetworkClient and ClusterConnectionStates; KIP-144, KIP-601 (backoff, setup timeout), KIP-219
+(throttling), KIP-899 and KIP-1102 (rebootstrap).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkaprod.clock import Clock
+from kafkaprod.errors import (
+    AuthenticationError,
+    BootstrapError,
+    BrokerError,
+    ConnectionLostError,
+    IllegalStateError,
+    KafkaError,
+    UnsupportedVersionError,
+)
+from kafkaprod.net.background import BackgroundCalls, Offload
+from kafkaprod.net.completion import Completion, NodeMetrics
+from kafkaprod.net.node import NodeConnection, Stage
+from kafkaprod.net.poller import Poller
+from kafkaprod.net.settings import ConnectionSettings
+from kafkaprod.protocol.negotiation import BrokerVersions
+from kafkaprod.protocol.outgoing import Buffer
+from kafkaprod.protocol.schema import Request
+from kafkaprod.structs import Node
+
+RECEIVE_BUFFER_BYTES = 64 << 10
+MIN_AUTHENTICATION_RETRY_MS = 1000  # refused credentials do not get better by asking often
+REBOOTSTRAP_REQUIRED = 129
+NEVER_MS = 1 << 62
+
+# First version of each API after which the broker answers first and expects the client to hold back (KIP-219).
+# Below it the broker delays the response itself. Produce is told by the sender, which reads its responses.
+CLIENT_THROTTLED_FROM = {3: 6, 10: 2, 18: 2, 19: 3, 20: 2, 22: 1, 24: 1, 25: 1, 26: 1, 28: 1, 37: 1, 71: 0, 72: 0}
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionFailure:
+    """A connection that ended. `error` says why, `stage` how far it had come."""
+
+    node: Node
+    stage: Stage
+    error: KafkaError
+
+
+@dataclass(slots=True)
+class _NodeEntry:
+    """What outlives a connection to a broker."""
+
+    node: Node
+    metrics: NodeMetrics = field(default_factory=NodeMetrics)
+    connection: NodeConnection | None = None
+    was_ready: bool = False  # of `connection`
+    failure_count: int = 0  # since it was last ready
+    last_attempt_ms: int = -1
+    next_attempt_ms: int = 0
+    throttled_until_ms: int = 0
+    last_failure: ConnectionFailure | None = None
+
+    def can_send(self, now_ms: int, max_in_flight: int) -> bool:
+        """Connected, not throttled, the last request on its way, and room for one more."""
+        if self.connection is None or now_ms < self.throttled_until_ms:
+            return False
+        protocol = self.connection.protocol
+        return protocol.is_ready and not protocol.outgoing_bytes and protocol.in_flight_count < max_in_flight
+
+
+class NodePool:
+    """The connections of one client.
+
+    Args:
+        settings: Of all connections.
+        clock: The time of every timeout.
+        random: Source of jitter and of the least-loaded scan's starting point.
+    """
+
+    def __init__(
+        self, settings: ConnectionSettings, clock: Clock, *, random: Callable[[], float] = random.random
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._random = random
+        self._reconnect_backoff = settings.reconnect_backoff
+        self._setup_timeout = settings.setup_timeout
+        self._poller = Poller()
+        self._background = BackgroundCalls(self._poller.wakeup)
+        self._receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self._bootstrap: dict[int, Node] = {}
+        self._entries: dict[int, _NodeEntry] = {}
+        self._retired: dict[int, _NodeEntry] = {}  # left the cluster with requests in flight
+        self._completions: list[Completion] = []
+        self._failures: list[ConnectionFailure] = []
+        self._next_timer_ms = NEVER_MS  # not later than the earliest deadline of any connection
+        self._is_closed = False
+        self._is_rebootstrap_required = False
+
+    # --- who is there ----------------------------------------------------------------------------------------------
+
+    def set_bootstrap(self, servers: Iterable[tuple[str, int]]) -> None:
+        """Take the bootstrap servers as nodes -1, -2, ... Names are resolved on each connect."""
+        self._bootstrap = {-index: Node(-index, host, port) for index, (host, port) in enumerate(servers, 1)}
+        self._take_nodes(self._bootstrap)
+
+    def update_nodes(self, nodes: Mapping[int, Node]) -> None:
+        """Take the brokers of new cluster metadata.
+
+        A broker that moved to another host or port is another broker: its connection is closed at once. One that is
+        gone, bootstrap servers included, gets no more requests and is closed when the last is answered.
+        An empty mapping is ignored: a broker that knows no broker knows nothing.
+        """
+        if nodes:
+            self._take_nodes(nodes)
+
+    def rebootstrap(self) -> None:
+        """Forget the cluster: close all connections and start over with the bootstrap servers (KIP-899)."""
+        for entry in [*self._entries.values(), *self._retired.values()]:
+            self._close(entry, ConnectionLostError(f"node {entry.node.node_id}: starting over from bootstrap"))
+        self._entries = {}
+        self._is_rebootstrap_required = False
+        self._take_nodes(self._bootstrap)
+
+    @property
+    def is_rebootstrap_required(self) -> bool:
+        """Whether a broker refused us as strangers to its cluster (error 129, KIP-1102); `rebootstrap` lowers it."""
+        return self._is_rebootstrap_required
+
+    def node_ids(self) -> list[int]:
+        """The nodes that may be asked now."""
+        return list(self._entries)
+
+    def _take_nodes(self, nodes: Mapping[int, Node]) -> None:
+        known = {**self._retired, **self._entries}
+        self._entries = {}
+        for node_id, node in nodes.items():
+            entry = known.pop(node_id, None)
+            if entry is None:
+                entry = _NodeEntry(node)
+            elif (node.host, node.port) != (entry.node.host, entry.node.port):
+                self._close(entry, ConnectionLostError(f"node {node_id} moved to {node.host}:{node.port}"))
+                entry = _NodeEntry(node, entry.metrics)
+            self._retired.pop(node_id, None)
+            self._entries[node_id] = entry
+        for entry in known.values():
+            self._retire(entry)
+
+    def _retire(self, entry: _NodeEntry) -> None:
+        """Keep the connection of a node that left until its requests are answered."""
+        node_id, connection = entry.node.node_id, entry.connection
+        if connection is None or not connection.protocol.in_flight_count or not connection.is_ready:
+            self._retired.pop(node_id, None)
+            self._close(entry, ConnectionLostError(f"node {node_id} left the cluster"))
+        else:
+            self._retired[node_id] = entry
+
+    # --- connecting ------------------------------------------------------------------------------------------------
+
+    def is_ready(self, node_id: int, now_ms: int) -> bool:
+        """Whether a request may be sent to the node now. Starts connecting if it is not connected and may be."""
+        entry = self._entries.get(node_id)
+        if entry is None:
+            return False
+        if entry.connection is None and now_ms >= entry.next_attempt_ms:
+            self._connect(entry, now_ms)
+        return entry.can_send(now_ms, self._settings.max_in_flight)
+
+    def ready_delay_ms(self, node_id: int, now_ms: int) -> int | None:
+        """How long `is_ready` is sure to be false: 0 if it is worth asking; None if something must happen first.
+
+        That something (connected, answered, written) ends `poll` by itself.
+        """
+        entry = self._entries.get(node_id)
+        if entry is None:
+            return None
+        if entry.connection is None:
+            return max(entry.next_attempt_ms - now_ms, 0)
+        if entry.connection.is_ready and now_ms < entry.throttled_until_ms:
+            return entry.throttled_until_ms - now_ms
+        return 0 if entry.can_send(now_ms, self._settings.max_in_flight) else None
+
+    def least_loaded_node(self, now_ms: int) -> int | None:
+        """The node to ask something any broker can answer; None if none can be reached now.
+
+        In this order: ready with nothing in flight; ready with the fewest; connecting; the one that may be connected
+        and was tried least recently. The scan starts anywhere, so that not all clients load the same broker.
+        """
+        entries = list(self._entries.values())
+        start = int(self._random() * len(entries))
+        ready: tuple[int, int] | None = None  # in flight, node id
+        connecting: int | None = None
+        connectable: tuple[int, int] | None = None  # last attempt, node id
+        for entry in entries[start:] + entries[:start]:
+            node_id, connection = entry.node.node_id, entry.connection
+            if entry.can_send(now_ms, self._settings.max_in_flight):
+                assert connection is not None
+                load = connection.protocol.in_flight_count
+                if load == 0:
+                    return node_id
+                ready = (load, node_id) if ready is None else min(ready, (load, node_id), key=_first)
+            elif connection is None and now_ms >= entry.next_attempt_ms:
+                attempt = (entry.last_attempt_ms, node_id)
+                connectable = attempt if connectable is None else min(connectable, attempt, key=_first)
+            elif connection is not None and not connection.is_ready:
+                connecting = node_id
+        if ready is not None:
+            return ready[1]
+        if connecting is not None:
+            return connecting
+        return None if connectable is None else connectable[1]
+
+    def _connect(self, entry: _NodeEntry, now_ms: int) -> None:
+        self._check_open()
+        entry.last_attempt_ms = now_ms
+        connection = NodeConnection(
+            entry.node,
+            self._settings,
+            self._poller,
+            self._offload_for(entry),
+            entry.metrics,
+            self._receive_buffer,
+            setup_timeout_ms=self._setup_timeout.delay_ms(entry.failure_count, self._random),
+        )
+        entry.connection, entry.was_ready = connection, False
+        connection.start(now_ms)
+        self._settle(entry, connection)
+
+    def _offload_for(self, entry: _NodeEntry) -> Offload:
+        def offload(
+            call: Callable[[], Any], on_result: Callable[[Any, int], None], on_error: Callable[[Exception, int], None]
+        ) -> None:
+            connection = entry.connection
+
+            def deliver(callback: Callable[[Any, int], None]) -> Callable[[Any], None]:
+                def run(outcome: Any) -> None:
+                    callback(outcome, self._clock.now_ms())
+                    if connection is not None:
+                        self._settle(entry, connection)
+
+                return run
+
+            self._background.submit(call, deliver(on_result), deliver(on_error))
+
+        return offload
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    def versions(self, node_id: int) -> BrokerVersions | None:
+        """What the node announced; None while it is not connected."""
+        connection = self._connection(node_id)
+        return None if connection is None else connection.protocol.versions
+
+    def api_version(self, node_id: int, api_key: int, our_min: int, our_max: int) -> int | None:
+        """The highest version of an API that the node and we speak; None if there is none or it is not connected."""
+        connection = self._connection(node_id)
+        return None if connection is None else connection.protocol.usable_version(api_key, our_min, our_max)
+
+    def in_flight_count(self, node_id: int) -> int:
+        """Requests without an outcome."""
+        connection = self._connection(node_id)
+        return 0 if connection is None else connection.protocol.in_flight_count
+
+    def send(
+        self, node_id: int, request: Request, *, token: Any, now_ms: int, timeout_ms: int, version: int | None = None
+    ) -> int:
+        """Send a declared request to a node that is ready; return the version it is sent in.
+
+        Args:
+            node_id: Where to.
+            request: What.
+            token: Comes back in the `Completion`, which carries the decoded response.
+            now_ms: The time.
+            timeout_ms: How long to wait for the response; the connection is closed when it passes.
+            version: None: the highest both sides speak.
+
+        Raises:
+            IllegalStateError: The node is not ready.
+            UnsupportedVersionError: No version is spoken by both. Nothing was sent in either case.
+        """
+        entry, connection = self._ready_entry(node_id)
+        if version is None:
+            lowest, highest = request.versions
+            version = connection.protocol.usable_version(request.api, lowest, highest)
+            if version is None:
+                spoken = connection.protocol.versions
+                theirs = None if spoken is None else spoken.ranges.get(request.api)
+                raise UnsupportedVersionError(
+                    f"{type(request).__name__}: node {node_id} speaks versions {theirs}, we speak {lowest}..{highest}",
+                    node=node_id,
+                    api=request.api.name,
+                )
+        connection.protocol.send(request, version, token=token, now_ms=now_ms, timeout_ms=timeout_ms)
+        self._sent(entry, connection, now_ms)
+        return version
+
+    def send_body(
+        self,
+        node_id: int,
+        api_key: int,
+        version: int,
+        buffers: Sequence[Buffer],
+        size: int,
+        *,
+        token: Any,
+        now_ms: int,
+        timeout_ms: int,
+        expects_response: bool = True,
+    ) -> None:
+        """Send a request whose body is encoded already; its `Completion` carries the raw response body.
+
+        The buffers travel uncopied: they must not change before the `Completion` of `token` has come out of `poll`.
+        Arguments and errors as in `protocol.client.Connection.send_body`.
+        """
+        entry, connection = self._ready_entry(node_id)
+        connection.protocol.send_body(
+            api_key,
+            version,
+            buffers,
+            size,
+            token=token,
+            now_ms=now_ms,
+            timeout_ms=timeout_ms,
+            expects_response=expects_response,
+        )
+        self._sent(entry, connection, now_ms)
+
+    def throttle(self, node_id: int, throttle_ms: int, now_ms: int) -> None:
+        """The node asked us to hold back: send nothing for so long, and give requests in flight that much more time."""
+        entry = self._entries.get(node_id)
+        if entry is not None and throttle_ms > 0:
+            entry.throttled_until_ms = max(entry.throttled_until_ms, now_ms + throttle_ms)
+            if entry.connection is not None:
+                entry.connection.protocol.extend_deadlines(throttle_ms)
+
+    def _connection(self, node_id: int) -> NodeConnection | None:
+        entry = self._entries.get(node_id)
+        return None if entry is None else entry.connection
+
+    def _ready_entry(self, node_id: int) -> tuple[_NodeEntry, NodeConnection]:
+        entry = self._entries.get(node_id)
+        if entry is None or entry.connection is None or not entry.connection.is_ready:
+            raise IllegalStateError(f"node {node_id} is not ready for requests", node=node_id)
+        return entry, entry.connection
+
+    def _sent(self, entry: _NodeEntry, connection: NodeConnection, now_ms: int) -> None:
+        entry.metrics.requests_sent += 1
+        connection.flush(now_ms)
+        self._settle(entry, connection)
+
+    # --- the loop --------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_ms: int) -> list[Completion]:
+        """Move bytes for at most `timeout_ms`; return the outcomes of requests, in order for each node.
+
+        Returns at once when outcomes wait already, and early for any readiness, deadline or `wakeup`.
+        """
+        self._check_open()
+        now_ms = self._clock.now_ms()
+        if self._completions or self._failures:
+            timeout_ms = 0
+        ready = self._poller.poll(min(timeout_ms, max(self._next_timer_ms - now_ms, 0)))
+        now_ms = self._clock.now_ms()
+        self._background.run_finished()
+        for connection, _ in ready:
+            entry = self._entry_of(connection)
+            if entry is not None:  # else it was closed a moment ago
+                connection.on_io(now_ms)
+                self._settle(entry, connection)
+        if now_ms >= self._next_timer_ms:
+            self._run_timers(now_ms)
+        completions, self._completions = self._completions, []
+        return completions
+
+    def take_failures(self) -> list[ConnectionFailure]:
+        """Connections that ended since the last call, idle ones left out.
+
+        Look at it after each `poll`: metadata is stale, or, with an AuthenticationError, the credentials are refused.
+        """
+        failures, self._failures = self._failures, []
+        return failures
+
+    def wakeup(self) -> None:
+        """Make `poll` return soon. Thread-safe."""
+        self._poller.wakeup()
+
+    def disconnect(self, node_id: int, error: KafkaError) -> None:
+        """Close the connection to a node, if there is one; its requests fail with `error` as the cause."""
+        entry = self._entries.get(node_id)
+        if entry is not None:
+            self._close(entry, error)
+
+    def close(self) -> list[Completion]:
+        """Close all connections; return the last outcomes. Idempotent. Only `wakeup` may be called afterwards."""
+        for entry in [*self._entries.values(), *self._retired.values()]:
+            self._close(entry, ConnectionLostError(f"node {entry.node.node_id}: the client closes"))
+        self._is_closed = True
+        self._poller.close()
+        completions, self._completions = self._completions, []
+        return completions
+
+    def _close(self, entry: _NodeEntry, error: KafkaError) -> None:
+        if entry.connection is not None:
+            connection = entry.connection
+            connection.close(error, self._clock.now_ms())
+            self._settle(entry, connection)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise IllegalStateError("the connection pool is closed")
+
+    def _entry_of(self, connection: NodeConnection) -> _NodeEntry | None:
+        node_id = connection.node.node_id
+        for entry in (self._entries.get(node_id), self._retired.get(node_id)):
+            if entry is not None and entry.connection is connection:
+                return entry
+        return None
+
+    def _run_timers(self, now_ms: int) -> None:
+        """Let every connection look at the time, and find the next deadline anew."""
+        self._next_timer_ms = NEVER_MS
+        for entry in [*self._entries.values(), *self._retired.values()]:
+            if entry.connection is not None:
+                connection = entry.connection
+                connection.on_time(now_ms)
+                self._settle(entry, connection)
+
+    def _settle(self, entry: _NodeEntry, connection: NodeConnection) -> None:
+        """Take notice of whatever has just happened to a connection. Called after every touch of one."""
+        now_ms = self._clock.now_ms()
+        for completion in connection.take_completions():
+            self._watch_throttle(completion, now_ms)
+            self._completions.append(completion)
+        if connection.is_ready and not entry.was_ready:
+            entry.was_ready, entry.failure_count, entry.last_failure = True, 0, None
+        if connection.failure is not None and entry.connection is connection:
+            self._on_closed(entry, connection, connection.failure, now_ms)
+        deadline_ms = connection.next_deadline_ms()
+        if deadline_ms is not None:
+            self._next_timer_ms = min(self._next_timer_ms, deadline_ms)
+        if self._retired.get(entry.node.node_id) is entry:
+            self._retire(entry)
+
+    def _on_closed(self, entry: _NodeEntry, connection: NodeConnection, error: KafkaError, now_ms: int) -> None:
+        entry.connection = None
+        if connection.is_idle_closed:
+            return
+        delay_ms = self._reconnect_backoff.delay_ms(entry.failure_count, self._random)
+        if isinstance(error, AuthenticationError):
+            delay_ms = max(delay_ms, MIN_AUTHENTICATION_RETRY_MS)
+        entry.failure_count += 1
+        entry.next_attempt_ms = now_ms + delay_ms
+        entry.last_failure = ConnectionFailure(entry.node, connection.stage, error)
+        self._failures.append(entry.last_failure)
+        if isinstance(error, BrokerError) and error.code == REBOOTSTRAP_REQUIRED:
+            self._is_rebootstrap_required = True
+
+    def _watch_throttle(self, completion: Completion, now_ms: int) -> None:
+        throttle_ms = getattr(completion.response, "throttle_time_ms", 0)
+        if throttle_ms > 0 and completion.version >= CLIENT_THROTTLED_FROM.get(completion.api_key, 1 << 15):
+            self.throttle(completion.node_id, throttle_ms, now_ms)
+
+    # --- what went wrong, what was done ----------------------------------------------------------------------------
+
+    def bootstrap_failures(self) -> list[ConnectionFailure]:
+        """The last failure of each bootstrap server that was tried and is not connected."""
+        entries = (self._entries.get(node_id) for node_id in self._bootstrap)
+        return [entry.last_failure for entry in entries if entry is not None and entry.last_failure is not None]
+
+    def bootstrap_error(self) -> BootstrapError:
+        """An error that names each failed bootstrap server, how far the connection came, and why it ended."""
+        failures = self.bootstrap_failures()
+        lines = [f"{failure.node.host}:{failure.node.port} ({failure.stage}): {failure.error}" for failure in failures]
+        error = BootstrapError("no bootstrap server could be used: " + ("; ".join(lines) or "none was tried"))
+        error.__cause__ = failures[-1].error if failures else None
+        return error
+
+    def metrics(self) -> dict[int, NodeMetrics]:
+        """The live counters of each node."""
+        return {node_id: entry.metrics for node_id, entry in self._entries.items()}
+
+    @property
+    def poll_count(self) -> int:
+        """How many times the kernel was asked for readiness."""
+        return self._poller.poll_count
+
+    @property
+    def wait_ns(self) -> int:
+        """Nanoseconds spent waiting for readiness."""
+        return self._poller.wait_ns
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that exist now, those being made included."""
+        entries = [*self._entries.values(), *self._retired.values()]
+        return sum(entry.connection is not None for entry in entries)
+
+
+def _first(pair: tuple[int, int]) -> int:
+    return pair[0]
