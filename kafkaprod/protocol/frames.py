@@ -155,7 +155,7 @@ class FrameSplitter:
         return len(self._pending)
 
     def feed(self, data: Buffer) -> Iterator[memoryview]:
-        """Take bytes; yield each frame they complete, without its size. A frame owns its memory, which may be written to.
+        """Take bytes; yield each frame they complete, without its size. A frame owns its memory and may be written to.
 
         The bytes are taken as the iterator is consumed: consume it to the end before the next call.
 

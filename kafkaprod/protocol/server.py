@@ -1,0 +1,193 @@
+"""One connection, broker's side, as pure state: bytes in, requests out; responses in, bytes out.
+
+    socket -> receive_data() -> events(): RequestReceived* [, ConnectionRefused]
+    RequestReceived.decode() -> handler -> send_response() | send_nothing() -> data_to_send() -> socket -> data_sent()
+
+Responses leave in the order of the requests, in whatever order they are given: a client matches them by that order.
+A request whose API or version the broker does not announce ends the connection without an answer, as Kafka does. Only
+ApiVersions is answered in any version: error 35 in the encoding of version 0, with the range of ApiVersions itself.
+
+Threads: one at a time; no I/O, no clock, no lock inside. Source: protocol guide "Network", KIP-35, KIP-511.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafkaprod.errors import CorruptDataError, IllegalStateError, KafkaError, UnsupportedVersionError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.frames import (
+    MAX_FRAME_BYTES,
+    FrameSplitter,
+    RequestHeader,
+    encode_response,
+    read_request_header,
+    read_request_start,
+)
+from kafkaprod.protocol.messages import REQUESTS
+from kafkaprod.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from kafkaprod.protocol.outgoing import OutgoingBytes
+from kafkaprod.protocol.primitives import Buffer, Reader
+from kafkaprod.protocol.schema import Request, Response
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReceived:
+    """A client asks.
+
+    Attributes:
+        header: Its API and version are among those the broker announces.
+        body: What follows the header. It owns its memory and may be written to.
+        position: Counts the requests of the connection from 0.
+    """
+
+    header: RequestHeader
+    body: memoryview = field(repr=False)
+    position: int
+
+    @property
+    def api(self) -> ApiKey:
+        """The API asked for."""
+        return ApiKey(self.header.api_key)
+
+    def decode(self) -> Request:
+        """The request; its records are views of `body`.
+
+        Raises:
+            CorruptDataError: The body is damaged. Close the connection.
+        """
+        return REQUESTS[self.api].decode(self.body, self.header.api_version)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRefused:
+    """The client broke the protocol: close the connection. The last event."""
+
+    error: KafkaError
+
+
+ServerEvent = RequestReceived | ConnectionRefused
+
+
+class ServerConnection:
+    """The broker's side of one connection.
+
+    Args:
+        versions: What the broker announces: API -> (lowest, highest) version. Must contain ApiVersions.
+        max_frame_bytes: The largest request to accept.
+    """
+
+    def __init__(self, versions: Mapping[ApiKey, tuple[int, int]], max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._versions = versions
+        self._splitter = FrameSplitter(max_frame_bytes)
+        self._events: list[ServerEvent] = []
+        self._received_count = 0
+        self._is_refused = False
+        # One place for each request not answered, oldest first; a response given early waits in its place.
+        self._answers: deque[list[Buffer] | None] = deque()
+        self._out = OutgoingBytes()
+
+    @property
+    def unanswered_count(self) -> int:
+        """Requests received whose response was not queued yet."""
+        return len(self._answers)
+
+    def receive_data(self, data: Buffer) -> None:
+        """Take bytes from the client; `events` tells what they were.
+
+        Raises:
+            IllegalStateError: The connection was refused before.
+        """
+        if self._is_refused:
+            raise IllegalStateError("the connection was refused: it takes no data")
+        try:
+            for frame in self._splitter.feed(data):
+                self._on_frame(frame)
+        except (CorruptDataError, UnsupportedVersionError) as error:
+            self._is_refused = True
+            self._events.append(ConnectionRefused(error))
+
+    def events(self) -> list[ServerEvent]:
+        """What happened since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    def send_response(self, request: RequestReceived, response: Response) -> None:
+        """Answer a request, in its version. Large records are referenced until `data_sent` has passed them.
+
+        Raises:
+            UnsupportedVersionError, ValueError: As `Message.encode`; nothing is queued.
+            IllegalStateError: The request has its answer.
+        """
+        if response.api != request.api:
+            raise IllegalStateError(f"{type(response).__name__} cannot answer {request.api.name}")
+        self._answer(
+            request.position, encode_response(response, request.header.api_version, request.header.correlation_id)
+        )
+
+    def send_nothing(self, request: RequestReceived) -> None:
+        """Settle a request that has no response (produce with acks=0).
+
+        Raises:
+            IllegalStateError: The request has its answer.
+        """
+        self._answer(request.position, [])
+
+    def data_to_send(self, limit: int) -> list[memoryview]:
+        """The first `limit` buffers for the client. Valid until `data_sent`."""
+        return self._out.front(limit)
+
+    def data_sent(self, nbytes: int) -> None:
+        """The socket took so many bytes."""
+        self._out.advance(nbytes)
+
+    def connection_lost(self) -> None:
+        """Drop all that waits to be sent, and release its memory."""
+        self._is_refused = True
+        self._answers.clear()
+        self._out.clear()
+
+    def _on_frame(self, frame: memoryview) -> None:
+        api_key, version, correlation_id = read_request_start(frame)
+        request_class = self._request_class(api_key, version)
+        position = self._received_count
+        self._received_count += 1
+        self._answers.append(None)
+        if request_class is None:
+            self._answer(position, encode_response(self._refusal_of_api_versions(), 0, correlation_id))
+            return
+        reader = Reader(frame)
+        header = read_request_header(reader, request_class.is_flexible(version))
+        self._events.append(RequestReceived(header, reader.read_view(reader.remaining), position))
+
+    def _request_class(self, api_key: int, version: int) -> type[Request] | None:
+        """None: ApiVersions in a version we do not know."""
+        api = ApiKey(api_key) if api_key in self._versions else None
+        if api is not None:
+            request_class = REQUESTS[api]
+            # Both ranges: Kafka announces Produce from 0, for old librdkafka, but refuses 0 to 2 (KAFKA-18659).
+            lowest = max(self._versions[api][0], request_class.versions[0])
+            highest = min(self._versions[api][1], request_class.versions[1])
+            if lowest <= version <= highest:
+                return request_class
+            if api is ApiKey.API_VERSIONS:
+                return None
+        name = f"API {api_key}" if api is None else api.name
+        raise UnsupportedVersionError(f"{name} version {version} is not among those this broker announces")
+
+    def _refusal_of_api_versions(self) -> ApiVersionsResponse:
+        lowest, highest = self._versions[ApiKey.API_VERSIONS]
+        own = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=lowest, max_version=highest)
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
+
+    def _answer(self, position: int, frame: list[Buffer]) -> None:
+        place = position - (self._received_count - len(self._answers))
+        if not 0 <= place < len(self._answers) or self._answers[place] is not None:
+            raise IllegalStateError(f"request {position} of this connection has its answer, or the connection is gone")
+        self._answers[place] = frame
+        while self._answers and (ready := self._answers[0]) is not None:
+            self._out.append(ready)
+            self._answers.popleft()
