@@ -1,0 +1,44 @@
+"""Build a module of this folder against the core's .pxd files, once per version of both."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = """
+import sys
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+setup(
+    script_args=["build_ext", "--build-lib", sys.argv[2], "--build-temp", sys.argv[2]],
+    ext_modules=cythonize(
+        [Extension(sys.argv[1], [f"tests/native/{sys.argv[1]}.pyx"])],
+        build_dir=sys.argv[2],
+        include_path=["."],
+        compiler_directives={"language_level": 3},
+        quiet=True,
+    ),
+)
+"""
+
+
+def load(name: str) -> ModuleType:
+    """Return the module `name` of this folder, built if it is not yet."""
+    sources = [ROOT / "tests" / "native" / f"{name}.pyx", *sorted((ROOT / "kafkaprod" / "_core").glob("*.pxd"))]
+    version = hashlib.sha256(sys.version.encode() + b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    directory = ROOT / "tests" / ".cache" / "native" / version
+    if not list(directory.glob(f"{name}.*.so")):
+        subprocess.run([sys.executable, "-c", SCRIPT, name, str(directory)], cwd=ROOT, check=True, capture_output=True)
+    (built,) = directory.glob(f"{name}.*.so")
+    spec = importlib.util.spec_from_file_location(name, built)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
