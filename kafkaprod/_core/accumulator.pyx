@@ -58,6 +58,7 @@ cdef inline bint retain_for_result(Batch *b) noexcept nogil:
     return True
 
 
+@cython.final
 cdef class TopicQueues:
     """One topic's partitions; made by Accumulator.set_topic()."""
 
@@ -108,6 +109,7 @@ cdef class TopicQueues:
         return 0
 
 
+@cython.final
 @cython.no_gc_clear
 cdef class Accumulator:
     """The queues of all topics.

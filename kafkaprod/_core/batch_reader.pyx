@@ -5,6 +5,7 @@ at a time. Source: Kafka protocol guide, "Record Batch"; DefaultRecordBatch, Def
 broker asks of the records.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
@@ -89,6 +90,7 @@ cdef ReadStatus parse_record(const char *at, const char *end, ParsedRecord *reco
     return READ_OK
 
 
+@cython.final
 cdef class RecordBatchReader:
     """One batch in a buffer.
 

@@ -13,18 +13,22 @@ from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
 from libc.stdlib cimport calloc, free, malloc, realloc
 
 from kafkaprod._core.accumulator cimport ANY_PARTITION
-from kafkaprod._core.batch cimport BATCH_HEADER_BYTES, batch_release, batch_retain
+from kafkaprod._core.batch cimport BATCH_HEADER_BYTES, OPEN, batch_append, batch_release, batch_retain
 from kafkaprod._core.buffer_pool cimport slab_total
 from kafkaprod._core.columns cimport column_get
 from kafkaprod._core.completion cimport batch_result
 from kafkaprod._core.lock cimport load32, mutex_lock, mutex_trylock, mutex_unlock
 from kafkaprod._core.murmur2 cimport partition_for_key
 from kafkaprod._core.record_view cimport APPENDED, EVENT_BATCH_FULL, POOL_EXHAUSTED
-from kafkaprod._core.record_writer cimport headers_size, record_size_bound
+from kafkaprod._core.record_writer cimport RECORD_OVERHEAD_BOUND, headers_size, record_size_bound
 
 from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
 
+cdef enum:
+    MOST_OVERHEAD = RECORD_OVERHEAD_BOUND + 1 + 5 + 5      # no headers; lengths of key and value
 
+
+@cython.final
 @cython.no_gc_clear
 cdef class Block:
     """Rows bound for one topic.
@@ -92,16 +96,22 @@ cdef class Block:
     cdef int _check_rows(self) except -1:
         cdef Py_ssize_t i
         cdef RecordView r
-        for i in range(self.row_count):
-            if self._timestamps is not NULL and self._timestamps[i] < -1:
-                raise InvalidRecordError(f"timestamps[{i}]={self._timestamps[i]} must be at least 0, or -1 for none")
-            if self._partitions is not NULL:
+        if self._timestamps is not NULL:
+            for i in range(self.row_count):
+                if self._timestamps[i] < -1:
+                    raise InvalidRecordError(f"timestamps[{i}]={self._timestamps[i]} must be at least 0, or -1 for none")
+        if self._partitions is not NULL:
+            for i in range(self.row_count):
                 if not ANY_PARTITION <= self._partitions[i] < self._partition_count:
                     raise InvalidRecordError(
                         f"partitions[{i}]={self._partitions[i]} of topic {self.topic.name!r} is outside "
                         f"0..{self._partition_count - 1}"
                     )
                 self._row_partitions[i] = self._partitions[i]
+        if self._headers.c.headers is NULL and (self._key.c.longest + self._value.c.longest + MOST_OVERHEAD
+                                                <= self.accumulator.max_record_bytes):
+            return 0            # the longest key with the longest value fits: so does every row
+        for i in range(self.row_count):
             self._fill(i, &r)
             if record_size_bound(&r) > self.accumulator.max_record_bytes:
                 raise RecordTooLargeError(
@@ -149,9 +159,11 @@ cdef class Block:
             elif not self._slots[partition].is_held:
                 self._hold(partition)
             p = self._partition_array[partition]
-            status = self.accumulator.append_locked(p, &r, now_ms, ticket, &b, events)
-            if status != APPENDED:
-                break
+            b = p.tail
+            if b is NULL or b.state != OPEN or batch_append(b, &r) == 0:
+                status = self.accumulator.append_locked(p, &r, now_ms, ticket, &b, events)
+                if status != APPENDED:
+                    break
             self._note(partition, b)
             if self._row_partitions[i] == ANY_PARTITION:
                 self._row_partitions[i] = partition
@@ -163,7 +175,7 @@ cdef class Block:
         self.rows_appended = i
         return status
 
-    cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil:
+    cdef inline void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil:
         r.key = NULL
         r.value = NULL
         column_get(&self._key.c, i, &r.key, &r.key_length)
@@ -204,7 +216,7 @@ cdef class Block:
                 return partition
             self.accumulator.leave_sticky(self.topic, p, r, events)
 
-    cdef void _hold(self, int32_t partition) noexcept nogil:
+    cdef inline void _hold(self, int32_t partition) noexcept nogil:
         cdef Partition *p = self._partition_array[partition]
         if self._held_count == MOST_HELD:
             self._let_go()
@@ -221,7 +233,7 @@ cdef class Block:
             self._slots[self._held[self._held_count].index].is_held = 0
             mutex_unlock(&self._held[self._held_count].lock)
 
-    cdef int _reserve_segment(self) noexcept nogil:
+    cdef inline int _reserve_segment(self) noexcept nogil:
         """Make room for one more segment; -1 without memory for it."""
         cdef Segment *grown
         cdef Py_ssize_t capacity
@@ -235,7 +247,7 @@ cdef class Block:
         self._segment_capacity = capacity
         return 0
 
-    cdef void _note(self, int32_t partition, Batch *b) noexcept nogil:
+    cdef inline void _note(self, int32_t partition, Batch *b) noexcept nogil:
         """Remember in which batch the row just appended stands."""
         cdef Slot *slot = &self._slots[partition]
         cdef Segment *segment
@@ -292,6 +304,7 @@ cdef class Block:
         return RowPartitions(self)
 
 
+@cython.final
 cdef class RowPartitions:
     """The block's partition column as a read-only buffer of int32."""
 

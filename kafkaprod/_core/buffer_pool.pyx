@@ -12,6 +12,7 @@ from kafkaprod._core.lock cimport mutex_destroy, mutex_init, mutex_lock, mutex_u
 
 from kafkaprod.errors import IllegalStateError, InvalidRecordError
 
+@cython.final
 cdef class BufferPool:
     """Slabs within a byte bound.
 
@@ -249,6 +250,7 @@ cdef class BufferPool:
         return self._refused_release_count
 
 
+@cython.final
 @cython.no_gc_clear
 cdef class SlabLease:
     """One slab held from Python: for tests of the pool and for tools. Not thread-safe itself."""

@@ -34,6 +34,7 @@ cdef enum Layout:
 cdef struct ByteColumn:
     Layout layout
     Py_ssize_t start
+    Py_ssize_t longest              # no row is longer; bytes
     const uint8_t *validity
     const char *data
     Py_ssize_t data_size

@@ -3,6 +3,7 @@
 A column is checked whole before any record of a block is written, so a bad offset never leaves a block half done.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -14,6 +15,7 @@ from kafkaprod.errors import InvalidRecordError
 cdef char[1] NO_BYTES
 
 
+@cython.final
 cdef class Column:
     def __dealloc__(self):
         cdef Py_ssize_t i
@@ -74,6 +76,7 @@ cdef class Column:
             column.c.layout = CONSTANT
             column.c.data = <const char *>buffer.buf if buffer.len > 0 else NO_BYTES
             column.c.width = buffer.len
+            column.c.longest = buffer.len
         return column
 
     @staticmethod
@@ -105,6 +108,8 @@ cdef class Column:
                 buffer = column._hold(row, f"{name}[{i}]", 0)
                 pointers[i] = <const char *>buffer.buf if buffer.len > 0 else NO_BYTES
                 lengths[i] = buffer.len
+            if lengths[i] > column.c.longest:
+                column.c.longest = lengths[i]
         return column
 
     @staticmethod
@@ -169,6 +174,7 @@ cdef class Column:
         column.c.data = <const char *>buffer.buf
         column.c.data_size = buffer.len
         column.c.width = width
+        column.c.longest = width
         _finish(column, validity, start, row_count, buffer.len // width, name)
         return column
 
@@ -211,7 +217,8 @@ cdef int _finish(Column column, object validity, Py_ssize_t start, object row_co
     return column.check(name)
 
 
-cdef Py_ssize_t _first_bad_row(const ByteColumn *c, Py_ssize_t row_count) noexcept nogil:
+cdef Py_ssize_t _first_bad_row(ByteColumn *c, Py_ssize_t row_count) noexcept nogil:
+    """Look at every row's place and remember the longest; -1 if all are inside."""
     cdef Py_ssize_t i
     cdef int64_t begin
     cdef int64_t end
@@ -223,17 +230,23 @@ cdef Py_ssize_t _first_bad_row(const ByteColumn *c, Py_ssize_t row_count) noexce
             end = c.offsets32[i + 1]
             if begin < 0 or end < begin or end > c.data_size:
                 return i - c.start
+            if end - begin > c.longest:
+                c.longest = end - begin
         elif c.layout == OFFSETS64:
             begin = c.offsets64[i]
             end = c.offsets64[i + 1]
             if begin < 0 or end < begin or end > c.data_size:
                 return i - c.start
+            if end - begin > c.longest:
+                c.longest = end - begin
         elif c.layout == VIEWS and (c.validity is NULL or (c.validity[i >> 3] >> (i & 7)) & 1):
             memcpy(&length, c.views + 16 * i, 4)
             memcpy(place, c.views + 16 * i + 8, 8)
             if length < 0 or (length > 12 and (place[0] < 0 or place[0] >= c.view_buffer_count or place[1] < 0
                                                or place[1] + <int64_t>length > c.view_buffer_sizes[place[0]])):
                 return i - c.start
+            if length > c.longest:
+                c.longest = length
     return -1
 
 
@@ -250,6 +263,7 @@ cdef str _describe_bad_row(const ByteColumn *c, Py_ssize_t row):
     return f"has offsets {begin}..{end}, which run backwards or past the {c.data_size} bytes of data"
 
 
+@cython.final
 cdef class Headers:
     def __dealloc__(self):
         free(self._views)

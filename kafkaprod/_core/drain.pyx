@@ -16,6 +16,7 @@ not backing off, and stops before the request would pass max_request_bytes; one 
 The loops run without the GIL; sealing (compression, CRC) is per batch and holds it, codecs release it themselves.
 """
 
+cimport cython
 from libc.stdlib cimport free, malloc
 
 from kafkaprod._core.accumulator cimport TopicQueues
@@ -42,6 +43,7 @@ cdef enum:
     NOTHING_TO_WAIT_FOR = 0x7FFFFFFF
 
 
+@cython.final
 cdef class NodeQueues:
     """Made by Drain.update_leaders()."""
 
@@ -52,6 +54,7 @@ cdef class NodeQueues:
         free(self.partitions)
 
 
+@cython.final
 cdef class Drain:
     """Selection for one producer.
 

@@ -5,6 +5,7 @@ bytes; the sender feeds it the queue lengths, so that slow partitions are drawn 
 Source: org.apache.kafka.clients.producer.internals.BuiltInPartitioner.
 """
 
+cimport cython
 from libc.stdlib cimport free, malloc
 
 from kafkaprod._core.lock cimport load32, mutex_destroy, mutex_init, mutex_lock, mutex_unlock, store32
@@ -12,6 +13,7 @@ from kafkaprod._core.lock cimport load32, mutex_destroy, mutex_init, mutex_lock,
 from kafkaprod.errors import InvalidRecordError
 
 
+@cython.final
 cdef class StickyPartitioner:
     """Draws partitions for one topic.
 

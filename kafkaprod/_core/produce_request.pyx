@@ -38,6 +38,7 @@ OLDEST_VERSION = 3      # record batches of magic 2
 NEWEST_VERSION = 13
 
 
+@cython.final
 @cython.no_gc_clear
 cdef class SlabBuffer:
     """Part of a request's body; made by ProduceRequest.body()."""
@@ -71,6 +72,7 @@ cdef int _compare(const void *left, const void *right) noexcept nogil:
     return 0
 
 
+@cython.final
 @cython.no_gc_clear
 cdef class ProduceRequest:
     """The batches drained for one node, at most one per partition. Made by Drain.drain()."""

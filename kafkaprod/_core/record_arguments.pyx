@@ -4,6 +4,7 @@ Exact bytes give their pointer at no cost; any other contiguous buffer is held t
 clear(). On an error nothing stays held. One instance serves one thread at a time.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_Check
@@ -20,6 +21,7 @@ cdef extern from "Python.h":
 cdef char[1] NO_BYTES
 
 
+@cython.final
 cdef class RecordArguments:
     def __cinit__(self):
         self._kept = []

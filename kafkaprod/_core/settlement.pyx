@@ -36,6 +36,7 @@ from kafkaprod.errors import IllegalStateError
 STATE_NAMES = {OPEN: "open", CLOSED: "closed", SENT: "sent", DONE: "done"}
 
 
+@cython.final
 @cython.no_gc_clear
 cdef class BatchRef:
     """A batch of the accumulator; made by the core."""
