@@ -1,42 +1,74 @@
 """Apache Kafka as fixtures: `kafka` (one node) and `kafka3` (three nodes, RF 3, min ISR 2), one of each a session.
 
-Where Java or Maven is missing the tests are skipped with the reason; ``KAFKAPROD_REQUIRE_KAFKA=1`` makes it a failure.
+Each node's PROXIED listener sits behind a fault proxy, see `tests.fixtures_proxy`. Where Java or Maven is
+missing the tests are skipped with the reason; ``KAFKAPROD_REQUIRE_KAFKA=1`` makes it a failure.
 """
 
+import contextlib
 import os
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
-from tests.kafka.cluster import LISTENERS, KafkaCluster
+from tests.kafka.broker_properties import LISTENERS
+from tests.kafka.cluster import KafkaCluster
+from tests.kafka.proxy import FaultProxy
 from tests.kafka.runtime import KafkaUnavailableError
 
 
-@pytest.fixture(scope="session")
-def kafka() -> Iterator[KafkaCluster]:
-    """One node with all four listeners. Tests share it: use `topic_name`, do not stop it."""
-    yield from running_cluster(KafkaCluster(1, listeners=LISTENERS))
+@dataclass(frozen=True)
+class ProxiedCluster:
+    """A running cluster, and by node id the proxy its PROXIED listener advertises."""
+
+    cluster: KafkaCluster
+    proxies: dict[int, FaultProxy]
+
+
+def proxied_cluster(cluster: KafkaCluster) -> Iterator[ProxiedCluster]:
+    """Body of a fixture: start a cluster with its proxies, yield, close; skip if this machine cannot run Kafka."""
+    with contextlib.ExitStack() as stack:
+        stack.callback(cluster.close)
+        proxies = {}
+        for node_id in cluster.node_ids:
+            proxy = stack.enter_context(FaultProxy(cluster.address(node_id, "PROXIED")))
+            cluster.advertise(node_id, *proxy.address, "PROXIED")
+            proxies[node_id] = proxy
+        try:
+            cluster.start()
+        except KafkaUnavailableError as error:
+            if os.environ.get("KAFKAPROD_REQUIRE_KAFKA") == "1":
+                raise
+            pytest.skip(str(error))
+        yield ProxiedCluster(cluster, proxies)
 
 
 @pytest.fixture(scope="session")
-def kafka3() -> Iterator[KafkaCluster]:
+def kafka_rig() -> Iterator[ProxiedCluster]:
+    """One node with every listener, and its proxy."""
+    yield from proxied_cluster(KafkaCluster(1, listeners=tuple(LISTENERS)))
+
+
+@pytest.fixture(scope="session")
+def kafka3_rig() -> Iterator[ProxiedCluster]:
+    """Three nodes and their proxies."""
+    yield from proxied_cluster(KafkaCluster(3, listeners=("PLAINTEXT", "PROXIED")))
+
+
+@pytest.fixture(scope="session")
+def kafka(kafka_rig: ProxiedCluster) -> KafkaCluster:
+    """One node with every listener. Tests share it: use `topic_name`, do not stop it."""
+    return kafka_rig.cluster
+
+
+@pytest.fixture(scope="session")
+def kafka3(kafka3_rig: ProxiedCluster) -> KafkaCluster:
     """Three nodes. A test that stops nodes must have all three running again at its end."""
-    yield from running_cluster(KafkaCluster(3))
+    return kafka3_rig.cluster
 
 
 @pytest.fixture
 def topic_name() -> str:
     """A topic name no other test uses."""
     return f"topic-{uuid.uuid4().hex[:12]}"
-
-
-def running_cluster(cluster: KafkaCluster) -> Iterator[KafkaCluster]:
-    """Body of a fixture: start, yield, close; skip the test if Kafka cannot be had on this machine."""
-    try:
-        with cluster:
-            yield cluster
-    except KafkaUnavailableError as error:
-        if os.environ.get("KAFKAPROD_REQUIRE_KAFKA") == "1":
-            raise
-        pytest.skip(str(error))

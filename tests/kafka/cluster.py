@@ -9,7 +9,6 @@ by their process id; they die with the Python process.
 
 import contextlib
 import os
-import random
 import shutil
 import signal
 import socket
@@ -25,7 +24,9 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from tests.kafka.broker_properties import LISTENERS, SASL_USERS, broker_properties
 from tests.kafka.certificates import CertificateFiles, make_certificates
+from tests.kafka.ports import free_ports
 from tests.kafka.runtime import (
     BROKER_VERSION,
     FAST_START,
@@ -35,8 +36,6 @@ from tests.kafka.runtime import (
     java,
 )
 
-SASL_USERS = {"alice": "alice-secret", "bob": "bob-secret"}
-LISTENERS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 
@@ -56,7 +55,7 @@ class KafkaCluster:
         nodes: how many.
         listeners: client listeners of each node, from LISTENERS.
         version: Kafka release, 3.3 or newer.
-        overrides: broker properties that replace the defaults of `_properties`.
+        overrides: broker properties that replace the defaults of `broker_properties`.
         jvm_options: added to the command line.
         full_speed: leave the JVM's optimizing compiler on (slower start, faster under load): for benchmarks.
 
@@ -75,7 +74,7 @@ class KafkaCluster:
     ) -> None:
         unknown = set(listeners) - set(LISTENERS)
         if unknown:
-            raise ValueError(f"listeners {sorted(unknown)} are not among {LISTENERS}")
+            raise ValueError(f"listeners {sorted(unknown)} are not among {list(LISTENERS)}")
         self.version = version
         self.listeners = tuple(listeners)
         self.node_ids = tuple(range(1, nodes + 1))
@@ -143,12 +142,10 @@ class KafkaCluster:
         data = self.directory / f"node-{node_id}"
         if not data.exists():
             format_storage(data, version=self.version, node_id=node_id, scram_users=SASL_USERS)
-        config = self.directory / f"node-{node_id}.properties"
-        config.write_text("".join(f"{name}={value}\n" for name, value in self._properties(node_id, data).items()))
         command = java(
             broker_class_path(self.version),
             "kafka.Kafka",
-            [str(config)],
+            [str(self._write_properties(node_id, data))],
             (*self._jvm_options, self._class_data_option(), "-Xlog:cds=off", "-Xlog:cds+dynamic=off"),
         )
         self._processes[node_id] = self._spawn(node_id, command)
@@ -294,6 +291,20 @@ class KafkaCluster:
 
         return _starter.submit(start).result()
 
+    def _write_properties(self, node_id: int, data: Path) -> Path:
+        names = ("INTERNAL", *self.listeners)
+        properties = broker_properties(
+            node_id,
+            data,
+            voters={peer: self._ports[peer, "CONTROLLER"] for peer in self.node_ids},
+            listening={name: self._ports[node_id, name] for name in (*names, "CONTROLLER")},
+            advertised={name: self._advertised_address(node_id, name) for name in names},
+            certificates=self.certificates,
+        )
+        path = self.directory / f"node-{node_id}.properties"
+        path.write_text("".join(f"{name}={value}\n" for name, value in (properties | self._overrides).items()))
+        return path
+
     def _class_data_option(self) -> str:
         archive = class_data_archive(self.version)
         if archive.exists() or len(self.node_ids) > 1:
@@ -321,61 +332,6 @@ class KafkaCluster:
         except KafkaException:
             return False
 
-    def _properties(self, node_id: int, data: Path) -> dict[str, str | int]:
-        names = ("INTERNAL", *self.listeners)
-        replicas = min(3, len(self.node_ids))
-        properties: dict[str, str | int] = {
-            "process.roles": "broker,controller",
-            "node.id": node_id,
-            "controller.quorum.voters": ",".join(
-                f"{peer}@127.0.0.1:{self._ports[peer, 'CONTROLLER']}" for peer in self.node_ids
-            ),
-            "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "INTERNAL",
-            "listeners": ",".join(
-                f"{name}://127.0.0.1:{self._ports[node_id, name]}" for name in (*names, "CONTROLLER")
-            ),
-            "advertised.listeners": ",".join(
-                f"{name}://{_host_port(*self._advertised_address(node_id, name))}" for name in names
-            ),
-            "listener.security.protocol.map": ",".join(
-                ["INTERNAL:PLAINTEXT", "CONTROLLER:PLAINTEXT", *(f"{name}:{name}" for name in LISTENERS)]
-            ),
-            "log.dirs": str(data),
-            "default.replication.factor": replicas,
-            "min.insync.replicas": max(1, replicas - 1),
-            "offsets.topic.replication.factor": replicas,
-            "offsets.topic.num.partitions": 4,
-            "transaction.state.log.replication.factor": replicas,
-            "transaction.state.log.min.isr": max(1, replicas - 1),
-            "transaction.state.log.num.partitions": 4,
-            "group.initial.rebalance.delay.ms": 0,
-            # Failures are noticed in seconds, not in the half minute of production settings.
-            "broker.session.timeout.ms": 3000,
-            "broker.heartbeat.interval.ms": 500,
-            "controller.quorum.fetch.timeout.ms": 2000,
-            "controller.quorum.election.timeout.ms": 1000,
-            "replica.lag.time.max.ms": 5000,
-            # Two cores and half a gigabyte a node.
-            "num.network.threads": 2,
-            "num.io.threads": 4,
-            "background.threads": 2,
-            "log.cleaner.dedupe.buffer.size": 4 * 1024 * 1024,
-            "log.index.size.max.bytes": 1024 * 1024,
-        }
-        if self.certificates is not None:
-            properties |= {
-                "ssl.keystore.type": "PEM",
-                "ssl.keystore.location": str(self.certificates.broker_store),
-                "ssl.truststore.type": "PEM",
-                "ssl.truststore.location": str(self.certificates.ca),
-                "listener.name.ssl.ssl.client.auth": "requested",
-            }
-        for name in self.listeners:
-            if name.startswith("SASL"):
-                properties |= _sasl_properties(name)
-        return properties | self._overrides
-
 
 def live_clusters() -> list[KafkaCluster]:
     """Clusters that are not closed, for the report of a failed test."""
@@ -391,19 +347,6 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> No
         time.sleep(0.02)
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on, below the ephemeral range: no outgoing connection takes one while its node is down."""
-    chosen: list[int] = []
-    source = random.SystemRandom()
-    while len(chosen) < count:
-        port = source.randrange(12_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            if port not in chosen:
-                chosen.append(port)
-    return chosen
-
-
 def _host_port(host: str, port: int) -> str:
     return f"{host}:{port}"
 
@@ -417,19 +360,3 @@ def answers_api_versions(address: tuple[str, int]) -> bool:
             return len(connection.recv(4)) == 4
     except OSError:
         return False
-
-
-def _sasl_properties(listener: str) -> dict[str, str | int]:
-    prefix = f"listener.name.{listener.lower()}"
-    login = "org.apache.kafka.common.security"
-    users = " ".join(f'user_{user}="{password}"' for user, password in SASL_USERS.items())
-    return {
-        f"{prefix}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
-        f"{prefix}.plain.sasl.jaas.config": f"{login}.plain.PlainLoginModule required {users};",
-        f"{prefix}.scram-sha-256.sasl.jaas.config": f"{login}.scram.ScramLoginModule required;",
-        f"{prefix}.scram-sha-512.sasl.jaas.config": f"{login}.scram.ScramLoginModule required;",
-        # Accepts unsigned tokens (alg none) with any subject: for the wire format only.
-        f"{prefix}.oauthbearer.sasl.jaas.config": (
-            f'{login}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
-        ),
-    }

@@ -3,7 +3,8 @@
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from tests.kafka.cluster import SASL_USERS, KafkaCluster, wait_until
+from tests.kafka.broker_properties import SASL_USERS
+from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.reading import ReadRecord, end_offsets, read_all, read_with_java
 
 pytestmark = pytest.mark.external

@@ -1,0 +1,110 @@
+"""The `server.properties` of a test node: small, quick to notice failures, every security protocol set up."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.kafka.certificates import CertificateFiles
+
+SASL_USERS = {"alice": "alice-secret", "bob": "bob-secret"}
+
+# Listener name to security protocol; PROXIED is where `FaultProxy` connects, so that it can advertise another address.
+LISTENERS = {
+    "PLAINTEXT": "PLAINTEXT",
+    "SSL": "SSL",
+    "SASL_PLAINTEXT": "SASL_PLAINTEXT",
+    "SASL_SSL": "SASL_SSL",
+    "PROXIED": "PLAINTEXT",
+}
+_OWN_LISTENERS = {"INTERNAL": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+_MEBIBYTE = 1024 * 1024
+
+Properties = dict[str, str | int]
+
+
+def broker_properties(
+    node_id: int,
+    data: Path,
+    *,
+    voters: Mapping[int, int],
+    listening: Mapping[str, int],
+    advertised: Mapping[str, tuple[str, int]],
+    certificates: CertificateFiles | None,
+) -> Properties:
+    """Properties of one node.
+
+    Args:
+        node_id: this node.
+        data: its formatted directory.
+        voters: controller port of every node.
+        listening: listener name to port, INTERNAL and CONTROLLER among them.
+        advertised: listener name to advertised address, of all but CONTROLLER.
+        certificates: needed if a listener uses TLS.
+    """
+    replicas = min(3, len(voters))
+    min_insync = max(1, replicas - 1)
+    properties: Properties = {
+        "process.roles": "broker,controller",
+        "node.id": node_id,
+        "controller.quorum.voters": ",".join(f"{peer}@127.0.0.1:{port}" for peer, port in voters.items()),
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "INTERNAL",
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listening.items()),
+        "advertised.listeners": ",".join(f"{name}://{host}:{port}" for name, (host, port) in advertised.items()),
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{protocol}" for name, protocol in (_OWN_LISTENERS | LISTENERS).items()
+        ),
+        "log.dirs": str(data),
+        "default.replication.factor": replicas,
+        "min.insync.replicas": min_insync,
+        "offsets.topic.replication.factor": replicas,
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": min_insync,
+        "transaction.state.log.num.partitions": 4,
+        "group.initial.rebalance.delay.ms": 0,
+        # Failures are noticed in seconds, not in the half minute of production settings.
+        "broker.session.timeout.ms": 3000,
+        "broker.heartbeat.interval.ms": 500,
+        "controller.quorum.fetch.timeout.ms": 2000,
+        "controller.quorum.election.timeout.ms": 1000,
+        "replica.lag.time.max.ms": 5000,
+        # Two cores and half a gigabyte a node.
+        "num.network.threads": 2,
+        "num.io.threads": 4,
+        "background.threads": 2,
+        "log.cleaner.dedupe.buffer.size": 4 * _MEBIBYTE,
+        "log.index.size.max.bytes": _MEBIBYTE,
+    }
+    if certificates is not None:
+        properties |= _tls_properties(certificates)
+    for name in listening:
+        if name.startswith("SASL"):
+            properties |= _sasl_properties(name)
+    return properties
+
+
+def _tls_properties(certificates: CertificateFiles) -> Properties:
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificates.broker_store),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates.ca),
+        "listener.name.ssl.ssl.client.auth": "requested",
+    }
+
+
+def _sasl_properties(listener: str) -> Properties:
+    prefix = f"listener.name.{listener.lower()}"
+    package = "org.apache.kafka.common.security"
+    users = " ".join(f'user_{user}="{password}"' for user, password in SASL_USERS.items())
+    logins = {
+        "plain": f"plain.PlainLoginModule required {users};",
+        "scram-sha-256": "scram.ScramLoginModule required;",
+        "scram-sha-512": "scram.ScramLoginModule required;",
+        # Accepts unsigned tokens (alg none) with any subject: for the wire format only.
+        "oauthbearer": 'oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";',
+    }
+    mechanisms = ",".join(mechanism.upper() for mechanism in logins)
+    return {f"{prefix}.sasl.enabled.mechanisms": mechanisms} | {
+        f"{prefix}.{mechanism}.sasl.jaas.config": f"{package}.{login}" for mechanism, login in logins.items()
+    }
