@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fixtures_kafka import kafka, kafka3, kafka3_rig, kafka_rig, topic_name
+from tests.fixtures_mock_cluster import mock_cluster
 from tests.fixtures_proxy import kafka3_proxies, kafka_proxy
 from tests.kafka.cluster import live_clusters
 
-__all__ = ["kafka", "kafka3", "kafka3_proxies", "kafka3_rig", "kafka_proxy", "kafka_rig", "topic_name"]
+__all__ = ["kafka", "kafka3", "kafka3_proxies", "kafka3_rig", "kafka_proxy", "kafka_rig", "mock_cluster", "topic_name"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
