@@ -73,7 +73,7 @@ class NodeConnection:
     Attributes:
         stage: How far it came.
         failure: Why it closed; None while it lives.
-        is_idle_closed: Whether it was closed because nobody used it, which is no failure.
+        is_closed_by_us: Whether we ended it, for idleness or on demand, which is no failure.
         last_active_ms: Last time a byte moved.
     """
 
@@ -91,7 +91,7 @@ class NodeConnection:
         self.node = node
         self.stage = Stage.RESOLVE
         self.failure: KafkaError | None = None
-        self.is_idle_closed = False
+        self.is_closed_by_us = False
         self.last_active_ms = 0
         self._settings = settings
         self._poller = poller
@@ -165,6 +165,7 @@ class NodeConnection:
             is_open = transport.try_open()
         except OSError as error:
             if transport.is_connected:
+                self.stage = Stage.TLS
                 self._close_for(error, "the TLS handshake failed", now_ms)
             else:
                 self._connect_next(now_ms, error)
@@ -357,7 +358,7 @@ class NodeConnection:
         self.protocol.on_time(now_ms)
         is_idle = now_ms - self.last_active_ms >= self._settings.connections_max_idle_ms
         if is_idle and self.protocol.is_ready and not self.protocol.in_flight_count:
-            self.is_idle_closed = True
+            self.is_closed_by_us = True
             self._close_for(None, "the connection was idle", now_ms)
         self.flush(now_ms)
 
@@ -370,6 +371,7 @@ class NodeConnection:
 
     def close(self, error: KafkaError, now_ms: int) -> None:
         """End the connection; its requests fail with `error` as their cause."""
+        self.is_closed_by_us = True
         self._close_for(error, "closed", now_ms)
 
     def _close_for(self, error: Exception | None, what: str, now_ms: int) -> None:

@@ -32,6 +32,7 @@ from kafkaprod.net.completion import Completion, NodeMetrics
 from kafkaprod.net.node import NodeConnection, Stage
 from kafkaprod.net.poller import Poller
 from kafkaprod.net.settings import ConnectionSettings
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.negotiation import BrokerVersions
 from kafkaprod.protocol.outgoing import Buffer
 from kafkaprod.protocol.schema import Request
@@ -39,7 +40,6 @@ from kafkaprod.structs import Node
 
 RECEIVE_BUFFER_BYTES = 64 << 10
 MIN_AUTHENTICATION_RETRY_MS = 1000  # refused credentials do not get better by asking often
-REBOOTSTRAP_REQUIRED = 129
 NEVER_MS = 1 << 62
 
 # First version of each API after which the broker answers first and expects the client to hold back (KIP-219).
@@ -103,6 +103,7 @@ class NodePool:
         self._retired: dict[int, _NodeEntry] = {}  # left the cluster with requests in flight
         self._completions: list[Completion] = []
         self._failures: list[ConnectionFailure] = []
+        self._has_news = False  # something happened outside of `poll`, which then must not wait
         self._next_timer_ms = NEVER_MS  # not later than the earliest deadline of any connection
         self._is_closed = False
         self._is_rebootstrap_required = False
@@ -367,7 +368,7 @@ class NodePool:
         """
         self._check_open()
         now_ms = self._clock.now_ms()
-        if self._completions or self._failures:
+        if self._has_news:
             timeout_ms = 0
         ready = self._poller.poll(min(timeout_ms, max(self._next_timer_ms - now_ms, 0)))
         now_ms = self._clock.now_ms()
@@ -380,10 +381,11 @@ class NodePool:
         if now_ms >= self._next_timer_ms:
             self._run_timers(now_ms)
         completions, self._completions = self._completions, []
+        self._has_news = False
         return completions
 
     def take_failures(self) -> list[ConnectionFailure]:
-        """Connections that ended since the last call, idle ones left out.
+        """Connections that ended since the last call, those we ended ourselves left out.
 
         Look at it after each `poll`: metadata is stale, or, with an AuthenticationError, the credentials are refused.
         """
@@ -395,10 +397,11 @@ class NodePool:
         self._poller.wakeup()
 
     def disconnect(self, node_id: int, error: KafkaError) -> None:
-        """Close the connection to a node, if there is one; its requests fail with `error` as the cause."""
+        """Close the connection to a node, if any, and back off; its requests fail with `error` as the cause."""
         entry = self._entries.get(node_id)
-        if entry is not None:
+        if entry is not None and entry.connection is not None:
             self._close(entry, error)
+            self._back_off(entry, self._clock.now_ms(), 0)
 
     def close(self) -> list[Completion]:
         """Close all connections; return the last outcomes. Idempotent. Only `wakeup` may be called afterwards."""
@@ -441,6 +444,7 @@ class NodePool:
         for completion in connection.take_completions():
             self._watch_throttle(completion, now_ms)
             self._completions.append(completion)
+            self._has_news = True
         if connection.is_ready and not entry.was_ready:
             entry.was_ready, entry.failure_count, entry.last_failure = True, 0, None
         if connection.failure is not None and entry.connection is connection:
@@ -453,17 +457,19 @@ class NodePool:
 
     def _on_closed(self, entry: _NodeEntry, connection: NodeConnection, error: KafkaError, now_ms: int) -> None:
         entry.connection = None
-        if connection.is_idle_closed:
+        if connection.is_closed_by_us:
             return
-        delay_ms = self._reconnect_backoff.delay_ms(entry.failure_count, self._random)
-        if isinstance(error, AuthenticationError):
-            delay_ms = max(delay_ms, MIN_AUTHENTICATION_RETRY_MS)
-        entry.failure_count += 1
-        entry.next_attempt_ms = now_ms + delay_ms
+        self._back_off(entry, now_ms, MIN_AUTHENTICATION_RETRY_MS if isinstance(error, AuthenticationError) else 0)
         entry.last_failure = ConnectionFailure(entry.node, connection.stage, error)
         self._failures.append(entry.last_failure)
-        if isinstance(error, BrokerError) and error.code == REBOOTSTRAP_REQUIRED:
+        self._has_news = True
+        if isinstance(error, BrokerError) and error.code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._is_rebootstrap_required = True
+
+    def _back_off(self, entry: _NodeEntry, now_ms: int, least_ms: int) -> None:
+        delay_ms = self._reconnect_backoff.delay_ms(entry.failure_count, self._random)
+        entry.failure_count += 1
+        entry.next_attempt_ms = now_ms + max(delay_ms, least_ms)
 
     def _watch_throttle(self, completion: Completion, now_ms: int) -> None:
         throttle_ms = getattr(completion.response, "throttle_time_ms", 0)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafkaprod.errors import AuthenticationError, KafkaError
+from kafkaprod.errors import AuthenticationError
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
+from kafkaprod.protocol.error_codes import error_for
 from kafkaprod.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkaprod.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafkaprod.protocol.negotiation import BrokerVersions
@@ -17,10 +17,6 @@ from kafkaprod.protocol.negotiation import BrokerVersions
 HANDSHAKE_VERSION = 1  # version 0 would be followed by bare tokens without a header
 REAUTHENTICATION_WINDOW = (0.85, 0.95)  # share of the session's lifetime (KIP-368)
 MAX_REASON_CHARACTERS = 200
-
-_REFUSALS = frozenset(
-    {ErrorCode.UNSUPPORTED_SASL_MECHANISM, ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTICATION_FAILED}
-)
 
 
 def authenticate_version(versions: BrokerVersions) -> int:
@@ -52,7 +48,7 @@ def check_mechanism(body: memoryview, mechanism: str | None) -> None:
     response = SaslHandshakeResponse.decode(body, HANDSHAKE_VERSION)
     if response.error_code:
         offered = printable(", ".join(response.mechanisms)) or "none"
-        raise _refusal(response.error_code, f"the broker refused mechanism {mechanism}; it offers: {offered}")
+        raise error_for(response.error_code, f"{mechanism} is not among {offered}", api="SASL_HANDSHAKE")
 
 
 def read_token(body: memoryview, version: int) -> tuple[bytes, int]:
@@ -64,9 +60,7 @@ def read_token(body: memoryview, version: int) -> tuple[bytes, int]:
     """
     response = SaslAuthenticateResponse.decode(body, version)
     if response.error_code:
-        raise _refusal(
-            response.error_code, f"the broker refused the login: {printable(response.error_message or 'no reason')}"
-        )
+        raise error_for(response.error_code, printable(response.error_message or ""), api="SASL_AUTHENTICATE")
     return bytes(response.auth_bytes), response.session_lifetime_ms
 
 
@@ -79,8 +73,3 @@ def reauthenticate_after_ms(lifetime_ms: int, random: Callable[[], float]) -> in
 def printable(text: str) -> str:
     """A broker's text made safe for a log line: bounded, control characters escaped."""
     return text[:MAX_REASON_CHARACTERS].encode("unicode_escape").decode()
-
-
-def _refusal(code: int, text: str) -> KafkaError:
-    """Trying again helps against a failing broker, not against a refusal."""
-    return AuthenticationError(f"{text}: {describe(code)}") if code in _REFUSALS else error_for(code, text)
