@@ -58,6 +58,7 @@ cdef class BatchResult:
 
 @cython.final
 @cython.freelist(4096)
+@cython.no_gc       # cycles through callbacks end with the outcome; tracking would cost a tenth of a send
 cdef class DeliveryFuture:
     """The outcome of one record, now or later. Made by `send`; reading is thread-safe."""
 

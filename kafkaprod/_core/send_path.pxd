@@ -7,3 +7,5 @@ cdef class RecordSender:
     cdef readonly Accumulator accumulator
     cdef dict _topics
     cdef public bint has_hooks      # serializers, interceptors or a partitioner: every record takes the general path
+
+    cdef object _try(self, str topic, object value, object key, object headers, object partition, object timestamp_ms)

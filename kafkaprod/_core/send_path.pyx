@@ -5,7 +5,7 @@ Everything else (a topic whose metadata is not here yet, objects to serialize, a
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItem
+from cpython.dict cimport PyDict_GetItemWithError
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
@@ -45,36 +45,44 @@ cdef class RecordSender:
             MetadataTimeoutError after max_block_ms. ProducerClosedError, ForkedProducerError. Nothing is queued then.
         Thread safety: any number of threads; records of one thread keep their order per partition.
         """
+        future = self._try(topic, value, key, headers, partition, timestamp_ms)
+        if future is None:
+            return self._send_general(topic, value, key, headers, partition, timestamp_ms)
+        return future
+
+    def try_send(self, str topic not None, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
+        """Like send(), but return None instead of waiting for metadata or memory, or if hooks are configured."""
+        return self._try(topic, value, key, headers, partition, timestamp_ms)
+
+    cdef object _try(self, str topic, object value, object key, object headers, object partition, object timestamp_ms):
         cdef PyObject *found
         cdef RecordView r
         cdef int32_t chosen = ANY_PARTITION
-        cdef RecordArguments arguments = None
-        cdef const RecordView *record = &r
+        cdef RecordArguments arguments
         cdef TopicQueues queues
         if self.has_hooks:
-            return self._send_general(topic, value, key, headers, partition, timestamp_ms)
-        found = PyDict_GetItem(self._topics, topic)
+            return None
+        found = PyDict_GetItemWithError(self._topics, topic)
         if found is NULL:
-            return self._send_general(topic, value, key, headers, partition, timestamp_ms)
+            return None
         queues = <TopicQueues>found
         if partition is not None:
             chosen = checked_partition(partition)
-            if not 0 <= chosen < queues.partition_count:
-                return self._send_general(topic, value, key, headers, partition, timestamp_ms)
+            if chosen >= queues.partition_count:
+                return None
         r.timestamp = wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         if headers is None and _take(value, &r.value, &r.value_length) and _take(key, &r.key, &r.key_length):
             r.headers = NULL
             r.header_count = 0
             r.headers_size = 1
-        else:
-            arguments = RecordArguments()
-            record = arguments.fill(key, value, headers, r.timestamp)
-        future = self.accumulator.append_record(queues, chosen, record, READ_CLOCK, 0)
-        if arguments is not None:
+            return self.accumulator.append_record(queues, chosen, &r, READ_CLOCK, 0)
+        arguments = RecordArguments()
+        try:
+            return self.accumulator.append_record(
+                queues, chosen, arguments.fill(key, value, headers, r.timestamp), READ_CLOCK, 0
+            )
+        finally:
             arguments.clear()
-        if future is None:
-            return self._send_general(topic, value, key, headers, partition, timestamp_ms)
-        return future
 
 
 cdef int32_t checked_partition(object partition) except? -2:
