@@ -28,6 +28,7 @@ from typing import Any
 
 from kafkaprod.errors import (
     ConnectionLostError,
+    CorruptDataError,
     IllegalStateError,
     KafkaError,
     RequestTimedOutError,
@@ -65,8 +66,8 @@ from kafkaprod.protocol.negotiation import (
     versions_request,
 )
 from kafkaprod.protocol.outgoing import OutgoingBytes
-from kafkaprod.protocol.primitives import Buffer
-from kafkaprod.protocol.schema import Request
+from kafkaprod.protocol.primitives import Buffer, Reader
+from kafkaprod.protocol.schema import Request, Response
 
 FIRST_FRAME_MAX_BYTES = 1 << 20  # an ApiVersions answer; bounded before we know whom we talk to
 SASL_FRAME_MAX_BYTES = 512 << 10  # Kafka's own bound of SASL frames
@@ -326,7 +327,7 @@ class Connection:
             self._in_flight.remove(request)
             self._on_handshake_response(request, body, now_ms)
             return
-        response = None if request.response_type is None else request.response_type.decode(body, request.version)
+        response = None if request.response_type is None else _decoded(request.response_type, body, request.version)
         self._in_flight.remove(request)
         self._events.append(
             ResponseReceived(
@@ -489,6 +490,19 @@ class Connection:
         if target not in TRANSITIONS[self._state]:
             raise IllegalStateError(f"connection cannot go from {self._state.name} to {target.name}")
         self._state = target
+
+
+def _decoded(response_type: type[Response], body: memoryview, version: int) -> Response:
+    """Read a response as Kafka's clients do: bytes behind its end are not looked at.
+
+    librdkafka's mock cluster 2.16 leaves one behind its Metadata responses.
+    """
+    codec = response_type.codec(version, response_type.is_flexible(version))
+    try:
+        response: Response = codec.read(Reader(body))
+    except CorruptDataError as error:
+        raise CorruptDataError(f"{response_type.__name__} v{version}: {error}", api=response_type.api.name) from None
+    return response
 
 
 def _request_error(error: KafkaError) -> KafkaError:

@@ -196,6 +196,15 @@ def test_a_declared_request_comes_back_decoded() -> None:
     assert (event.response.producer_id, event.response.producer_epoch) == (4000, 3)
 
 
+def test_bytes_behind_a_declared_response_are_ignored_as_kafkas_clients_do() -> None:
+    connection, broker = ready()
+    broker.handlers[22] = lambda _: struct.pack(">ihqh", 0, 0, 4000, 3) + b"\0\0"
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+    connection.send(request, 4, token="t", now_ms=0, timeout_ms=1000)
+    (event,) = exchange(connection, broker)
+    assert isinstance(event, ResponseReceived)
+
+
 def test_buffers_travel_uncopied_and_are_let_go_when_sent() -> None:
     connection, _ = ready()
     records = bytearray(os.urandom(1000))
