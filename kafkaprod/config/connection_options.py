@@ -1,0 +1,228 @@
+"""The options of any client: which servers, how to reach them, how to prove who one is.
+
+Part of the one table of options; `producer_options.py` adds what is a producer's own.
+"""
+
+# ruff: noqa: RUF009  (the "default" is a declaration: dataclasses.field)
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafkaprod.config.kinds import (
+    Addresses,
+    Boolean,
+    Choice,
+    Hook,
+    Integer,
+    Path,
+    SecretText,
+    Text,
+    TlsContext,
+    Translate,
+)
+from kafkaprod.config.option import HIGH, LOW, MEDIUM, REQUIRED, Section
+from kafkaprod.config.secret import Secret
+
+_SERVERS: Final = Section("Servers and connections")
+_METADATA: Final = Section("Cluster metadata")
+_SECURITY: Final = Section("Security")
+
+
+def _checks_names(value: object) -> object:
+    """`ssl.endpoint.identification.algorithm`: https checks host names, empty (Java) or none (librdkafka) does not."""
+    algorithms: dict[object, bool] = {"https": True, "": False, "none": False}
+    return algorithms.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+
+def _openssl_ciphers(value: object) -> object:
+    """Java separates cipher suites by commas, OpenSSL by colons."""
+    return value.replace(",", ":").replace(" ", "") if isinstance(value, str) else value
+
+
+_CIPHERS: Final[dict[str, Translate]] = {"ssl.cipher.suites": _openssl_ciphers}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ConnectionOptions:
+    """The first half of the table; see `ProducerOptions`."""
+
+    # --- servers and connections ---
+
+    bootstrap_servers: tuple[tuple[str, int], ...] = _SERVERS.option(
+        REQUIRED,
+        Addresses(),
+        HIGH,
+        "Servers asked for the cluster's metadata first; all brokers are found from there. Kept as (host, port) pairs.",
+        aliases=("metadata.broker.list",),
+    )
+    client_id: str = _SERVERS.option(
+        "",
+        Text(may_be_empty=True),
+        MEDIUM,
+        "Name of this producer in the brokers' logs, metrics and quotas. Empty: `producer-` and the "
+        "`transactional_id`, or `producer-` and a number that counts the producers of this process.",
+    )
+    request_timeout_ms: int = _SERVERS.option(
+        30_000,
+        Integer(1),
+        MEDIUM,
+        "How long to wait for the answer to one request; then its connection is closed and the request retried. Also "
+        "what a broker is told to wait for its replicas.",
+        unit="ms",
+    )
+    max_in_flight_requests_per_connection: int = _SERVERS.option(
+        5,
+        Integer(1, 1_000_000),
+        LOW,
+        "Requests without an answer, per broker. Order is kept up to 5 with idempotence, and at 1 without.",
+        aliases=("max.in.flight",),
+    )
+    reconnect_backoff_ms: int = _SERVERS.option(
+        50,
+        Integer(),
+        LOW,
+        "First wait before connecting to a broker again; doubles with each failure, +-20 %.",
+        unit="ms",
+    )
+    reconnect_backoff_max_ms: int = _SERVERS.option(1000, Integer(), LOW, "Longest such wait.", unit="ms")
+    socket_connection_setup_timeout_ms: int = _SERVERS.option(
+        10_000,
+        Integer(1),
+        MEDIUM,
+        "How long a connect may take, TLS and login included; doubles with each failure, +-20 %.",
+        unit="ms",
+    )
+    socket_connection_setup_timeout_max_ms: int = _SERVERS.option(
+        30_000, Integer(1), MEDIUM, "Longest such time.", unit="ms"
+    )
+    connections_max_idle_ms: int = _SERVERS.option(
+        540_000,
+        Integer(0),
+        MEDIUM,
+        "A connection unused for so long is closed. Keep it below the brokers' own limit (600000).",
+        unit="ms",
+    )
+    send_buffer_bytes: int = _SERVERS.option(
+        -1,
+        Integer(-1),
+        MEDIUM,
+        "SO_SNDBUF; -1 lets the operating system adapt it.",
+        unit="bytes",
+        aliases=("socket.send.buffer.bytes",),
+    )
+    receive_buffer_bytes: int = _SERVERS.option(
+        -1,
+        Integer(-1),
+        MEDIUM,
+        "SO_RCVBUF; -1 lets the operating system adapt it.",
+        unit="bytes",
+        aliases=("socket.receive.buffer.bytes",),
+    )
+
+    # --- cluster metadata ---
+
+    metadata_max_age_ms: int = _METADATA.option(
+        300_000,
+        Integer(1),
+        LOW,
+        "Metadata older than this is fetched again even if nothing seems to have changed.",
+        unit="ms",
+        aliases=("topic.metadata.refresh.interval.ms",),
+    )
+    metadata_recovery_strategy: str = _METADATA.option(
+        "rebootstrap",
+        Choice(("rebootstrap", "none")),
+        LOW,
+        "What to do when no known broker can be reached: start over from `bootstrap_servers`, or go on (KIP-899).",
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = _METADATA.option(
+        300_000,
+        Integer(),
+        LOW,
+        "Start over from `bootstrap_servers` after so long without metadata (KIP-1102).",
+        unit="ms",
+    )
+    metadata_cluster_check_enable: bool = _METADATA.option(
+        True,
+        Boolean(),
+        LOW,
+        "Tell brokers which cluster and node is expected, so that a misrouted connection is refused (KIP-1242).",
+    )
+
+    # --- security ---
+
+    security_protocol: str = _SECURITY.option(
+        "PLAINTEXT",
+        Choice(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+        MEDIUM,
+        "Encryption (SSL) and login (SASL). There is never a fall back to less.",
+    )
+    ssl_context: ssl.SSLContext | None = _SECURITY.option(
+        None, TlsContext(), MEDIUM, "A ready context; replaces all other `ssl_` options."
+    )
+    ssl_cafile: str | None = _SECURITY.option(
+        None,
+        Path(),
+        HIGH,
+        "PEM file of trusted authorities. None: the operating system's.",
+        aliases=("ssl.ca.location", "ssl.truststore.location"),
+    )
+    ssl_certfile: str | None = _SECURITY.option(
+        None,
+        Path(),
+        HIGH,
+        "PEM file of this client's certificate chain.",
+        aliases=("ssl.certificate.location", "ssl.keystore.location"),
+    )
+    ssl_keyfile: str | None = _SECURITY.option(
+        None,
+        Path(),
+        HIGH,
+        "PEM file of its private key. None: the key is in `ssl_certfile`.",
+        aliases=("ssl.key.location",),
+    )
+    ssl_password: Secret | None = _SECURITY.option(
+        None, SecretText(), HIGH, "Password of the private key.", aliases=("ssl.key.password",)
+    )
+    ssl_crlfile: str | None = _SECURITY.option(
+        None, Path(), LOW, "PEM file of revoked certificates.", aliases=("ssl.crl.location",)
+    )
+    ssl_ciphers: str | None = _SECURITY.option(
+        None, Text(), LOW, "OpenSSL's list of ciphers for TLS 1.2. None: OpenSSL's default.", translated=_CIPHERS
+    )
+    ssl_check_hostname: bool = _SECURITY.option(
+        True,
+        Boolean(),
+        LOW,
+        "Whether a certificate must name the host. Turning it off lets anybody with a trusted certificate read along.",
+        translated={"ssl.endpoint.identification.algorithm": _checks_names},
+    )
+    sasl_mechanism: str | None = _SECURITY.option(
+        None,
+        Choice(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")),
+        MEDIUM,
+        "How to log in. The broker's list of mechanisms never changes it.",
+        aliases=("sasl.mechanisms",),
+    )
+    sasl_plain_username: str | None = _SECURITY.option(
+        None, Text(), MEDIUM, "User name for PLAIN and SCRAM.", aliases=("sasl.username",)
+    )
+    sasl_plain_password: Secret | None = _SECURITY.option(
+        None, SecretText(), MEDIUM, "Password for PLAIN and SCRAM.", aliases=("sasl.password",)
+    )
+    sasl_oauth_token_provider: Any = _SECURITY.option(
+        None,
+        Hook(("token",), accepts_callable=False),
+        MEDIUM,
+        "Its `token()` gives a bearer token for each login (OAUTHBEARER).",
+    )
+    oauth_cb: Any = _SECURITY.option(
+        None,
+        Hook(),
+        LOW,
+        "As in confluent-kafka: takes `sasl_oauthbearer_config`, gives (token, expiry[, principal[, extensions]]).",
+    )
+    sasl_oauthbearer_config: str = _SECURITY.option("", Text(may_be_empty=True), LOW, "The text given to `oauth_cb`.")

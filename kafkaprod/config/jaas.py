@@ -1,0 +1,56 @@
+"""Java's `sasl.jaas.config`, so far as it is a user name and a password.
+
+    org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="secret";
+
+Text in, options out: no class is loaded by its name (fault S15). Source: Kafka documentation "JAAS configuration".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kafkaprod.config.secret import Secret
+from kafkaprod.errors import ConfigError
+
+_PACKAGE: Final = "org.apache.kafka.common.security."
+_MODULES: Final = (f"{_PACKAGE}plain.PlainLoginModule", f"{_PACKAGE}scram.ScramLoginModule")
+_ENTRY = re.compile(r"""\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\s*(.*?)\s*;\s*""", re.DOTALL)
+_ASSIGNMENT = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))\s*""", re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+def parse_jaas(value: object) -> dict[str, object]:
+    """The options that a JAAS entry stands for: sasl_plain_username and sasl_plain_password.
+
+    Raises:
+        ConfigError: It is malformed, or of a login module that has no equivalent; the entry is not shown.
+    """
+    text = value.reveal() if isinstance(value, Secret) else value
+    entry = _ENTRY.fullmatch(text) if isinstance(text, str) else None
+    if entry is None:
+        raise ConfigError('sasl.jaas.config is not of the form `module required username="..." password="...";`')
+    module, assignments = entry.groups()
+    if module not in _MODULES:
+        raise ConfigError(
+            f"sasl.jaas.config names the login module {module}, which has no equivalent: give sasl_plain_username and "
+            "sasl_plain_password, or sasl_oauth_token_provider"
+        )
+    settings = _parse_assignments(assignments)
+    if not settings.keys() >= {"username", "password"}:
+        raise ConfigError("sasl.jaas.config holds no username and password")
+    return {"sasl_plain_username": settings["username"], "sasl_plain_password": Secret(settings["password"])}
+
+
+def _parse_assignments(text: str) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    position = 0
+    while position < len(text):
+        match = _ASSIGNMENT.match(text, position)
+        if match is None:
+            raise ConfigError(f"sasl.jaas.config is malformed after {len(settings)} settings")
+        name, double_quoted, single_quoted, bare = match.groups()
+        quoted = double_quoted if double_quoted is not None else single_quoted
+        settings[name] = bare if quoted is None else _ESCAPE.sub(r"\1", quoted)
+        position = match.end()
+    return settings

@@ -1,0 +1,318 @@
+"""The kinds of values options take: how one is read from what a user gives, and what is allowed.
+
+A kind's `parse` takes text (files, command lines) as well as Python values and is idempotent: what it returned it takes
+again unchanged. It raises ValueError for anything that is not allowed; `option.py` turns that into a ConfigError that
+names the option. Nothing here loads a class, evaluates text or expands `${...}` (faults S15, S16).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from kafkaprod.config.secret import HIDDEN, Secret
+
+INT16_MAX: Final = 2**15 - 1
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+DEFAULT_PORT: Final = 9092
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+class Kind(Protocol):
+    """What an option can hold.
+
+    Attributes:
+        type_name: For the documentation: int, bool, text ...
+        allowed: What values are legal, as the end of "expected ...".
+    """
+
+    @property
+    def type_name(self) -> str: ...
+
+    @property
+    def allowed(self) -> str: ...
+
+    def parse(self, value: object) -> Any:
+        """The value to keep. Raises ValueError if it is not allowed."""
+        ...
+
+    def show(self, value: Any) -> str:
+        """A kept value for messages and repr; never a secret."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """A whole number in [lowest, highest]; text of one is read."""
+
+    lowest: int = 0
+    highest: int = INT32_MAX
+    excluded: int | None = None
+    type_name: str = "int"
+
+    @property
+    def allowed(self) -> str:
+        hole = "" if self.excluded is None else f", not {self.excluded}"
+        return f"a whole number in {self.lowest}..{self.highest}{hole}"
+
+    def parse(self, value: object) -> int:
+        if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
+            value = int(value)
+        if type(value) is not int or not self.lowest <= value <= self.highest or value == self.excluded:
+            raise ValueError(value)
+        return value
+
+    def show(self, value: int) -> str:
+        return repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Boolean:
+    """True or False, or their names in any case."""
+
+    type_name: str = "bool"
+    allowed: str = "true or false"
+
+    def parse(self, value: object) -> bool:
+        if isinstance(value, str):
+            value = _BOOLEANS.get(value.strip().lower(), value)
+        if not isinstance(value, bool):
+            raise ValueError(value)
+        return value
+
+    def show(self, value: bool) -> str:
+        return str(value).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text; empty only where `may_be_empty`."""
+
+    may_be_empty: bool = False
+    type_name: str = "text"
+
+    @property
+    def allowed(self) -> str:
+        return "a text" if self.may_be_empty else "a text that is not empty"
+
+    def parse(self, value: object) -> str:
+        if not isinstance(value, str) or not (value or self.may_be_empty):
+            raise ValueError(value)
+        return value
+
+    def show(self, value: str) -> str:
+        return repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The name of a file; not opened here."""
+
+    type_name: str = "path"
+    allowed: str = "the name of a file"
+
+    def parse(self, value: object) -> str:
+        path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+        if not isinstance(path, str) or not path:
+            raise ValueError(value)
+        return path
+
+    def show(self, value: str) -> str:
+        return repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class SecretText:
+    """A password; kept as a `Secret`."""
+
+    type_name: str = "password"
+    allowed: str = "a text that is not empty"
+
+    def parse(self, value: object) -> Secret:
+        secret = Secret(value) if isinstance(value, str) else value
+        if not isinstance(secret, Secret) or not secret:
+            raise ValueError(HIDDEN)
+        return secret
+
+    def show(self, value: Secret) -> str:
+        return HIDDEN
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of some names, read in any case.
+
+    Attributes:
+        names: The names, as they are kept.
+        synonyms: Other values that stand for one of them.
+    """
+
+    names: tuple[str, ...]
+    synonyms: Mapping[object, str] = field(default_factory=dict)
+    type_name: str = "name"
+
+    @property
+    def allowed(self) -> str:
+        return f"one of {', '.join(self.names)}"
+
+    def parse(self, value: object) -> str:
+        folded = value.strip().lower() if isinstance(value, str) else value
+        for name in self.names:
+            if folded == name.lower():
+                return name
+        if isinstance(folded, str | int | None) and folded in self.synonyms:
+            return self.synonyms[folded]
+        raise ValueError(value)
+
+    def show(self, value: str) -> str:
+        return repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Acks:
+    """Whose acknowledgement counts: -1 all in-sync replicas (also `all`), 1 the leader, 0 nobody's."""
+
+    type_name: str = "int"
+    allowed: str = "all, -1, 0 or 1"
+
+    def parse(self, value: object) -> int:
+        folded = value.strip().lower() if isinstance(value, str) else value
+        acks = {"all": -1, "-1": -1, "0": 0, "1": 1}.get(folded) if isinstance(folded, str) else folded
+        if type(acks) is not int or acks not in (-1, 0, 1):
+            raise ValueError(value)
+        return acks
+
+    def show(self, value: int) -> str:
+        return repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """`host:port` pairs: text with commas, or a sequence of texts and (host, port) pairs.
+
+    A port left out is 9092; IPv6 addresses with a port stand in brackets. Kept as a tuple of (host, port).
+    """
+
+    type_name: str = "list"
+    allowed: str = "host:port pairs, each once; [address]:port for IPv6; the port may be left out"
+
+    def parse(self, value: object) -> tuple[tuple[str, int], ...]:
+        items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, list | tuple):
+            raise ValueError(value)
+        addresses = tuple(_parse_address(item) for item in items)
+        if not addresses or len(set(addresses)) < len(addresses):
+            raise ValueError(value)
+        return addresses
+
+    def show(self, value: tuple[tuple[str, int], ...]) -> str:
+        texts = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in value)
+        return repr(",".join(texts))
+
+
+def _parse_address(item: object) -> tuple[str, int]:
+    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str):
+        return _parse_host(item[0]), Integer(1, 65535).parse(item[1])
+    if not isinstance(item, str):
+        raise ValueError(item)
+    text = item.strip()
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ValueError(item)
+        port = rest[1:] if rest else str(DEFAULT_PORT)
+    elif text.count(":") > 1:  # an IPv6 address without brackets: where would the port begin?
+        host, port = text, str(DEFAULT_PORT)
+    else:
+        host, colon, port = text.partition(":")
+        port = port if colon else str(DEFAULT_PORT)
+    return _parse_host(host), Integer(1, 65535).parse(port)
+
+
+def _parse_host(host: str) -> str:
+    if not host or any(character in host for character in " \t/@[]"):
+        raise ValueError(host)
+    return host
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """The user's own code: a callable, or an object with one of some methods. Never text: no class is looked up.
+
+    Attributes:
+        methods: An object with any of these is accepted.
+        accepts_callable: Whether a plain callable is accepted too.
+    """
+
+    methods: tuple[str, ...] = ()
+    accepts_callable: bool = True
+    type_name: str = "object"
+
+    @property
+    def allowed(self) -> str:
+        parts = ["a callable"] if self.accepts_callable else []
+        parts += [f"an object with {name}()" for name in self.methods]
+        return " or ".join(parts)
+
+    def parse(self, value: object) -> Any:
+        if isinstance(value, str | bytes | type):
+            raise ValueError(value)
+        has_method = any(callable(getattr(value, name, None)) for name in self.methods)
+        if not has_method and not (self.accepts_callable and callable(value)):
+            raise ValueError(value)
+        return value
+
+    def show(self, value: object) -> str:
+        return f"<{type(value).__qualname__}>"  # a user's repr may hold a secret
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Several objects of the user's, in order; kept as a tuple."""
+
+    item: Hook
+    type_name: str = "list"
+
+    @property
+    def allowed(self) -> str:
+        return f"a list, each item {self.item.allowed}"
+
+    def parse(self, value: object) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple):
+            raise ValueError(value)
+        return tuple(self.item.parse(item) for item in value)
+
+    def show(self, value: tuple[Any, ...]) -> str:
+        return f"[{', '.join(self.item.show(item) for item in value)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsContext:
+    """A ready `ssl.SSLContext`."""
+
+    type_name: str = "object"
+    allowed: str = "an ssl.SSLContext"
+
+    def parse(self, value: object) -> ssl.SSLContext:
+        if not isinstance(value, ssl.SSLContext):
+            raise ValueError(value)
+        return value
+
+    def show(self, value: ssl.SSLContext) -> str:
+        return "<SSLContext>"
+
+
+Translate = Callable[[object], object]
+"""Turns the value of an alias into one the option understands; raises ValueError if it cannot."""
+
+
+def kilobytes(value: object) -> int:
+    """Kilobytes (librdkafka) to bytes."""
+    return Integer(0, INT64_MAX >> 10).parse(value) * 1024

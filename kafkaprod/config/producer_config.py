@@ -1,0 +1,92 @@
+"""A producer's configuration: checked, typed, immutable. Made once by `ProducerConfig.from_options`."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from kafkaprod.config.option import Option, options_of
+from kafkaprod.config.producer_options import ProducerOptions
+from kafkaprod.config.properties import read_properties
+from kafkaprod.config.rules import check_rules, least_delivery_timeout_ms
+from kafkaprod.config.spellings import Spellings
+from kafkaprod.errors import ConfigError
+
+OPTIONS: Final[Mapping[str, Option]] = options_of(ProducerOptions)
+_SPELLINGS: Final = Spellings(OPTIONS)
+
+_producer_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ProducerConfig(ProducerOptions):
+    """All options of a producer, as typed attributes; see docs/configuration.md. Immutable, safe to share.
+
+    Every instance is valid: values and the rules between them are checked however it is made. `from_options` is the
+    way to make one; it knows all spellings. `repr` shows what differs from the defaults and no secret.
+    """
+
+    def __post_init__(self) -> None:
+        for option in OPTIONS.values():
+            value = getattr(self, option.name)
+            object.__setattr__(self, option.name, option.parse(value))
+        check_rules(self)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, object] | None = None, /, **more: object) -> Self:
+        """Merge the user's options with the defaults.
+
+        Args:
+            options: By name: `linger.ms`, `linger_ms` or librdkafka's `queue.buffering.max.ms`. Values may be text.
+            more: More of them.
+
+        Raises:
+            ConfigError: An option is unknown, given twice, out of range, missing, or in conflict with another.
+        """
+        given = dict(options or {})
+        twice = given.keys() & more.keys()
+        if twice:
+            raise ConfigError(f"{min(twice)} is given twice: in the mapping and as an argument")
+        values = _SPELLINGS.parse(given | more)
+        if "bootstrap_servers" not in values:
+            raise ConfigError("bootstrap_servers is missing: give it as 'host:port,host:port'")
+        if values.get("transaction_two_phase_commit_enable") and "transaction_timeout_ms" in values:
+            raise ConfigError(
+                "transaction_timeout_ms is given with transaction_two_phase_commit_enable=true: such transactions "
+                "never time out"
+            )
+        return cls(**_with_derived_defaults(values))
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], /, **more: object) -> Self:
+        """Read a Java `.properties` file; an option in `more` replaces the file's.
+
+        Raises:
+            ConfigError: As `from_options`, or the file cannot be read.
+        """
+        values = _SPELLINGS.parse(read_properties(path))
+        return cls.from_options(values | _SPELLINGS.parse(more))
+
+    def __repr__(self) -> str:
+        shown = (
+            f"{option.name}={option.show(getattr(self, option.name))}"
+            for option in OPTIONS.values()
+            if getattr(self, option.name) != option.default
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _with_derived_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the defaults that depend on other options."""
+    derived = dict(values)
+    if not derived.get("client_id"):
+        suffix = derived.get("transactional_id") or next(_producer_numbers)
+        derived["client_id"] = f"producer-{suffix}"
+    if "delivery_timeout_ms" not in derived:
+        timeouts = [derived.get(name, OPTIONS[name].default) for name in ("linger_ms", "request_timeout_ms")]
+        least = least_delivery_timeout_ms(*timeouts)
+        derived["delivery_timeout_ms"] = max(least, OPTIONS["delivery_timeout_ms"].default)
+    return derived

@@ -1,0 +1,264 @@
+"""The table of a producer's options: each declared once, with name, type, default, range, unit and documentation.
+
+Names and meanings are Kafka's. Defaults are Kafka's too, but for batch_size and buffer_memory, which can be larger
+because memory follows the data, and for the socket buffers, which the operating system adapts better.
+Source: Kafka's ProducerConfig, 4.x.
+"""
+
+# ruff: noqa: RUF009  (the "default" is a declaration: dataclasses.field)
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafkaprod.config.connection_options import ConnectionOptions
+from kafkaprod.config.kinds import (
+    INT32_MAX,
+    INT64_MAX,
+    Acks,
+    Boolean,
+    Choice,
+    Hook,
+    Hooks,
+    Integer,
+    Text,
+    kilobytes,
+)
+from kafkaprod.config.option import HIGH, LOW, MEDIUM, Section
+
+_DELIVERY: Final = Section("Delivery")
+_TRANSACTIONS: Final = Section("Transactions")
+_BATCHING: Final = Section("Batching and memory")
+_COMPRESSION: Final = Section("Compression")
+_PARTITIONING: Final = Section("Partitioning")
+_TOPICS: Final = Section("Topics")
+_RECORDS: Final = Section("Serializers and interceptors")
+_METRICS: Final = Section("Metrics")
+
+_PARTITIONER_NAMES: Final = {"murmur2_random": None, "round_robin": "round_robin"}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionerKind:
+    """A partitioner of the user's, or the name of one that comes with the package."""
+
+    type_name: str = "object"
+    allowed: str = "an object with partition(), murmur2_random or round_robin"
+
+    def parse(self, value: object) -> Any:
+        if isinstance(value, str) and value in _PARTITIONER_NAMES:
+            return _PARTITIONER_NAMES[value]
+        return Hook(("partition",), accepts_callable=False).parse(value)
+
+    def show(self, value: object) -> str:
+        return repr(value) if isinstance(value, str) else f"<{type(value).__qualname__}>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ProducerOptions(ConnectionOptions):
+    """All options of a producer, as typed attributes."""
+
+    # --- delivery ---
+
+    acks: int = _DELIVERY.option(
+        -1,
+        Acks(),
+        LOW,
+        "Who must have a record before it is delivered: -1 (`all`) all in-sync replicas, 1 the leader, 0 nobody.",
+        aliases=("request.required.acks",),
+    )
+    enable_idempotence: bool = _DELIVERY.option(
+        True,
+        Boolean(),
+        LOW,
+        "Retries make no duplicates and keep the order. Needs acks=all, retries and at most 5 requests in flight.",
+    )
+    delivery_timeout_ms: int = _DELIVERY.option(
+        120_000,
+        Integer(),
+        MEDIUM,
+        "From the first record of a batch to its success or failure, retries included. Not given: raised to "
+        "`linger_ms + request_timeout_ms` if it is below that.",
+        unit="ms",
+        aliases=("message.timeout.ms",),
+    )
+    retries: int = _DELIVERY.option(
+        INT32_MAX,
+        Integer(),
+        HIGH,
+        "How often a batch is sent again. Leave it; `delivery_timeout_ms` is the bound to set.",
+        aliases=("message.send.max.retries",),
+    )
+    retry_backoff_ms: int = _DELIVERY.option(
+        100,
+        Integer(),
+        LOW,
+        "First wait before a batch or a metadata request is sent again; doubles each time, +-20 %.",
+        unit="ms",
+    )
+    retry_backoff_max_ms: int = _DELIVERY.option(1000, Integer(), LOW, "Longest such wait.", unit="ms")
+    max_block_ms: int = _DELIVERY.option(
+        60_000,
+        Integer(0, INT64_MAX),
+        MEDIUM,
+        "How long `send()` may wait for metadata and memory, and each transaction call for its answer.",
+        unit="ms",
+    )
+
+    # --- transactions ---
+
+    transactional_id: str | None = _TRANSACTIONS.option(
+        None,
+        Text(),
+        LOW,
+        "Enables transactions. Stable across restarts: a new producer of the same id fences the old one.",
+    )
+    transaction_timeout_ms: int = _TRANSACTIONS.option(
+        60_000,
+        Integer(1),
+        LOW,
+        "The broker aborts a transaction that takes longer. It may not exceed the broker's transaction.max.timeout.ms.",
+        unit="ms",
+    )
+    transaction_two_phase_commit_enable: bool = _TRANSACTIONS.option(
+        False, Boolean(), LOW, "Transactions are ended by an outside coordinator and never time out (KIP-939)."
+    )
+
+    # --- batching and memory ---
+
+    linger_ms: int = _BATCHING.option(
+        5,
+        Integer(),
+        MEDIUM,
+        "How long a batch that is not full may wait for more records. More: fewer, larger requests; less: less delay.",
+        unit="ms",
+        aliases=("queue.buffering.max.ms",),
+    )
+    batch_size: int = _BATCHING.option(
+        262_144,
+        Integer(),
+        MEDIUM,
+        "A batch of one partition is full at this size, before compression. Memory is taken as records come, not "
+        "ahead. 0: no batching. The brokers' limit of a batch after compression (message.max.bytes) is 1048588.",
+        unit="bytes",
+        aliases=("max.batch.size",),
+    )
+    max_request_size: int = _BATCHING.option(
+        1_048_576,
+        Integer(1),
+        MEDIUM,
+        "Bound of one record before compression, and of the batches in one request; a larger batch goes alone.",
+        unit="bytes",
+        aliases=("message.max.bytes",),
+    )
+    buffer_memory: int = _BATCHING.option(
+        67_108_864,
+        Integer(65_536, INT64_MAX),
+        HIGH,
+        "Bound of the memory for records that are not yet delivered or failed.",
+        unit="bytes",
+        translated={"queue.buffering.max.kbytes": kilobytes},
+    )
+    buffer_full_policy: str = _BATCHING.option(
+        "block",
+        Choice(("block", "raise")),
+        MEDIUM,
+        "What `send()` does when that is full: wait up to `max_block_ms`, or raise BufferFullError at once.",
+    )
+
+    # --- compression ---
+
+    compression_type: str = _COMPRESSION.option(
+        "none",
+        Choice(("none", "gzip", "snappy", "lz4", "zstd"), synonyms={None: "none"}),
+        HIGH,
+        "Codec of whole batches. snappy needs the extra `kafkaprod[snappy]`; gzip is faster with `kafkaprod[gzip]`.",
+        aliases=("compression.codec",),
+    )
+    compression_gzip_level: int = _COMPRESSION.option(
+        -1, Integer(-1, 9, excluded=0), MEDIUM, "-1 is the library's default."
+    )
+    compression_lz4_level: int = _COMPRESSION.option(9, Integer(1, 17), MEDIUM, "9 is the fast compressor, as in Java.")
+    compression_zstd_level: int = _COMPRESSION.option(3, Integer(-131_072, 22), MEDIUM, "Negative levels are faster.")
+    compression_workers: int = _COMPRESSION.option(
+        2,
+        Integer(0, 64),
+        LOW,
+        "Threads that compress batches; 0: the sender thread does it. None is started for `none`.",
+    )
+
+    # --- partitioning ---
+
+    partitioner: Any = _PARTITIONING.option(
+        None,
+        PartitionerKind(),
+        MEDIUM,
+        "Chooses partitions for records that name none. None (also `murmur2_random`): by murmur2 of the key as in "
+        "Java, without a key in turns that favour short queues.",
+        aliases=("partitioner.class",),
+    )
+    partitioner_ignore_keys: bool = _PARTITIONING.option(
+        False, Boolean(), MEDIUM, "Spread records that have a key as if they had none."
+    )
+    partitioner_adaptive_partitioning_enable: bool = _PARTITIONING.option(
+        True, Boolean(), LOW, "Records without a key go rather to brokers whose queues are short (KIP-794)."
+    )
+    partitioner_availability_timeout_ms: int = _PARTITIONING.option(
+        0,
+        Integer(0, INT64_MAX),
+        LOW,
+        "Records without a key avoid a broker that took no data for so long; 0: never avoid one.",
+        unit="ms",
+    )
+    partitioner_rack_aware: bool = _PARTITIONING.option(
+        False, Boolean(), LOW, "Records without a key prefer leaders in `client_rack`."
+    )
+    client_rack: str = _PARTITIONING.option("", Text(may_be_empty=True), LOW, "The rack this producer runs in.")
+
+    # --- topics ---
+
+    metadata_max_idle_ms: int = _TOPICS.option(
+        300_000,
+        Integer(5000),
+        LOW,
+        "The metadata of a topic not sent to for so long is forgotten (KIP-526).",
+        unit="ms",
+    )
+    allow_auto_create_topics: bool = _TOPICS.option(
+        True, Boolean(), LOW, "Let brokers that allow it create topics that do not exist."
+    )
+
+    # --- serializers and interceptors ---
+
+    key_serializer: Any = _RECORDS.option(
+        None,
+        Hook(("serialize",)),
+        HIGH,
+        "Turns keys into bytes: f(key), f(key, context) as in confluent-kafka, or an object with "
+        "serialize(topic, headers, data) as in kafka-python. None: keys are bytes.",
+    )
+    value_serializer: Any = _RECORDS.option(None, Hook(("serialize",)), HIGH, "Turns values into bytes, likewise.")
+    interceptors: tuple[Any, ...] = _RECORDS.option(
+        (),
+        Hooks(Hook(("on_send", "on_acknowledgement"), accepts_callable=False)),
+        LOW,
+        "See every record before it is serialized and every outcome. One that fails is logged and never breaks a send.",
+        aliases=("interceptor.classes",),
+    )
+
+    # --- metrics ---
+
+    metric_reporters: tuple[Any, ...] = _METRICS.option(
+        (),
+        Hooks(Hook(("start",), accepts_callable=False)),
+        LOW,
+        "Get the producer's metrics when it starts; see `kafkaprod.metrics`.",
+    )
+    metrics_num_samples: int = _METRICS.option(
+        2, Integer(1, 1000), LOW, "Windows that rates, averages and maxima cover."
+    )
+    metrics_sample_window_ms: int = _METRICS.option(30_000, Integer(1), LOW, "Length of one window.", unit="ms")
+    enable_metrics_push: bool = _METRICS.option(
+        True, Boolean(), LOW, "Send metrics to brokers that ask for them (KIP-714)."
+    )

@@ -1,0 +1,173 @@
+"""What options mean together. A conflict raises; no option is ever turned off silently.
+
+Source: Kafka's ProducerConfig.postProcessParsedConfig and KafkaProducer.configureDeliveryTimeout, which for several of
+these turn idempotence off or change a value with a line in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaprod.config.kinds import INT32_MAX
+from kafkaprod.config.producer_options import ProducerOptions
+from kafkaprod.errors import ConfigError
+
+MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5  # brokers remember the last five batches of a producer and partition
+_PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A condition between options.
+
+    Attributes:
+        doc: The condition, for the documentation.
+        is_broken: Whether a configuration violates it.
+        explain: What to say then: the options, their values and the ways out.
+    """
+
+    doc: str
+    is_broken: Callable[[ProducerOptions], bool]
+    explain: Callable[[ProducerOptions], str]
+
+
+def least_delivery_timeout_ms(linger_ms: int, request_timeout_ms: int) -> int:
+    """A batch must be able to linger and be sent once."""
+    return min(linger_ms + request_timeout_ms, INT32_MAX)
+
+
+def _not_above(name: str) -> Rule:
+    stem = name.removesuffix("_ms")
+    limit = f"{stem}_max_ms"
+    return Rule(
+        f"`{name}` <= `{limit}`",
+        lambda c: getattr(c, name) > getattr(c, limit),
+        lambda c: f"{name}={getattr(c, name)} exceeds {limit}={getattr(c, limit)}: raise {limit} too",
+    )
+
+
+def _login(c: ProducerOptions) -> bool:
+    return c.security_protocol.startswith("SASL_")
+
+
+def _missing_credentials(c: ProducerOptions) -> bool:
+    return c.sasl_plain_username is None or c.sasl_plain_password is None
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        "`enable_idempotence` needs `acks=all`",
+        lambda c: c.enable_idempotence and c.acks != -1,
+        lambda c: (
+            f"acks={c.acks} conflicts with enable_idempotence=true: use acks=all, or give enable_idempotence=false "
+            "and accept duplicates and gaps"
+        ),
+    ),
+    Rule(
+        "`enable_idempotence` needs `retries` > 0",
+        lambda c: c.enable_idempotence and c.retries == 0,
+        lambda c: (
+            "retries=0 conflicts with enable_idempotence=true: leave retries out and bound the time with "
+            "delivery_timeout_ms, or give enable_idempotence=false"
+        ),
+    ),
+    Rule(
+        f"`enable_idempotence` needs `max_in_flight_requests_per_connection` <= {MAX_IN_FLIGHT_WITH_IDEMPOTENCE}",
+        lambda c: c.enable_idempotence and c.max_in_flight_requests_per_connection > MAX_IN_FLIGHT_WITH_IDEMPOTENCE,
+        lambda c: (
+            f"max_in_flight_requests_per_connection={c.max_in_flight_requests_per_connection} exceeds "
+            f"{MAX_IN_FLIGHT_WITH_IDEMPOTENCE}, the most that enable_idempotence=true can keep in order"
+        ),
+    ),
+    Rule(
+        "`transactional_id` needs `enable_idempotence`",
+        lambda c: c.transactional_id is not None and not c.enable_idempotence,
+        lambda c: f"transactional_id={c.transactional_id!r} needs enable_idempotence=true",
+    ),
+    Rule(
+        "`transaction_two_phase_commit_enable` needs `transactional_id`",
+        lambda c: c.transaction_two_phase_commit_enable and c.transactional_id is None,
+        lambda c: "transaction_two_phase_commit_enable=true needs a transactional_id",
+    ),
+    Rule(
+        "`delivery_timeout_ms` >= `linger_ms` + `request_timeout_ms`",
+        lambda c: c.delivery_timeout_ms < least_delivery_timeout_ms(c.linger_ms, c.request_timeout_ms),
+        lambda c: (
+            f"delivery_timeout_ms={c.delivery_timeout_ms} is below linger_ms + request_timeout_ms = "
+            f"{c.linger_ms} + {c.request_timeout_ms}: a batch could not be sent once"
+        ),
+    ),
+    _not_above("reconnect_backoff_ms"),
+    _not_above("retry_backoff_ms"),
+    _not_above("socket_connection_setup_timeout_ms"),
+    Rule(
+        "`batch_size` <= `buffer_memory`",
+        lambda c: c.batch_size > c.buffer_memory,
+        lambda c: f"batch_size={c.batch_size} exceeds buffer_memory={c.buffer_memory}: no batch could become full",
+    ),
+    Rule(
+        "`partitioner_rack_aware` needs `client_rack`",
+        lambda c: c.partitioner_rack_aware and not c.client_rack.strip(),
+        lambda c: "partitioner_rack_aware=true needs client_rack, which is empty",
+    ),
+    Rule(
+        "`security_protocol` SASL_PLAINTEXT and SASL_SSL need `sasl_mechanism`",
+        lambda c: _login(c) and c.sasl_mechanism is None,
+        lambda c: f"security_protocol={c.security_protocol} needs a sasl_mechanism",
+    ),
+    Rule(
+        "`sasl_mechanism` needs `security_protocol` SASL_PLAINTEXT or SASL_SSL",
+        lambda c: c.sasl_mechanism is not None and not _login(c),
+        lambda c: (
+            f"sasl_mechanism={c.sasl_mechanism} has no effect with security_protocol={c.security_protocol}: use "
+            "SASL_SSL or SASL_PLAINTEXT"
+        ),
+    ),
+    Rule(
+        "`sasl_mechanism` PLAIN and SCRAM need `sasl_plain_username` and `sasl_plain_password`",
+        lambda c: c.sasl_mechanism in _PASSWORD_MECHANISMS and _missing_credentials(c),
+        lambda c: f"sasl_mechanism={c.sasl_mechanism} needs sasl_plain_username and sasl_plain_password",
+    ),
+    Rule(
+        "`sasl_mechanism` OAUTHBEARER needs `sasl_oauth_token_provider` or `oauth_cb`, not both",
+        lambda c: c.sasl_mechanism == "OAUTHBEARER" and (c.sasl_oauth_token_provider is None) == (c.oauth_cb is None),
+        lambda c: (
+            "sasl_mechanism=OAUTHBEARER needs one of sasl_oauth_token_provider and oauth_cb, "
+            f"{'none' if c.oauth_cb is None else 'both'} given"
+        ),
+    ),
+    Rule(
+        "`ssl_context` replaces the other `ssl_` options",
+        lambda c: c.ssl_context is not None and bool(_tls_files(c)),
+        lambda c: f"ssl_context is given together with {', '.join(_tls_files(c))}: set them on the context",
+    ),
+    Rule(
+        "`ssl_keyfile` needs `ssl_certfile`",
+        lambda c: c.ssl_keyfile is not None and c.ssl_certfile is None,
+        lambda c: "ssl_keyfile is given without ssl_certfile",
+    ),
+    Rule(
+        "`ssl_` options need `security_protocol` SSL or SASL_SSL",
+        lambda c: not c.security_protocol.endswith("SSL") and bool(_tls_files(c) or c.ssl_context),
+        lambda c: (
+            f"{', '.join(_tls_files(c)) or 'ssl_context'} has no effect with "
+            f"security_protocol={c.security_protocol}: use SSL or SASL_SSL"
+        ),
+    ),
+)
+
+
+def _tls_files(c: ProducerOptions) -> list[str]:
+    """The options that a context is made of and that are given."""
+    names = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_crlfile", "ssl_ciphers")
+    given = [name for name in names if getattr(c, name) is not None]
+    return given if c.ssl_check_hostname else [*given, "ssl_check_hostname"]
+
+
+def check_rules(options: ProducerOptions) -> None:
+    """Raises ConfigError for the first rule that `options` breaks."""
+    for rule in RULES:
+        if rule.is_broken(options):
+            raise ConfigError(rule.explain(options))
