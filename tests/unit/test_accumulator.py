@@ -5,7 +5,6 @@ import gc
 import pytest
 
 from kafkaprod._core.accumulator import Accumulator, TopicQueues
-from kafkaprod._core.buffer_pool import BufferPool
 from kafkaprod._core.settlement import abort_batches, oldest_created_ms
 from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
 from tests.core_engine import TIMESTAMP, TOPIC, CountingResult, Engine, succeed, values_of
