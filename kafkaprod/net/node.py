@@ -69,6 +69,7 @@ class NodeConnection:
         metrics: Counted up.
         receive_buffer: Scratch memory for reads, at least one TLS record; shared by all connections of the thread.
         setup_timeout_ms: Bound of each address's attempt, and of the handshake.
+        identity: (cluster id, node id) the broker must have (KIP-1242); None: not checked.
 
     Attributes:
         stage: How far it came.
@@ -87,6 +88,7 @@ class NodeConnection:
         receive_buffer: memoryview,
         *,
         setup_timeout_ms: int,
+        identity: tuple[str, int] | None = None,
     ) -> None:
         self.node = node
         self.stage = Stage.RESOLVE
@@ -109,6 +111,7 @@ class NodeConnection:
             software_name=settings.software_name,
             software_version=settings.software_version,
             sasl_mechanism=None if self._mechanism is None else self._mechanism.name,
+            identity=identity,
             handshake_timeout_ms=settings.request_timeout_ms,
         )
         self._completions: list[Completion] = []

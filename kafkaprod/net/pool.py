@@ -32,8 +32,9 @@ from kafkaprod.net.completion import Completion, NodeMetrics
 from kafkaprod.net.node import NodeConnection, Stage
 from kafkaprod.net.poller import Poller
 from kafkaprod.net.settings import ConnectionSettings
+from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.protocol.negotiation import BrokerVersions
+from kafkaprod.protocol.negotiation import IDENTITY_VERSION, BrokerVersions
 from kafkaprod.protocol.outgoing import Buffer
 from kafkaprod.protocol.schema import Request
 from kafkaprod.structs import Node
@@ -64,6 +65,7 @@ class _NodeEntry:
     metrics: NodeMetrics = field(default_factory=NodeMetrics)
     connection: NodeConnection | None = None
     was_ready: bool = False  # of `connection`
+    checks_identity: bool = True  # unless its last ApiVersions said otherwise
     failure_count: int = 0  # since it was last ready
     last_attempt_ms: int = -1
     next_attempt_ms: int = 0
@@ -99,6 +101,7 @@ class NodePool:
         self._background = BackgroundCalls(self._poller.wakeup)
         self._receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._bootstrap: dict[int, Node] = {}
+        self._cluster_id: str | None = None
         self._entries: dict[int, _NodeEntry] = {}
         self._retired: dict[int, _NodeEntry] = {}  # left the cluster with requests in flight
         self._completions: list[Completion] = []
@@ -115,14 +118,20 @@ class NodePool:
         self._bootstrap = {-index: Node(-index, host, port) for index, (host, port) in enumerate(servers, 1)}
         self._take_nodes(self._bootstrap)
 
-    def update_nodes(self, nodes: Mapping[int, Node]) -> None:
+    def update_nodes(self, nodes: Mapping[int, Node], cluster_id: str | None = None) -> None:
         """Take the brokers of new cluster metadata.
 
         A broker that moved to another host or port is another broker: its connection is closed at once. One that is
         gone, bootstrap servers included, gets no more requests and is closed when the last is answered.
         An empty mapping is ignored: a broker that knows no broker knows nothing.
+
+        Args:
+            nodes: Node id -> broker.
+            cluster_id: Told to brokers that check it (KIP-1242), so that one of another cluster refuses us; None: do
+                not check.
         """
         if nodes:
+            self._cluster_id = cluster_id
             self._take_nodes(nodes)
 
     def rebootstrap(self) -> None:
@@ -131,6 +140,7 @@ class NodePool:
             self._close(entry, ConnectionLostError(f"node {entry.node.node_id}: starting over from bootstrap"))
         self._entries = {}
         self._is_rebootstrap_required = False
+        self._cluster_id = None
         self._take_nodes(self._bootstrap)
 
     @property
@@ -232,10 +242,17 @@ class NodePool:
             entry.metrics,
             self._receive_buffer,
             setup_timeout_ms=self._setup_timeout.delay_ms(entry.failure_count, self._random),
+            identity=self._identity(entry),
         )
         entry.connection, entry.was_ready = connection, False
         connection.start(now_ms)
         self._settle(entry, connection)
+
+    def _identity(self, entry: _NodeEntry) -> tuple[str, int] | None:
+        """What the broker must be. Left out where it is known not to check: asking would cost it a round trip."""
+        if self._cluster_id is None or entry.node.node_id < 0 or not entry.checks_identity:
+            return None
+        return self._cluster_id, entry.node.node_id
 
     def _offload_for(self, entry: _NodeEntry) -> Offload:
         def offload(
@@ -447,6 +464,9 @@ class NodePool:
             self._has_news = True
         if connection.is_ready and not entry.was_ready:
             entry.was_ready, entry.failure_count, entry.last_failure = True, 0, None
+            entry.checks_identity = (
+                connection.protocol.usable_version(ApiKey.API_VERSIONS, IDENTITY_VERSION, IDENTITY_VERSION) is not None
+            )
         if connection.failure is not None and entry.connection is connection:
             self._on_closed(entry, connection, connection.failure, now_ms)
         deadline_ms = connection.next_deadline_ms()

@@ -691,6 +691,26 @@ def test_a_broker_of_another_cluster_asks_for_a_rebootstrap(make_pool: MakePool,
         pool.close()
 
 
+def test_the_cluster_is_checked_where_brokers_can(make_pool: MakePool, clock: ManualClock) -> None:
+    with BrokerThread(lambda: FakeBroker(ranges={18: (0, 5)}, refuse_versions_above=5)) as current:
+        pool = make_pool()
+        pool.update_nodes({3: Node(3, *current.address)}, "cluster")
+        until_ready(pool, clock, 3)
+        assert current.brokers[0].seen == [(18, 5)]
+        assert b"cluster" + struct.pack(">i", 3) in current.brokers[0].requests[0].body
+        pool.close()
+    with BrokerThread(lambda: FakeBroker(refuse_versions_above=4)) as older:
+        pool = make_pool()
+        pool.update_nodes({3: Node(3, *older.address)}, "cluster")
+        until_ready(pool, clock, 3)
+        assert older.brokers[0].seen == [(18, 5), (18, 4)]
+        pool.disconnect(3, ConnectionLostError("test"))
+        clock.advance(60)
+        until_ready(pool, clock, 3)
+        assert older.brokers[1].seen == [(18, 4)]  # it is known not to check
+        pool.close()
+
+
 # --- security ------------------------------------------------------------------------------------------------------
 
 
