@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kafkaprod._core.accumulator import Accumulator, TopicQueues
@@ -50,12 +51,15 @@ class Engine:
         is_idempotent: bool = False,
         mutes: bool = False,
         codec: Codec | None = None,
+        make_result: Callable[[str, int], BatchResult] | None = None,
     ) -> None:
         self.clock = ManualClock(now_ms=1_000)
         self.results: list[CountingResult] = []
         self.wakeups = 0
         self.pool = BufferPool(pool_bytes)
-        self.accumulator = Accumulator(self.pool, batch_size, max_record_bytes, self._make_result, self._wake)
+        self.accumulator = Accumulator(
+            self.pool, batch_size, max_record_bytes, make_result or self._make_result, self._wake
+        )
         self.drain = Drain(self.accumulator, linger_ms, max_request_bytes, is_idempotent, mutes, codec)
         if is_idempotent:
             self.drain.set_producer(4000, 1)

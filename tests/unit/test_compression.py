@@ -138,7 +138,7 @@ def test_lz4_frames_with_linked_blocks_checksums_and_sizes_are_read():
 @pytest.mark.parametrize("name", NAMES)
 def test_bomb_is_stopped_at_the_limit(name):
     blob = make_codec(name).compress([bytes(10_000_000)])
-    with pytest.raises(CorruptDataError, match="limit of 1000 bytes|1000"):
+    with pytest.raises(CorruptDataError, match="1000"):
         decompress(CODEC_IDS[name], blob, 1000)
 
 
