@@ -20,6 +20,9 @@ from kafkaprod.errors import CorruptDataError, UnsupportedVersionError
 from kafkaprod.protocol.field_types import Codec, FieldType, FixedType
 from kafkaprod.protocol.primitives import Reader, Writer
 
+# What packing a value of a wrong type or size raises.
+_WRONG_VALUE = (ValueError, TypeError, AttributeError, struct.error)
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -96,7 +99,7 @@ def compile_struct(struct_class: type[Any], fields: Iterable[Field], version: in
                 write_step(writer, message)
         except UnsupportedVersionError as error:
             raise UnsupportedVersionError(f"{label}: {error}") from None
-        except (ValueError, TypeError, AttributeError, struct.error) as error:
+        except _WRONG_VALUE as error:
             raise ValueError(f"{label}: {error}") from error
 
     return Codec(read, write, max(1, sum(step.min_bytes for step in steps)))
@@ -162,7 +165,10 @@ def _tagged_section(fields: list[Field], version: int) -> _Step:
         writer.write_uvarint(len(changed))
         for field in changed:
             content = Writer()
-            known[field.tag].write(content, message)
+            try:
+                known[field.tag].write(content, message)
+            except _WRONG_VALUE as error:
+                raise ValueError(f"{field.name}: {error}") from error
             encoded = content.getvalue()
             writer.write_uvarint(field.tag or 0)
             writer.write_uvarint(len(encoded))
