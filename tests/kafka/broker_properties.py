@@ -22,10 +22,10 @@ Properties = dict[str, str | int]
 
 
 def broker_properties(
-    node_id: int,
     data: Path,
     *,
-    voters: Mapping[int, int],
+    coordination: Properties,
+    node_count: int,
     listening: Mapping[str, int],
     advertised: Mapping[str, tuple[str, int]],
     certificates: CertificateFiles | None,
@@ -33,20 +33,17 @@ def broker_properties(
     """Properties of one node.
 
     Args:
-        node_id: this node.
         data: its formatted directory.
-        voters: controller port of every node.
-        listening: listener name to port, INTERNAL and CONTROLLER among them.
+        coordination: `kraft_properties` or `zookeeper_properties`.
+        node_count: nodes of the cluster.
+        listening: listener name to port, INTERNAL and (KRaft) CONTROLLER among them.
         advertised: listener name to advertised address, of all but CONTROLLER.
         certificates: needed if a listener uses TLS.
     """
-    replicas = min(3, len(voters))
+    replicas = min(3, node_count)
     min_insync = max(1, replicas - 1)
     properties: Properties = {
-        "process.roles": "broker,controller",
-        "node.id": node_id,
-        "controller.quorum.voters": ",".join(f"{peer}@127.0.0.1:{port}" for peer, port in voters.items()),
-        "controller.listener.names": "CONTROLLER",
+        **coordination,
         "inter.broker.listener.name": "INTERNAL",
         "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listening.items()),
         "advertised.listeners": ",".join(f"{name}://{host}:{port}" for name, (host, port) in advertised.items()),
@@ -62,11 +59,6 @@ def broker_properties(
         "transaction.state.log.min.isr": min_insync,
         "transaction.state.log.num.partitions": 4,
         "group.initial.rebalance.delay.ms": 0,
-        # Failures are noticed in seconds, not in the half minute of production settings.
-        "broker.session.timeout.ms": 3000,
-        "broker.heartbeat.interval.ms": 500,
-        "controller.quorum.fetch.timeout.ms": 2000,
-        "controller.quorum.election.timeout.ms": 1000,
         "replica.lag.time.max.ms": 5000,
         # Two cores and half a gigabyte a node.
         "num.network.threads": 2,
@@ -81,6 +73,32 @@ def broker_properties(
         if name.startswith("SASL"):
             properties |= _sasl_properties(name)
     return properties
+
+
+def kraft_properties(node_id: int, voters: Mapping[int, int]) -> Properties:
+    """Broker and controller in one process; ``voters``: controller port of every node.
+
+    Failures are noticed in seconds, not in the half minute of production settings.
+    """
+    return {
+        "process.roles": "broker,controller",
+        "node.id": node_id,
+        "controller.quorum.voters": ",".join(f"{peer}@127.0.0.1:{port}" for peer, port in voters.items()),
+        "controller.listener.names": "CONTROLLER",
+        "broker.session.timeout.ms": 3000,
+        "broker.heartbeat.interval.ms": 500,
+        "controller.quorum.fetch.timeout.ms": 2000,
+        "controller.quorum.election.timeout.ms": 1000,
+    }
+
+
+def zookeeper_properties(node_id: int, port: int) -> Properties:
+    """A broker of the time before KRaft."""
+    return {
+        "broker.id": node_id,
+        "zookeeper.connect": f"127.0.0.1:{port}",
+        "zookeeper.session.timeout.ms": 3000,
+    }
 
 
 def _tls_properties(certificates: CertificateFiles) -> Properties:

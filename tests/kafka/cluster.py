@@ -17,16 +17,29 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
-from tests.kafka.broker_properties import LISTENERS, SASL_USERS, broker_properties
+from tests.kafka.broker_properties import (
+    LISTENERS,
+    SASL_USERS,
+    broker_properties,
+    kraft_properties,
+    zookeeper_properties,
+)
 from tests.kafka.certificates import CertificateFiles, make_certificates
 from tests.kafka.ports import free_ports
+from tests.kafka.process import start_process
 from tests.kafka.runtime import (
     BROKER_VERSION,
     FAST_START,
@@ -35,12 +48,11 @@ from tests.kafka.runtime import (
     format_storage,
     java,
 )
+from tests.kafka.zookeeper import ZooKeeper, needs_zookeeper
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 
-# A child that is to die with this process is bound to the *thread* that started it, so one thread starts them all.
-_starter = ThreadPoolExecutor(1, thread_name_prefix="kafka-starter")
 _live: "weakref.WeakSet[KafkaCluster]" = weakref.WeakSet()
 
 
@@ -54,7 +66,7 @@ class KafkaCluster:
     Args:
         nodes: how many.
         listeners: client listeners of each node, from LISTENERS.
-        version: Kafka release, 3.3 or newer.
+        version: Kafka release; below 3.3 a ZooKeeper is started with it.
         overrides: broker properties that replace the defaults of `broker_properties`.
         jvm_options: added to the command line.
         full_speed: leave the JVM's optimizing compiler on (slower start, faster under load): for benchmarks.
@@ -85,7 +97,10 @@ class KafkaCluster:
         self._overrides = dict(overrides or {})
         self._jvm_options = ("-Xmx512m", *(() if full_speed else FAST_START), *jvm_options)
         names = ("INTERNAL", "CONTROLLER", *self.listeners)
-        ports = iter(free_ports(nodes * len(names)))
+        ports = iter(free_ports(nodes * len(names) + 1))
+        self._zookeeper: ZooKeeper | None = None
+        if needs_zookeeper(version):
+            self._zookeeper = ZooKeeper(version, self.directory, next(ports))
         self._ports = {(node_id, name): next(ports) for node_id in self.node_ids for name in names}
         self._advertised: dict[tuple[int, str], tuple[str, int]] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -131,16 +146,20 @@ class KafkaCluster:
 
     def start(self) -> None:
         """Start every node and return when each one answers and sees all others. Raises KafkaStartError."""
+        if self._zookeeper is not None:
+            self._zookeeper.start()
         for node_id in self.node_ids:
             self.start_node(node_id)
         self.wait_until_ready()
+        if self._zookeeper is not None:
+            self._create_scram_users()  # with KRaft they come with the formatted storage
 
     def start_node(self, node_id: int) -> None:
         """Start one node without waiting for it."""
         if self.is_running(node_id):
             raise RuntimeError(f"node {node_id} is already running")
         data = self.directory / f"node-{node_id}"
-        if not data.exists():
+        if self._zookeeper is None and not data.exists():
             format_storage(data, version=self.version, node_id=node_id, scram_users=SASL_USERS)
         command = java(
             broker_class_path(self.version),
@@ -148,7 +167,7 @@ class KafkaCluster:
             [str(self._write_properties(node_id, data))],
             (*self._jvm_options, self._class_data_option(), "-Xlog:cds=off", "-Xlog:cds+dynamic=off"),
         )
-        self._processes[node_id] = self._spawn(node_id, command)
+        self._processes[node_id] = start_process(command, self.directory / f"node-{node_id}.out")
 
     def stop(self, node_id: int) -> None:
         """SIGTERM (controlled shutdown), and wait for the end."""
@@ -185,6 +204,8 @@ class KafkaCluster:
                 process.kill()
                 process.wait(STOP_TIMEOUT_S)
         self._processes.clear()
+        if self._zookeeper is not None:
+            self._zookeeper.close()
         _live.discard(self)
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -218,7 +239,7 @@ class KafkaCluster:
     # -- topics -------------------------------------------------------------------------------------------------
 
     def admin(self) -> AdminClient:
-        """A new admin client on the INTERNAL listener."""
+        """A new admin client on the INTERNAL listener; keep it until its futures are done."""
         return AdminClient({"bootstrap.servers": self.direct_bootstrap(), "log_level": 0})
 
     def create_topic(
@@ -248,7 +269,8 @@ class KafkaCluster:
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
-        for future in self.admin().delete_topics([name], operation_timeout=30).values():
+        admin = self.admin()
+        for future in admin.delete_topics([name], operation_timeout=30).values():
             future.result(30)
 
     def wait_for_leaders(self, name: str, partitions: int, *, admin: AdminClient | None = None) -> None:
@@ -279,26 +301,21 @@ class KafkaCluster:
             raise RuntimeError(f"node {node_id} is not running")
         return self._processes[node_id]
 
-    def _spawn(self, node_id: int, command: list[str]) -> subprocess.Popen[bytes]:
-        if shutil.which("setpriv"):
-            command = ["setpriv", "--pdeathsig", "KILL", *command]
-
-        def start() -> subprocess.Popen[bytes]:
-            with (self.directory / f"node-{node_id}.out").open("ab") as output:
-                return subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=self.directory
-                )
-
-        return _starter.submit(start).result()
-
     def _write_properties(self, node_id: int, data: Path) -> Path:
-        names = ("INTERNAL", *self.listeners)
+        clients = ("INTERNAL", *self.listeners)
+        if self._zookeeper is None:
+            voters = {peer: self._ports[peer, "CONTROLLER"] for peer in self.node_ids}
+            coordination = kraft_properties(node_id, voters)
+            names = (*clients, "CONTROLLER")
+        else:
+            coordination = zookeeper_properties(node_id, self._zookeeper.port)
+            names = clients
         properties = broker_properties(
-            node_id,
             data,
-            voters={peer: self._ports[peer, "CONTROLLER"] for peer in self.node_ids},
-            listening={name: self._ports[node_id, name] for name in (*names, "CONTROLLER")},
-            advertised={name: self._advertised_address(node_id, name) for name in names},
+            coordination=coordination,
+            node_count=len(self.node_ids),
+            listening={name: self._ports[node_id, name] for name in names},
+            advertised={name: self._advertised_address(node_id, name) for name in clients},
             certificates=self.certificates,
         )
         path = self.directory / f"node-{node_id}.properties"
@@ -321,6 +338,16 @@ class KafkaCluster:
             if written.exists():
                 shutil.copy(written, archive.with_suffix(f".{os.getpid()}"))
                 os.replace(archive.with_suffix(f".{os.getpid()}"), archive)
+
+    def _create_scram_users(self) -> None:
+        upsertions = [
+            UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password.encode())
+            for user, password in SASL_USERS.items()
+            for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+        ]
+        admin = self.admin()
+        for future in admin.alter_user_scram_credentials(upsertions).values():
+            future.result(30)
 
     def _sees_all(self, node_id: int) -> bool:
         if not answers_api_versions(self.address(node_id, "INTERNAL")):

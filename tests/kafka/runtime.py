@@ -18,6 +18,7 @@ from pathlib import Path
 
 BROKER_VERSION = "4.4.0"  # the newest release on the central Maven repository
 OLD_BROKER_VERSION = "3.9.2"  # the last line with KRaft and the old message formats; no KIP-890 by default
+OLDEST_BROKER_VERSION = "2.8.2"  # with ZooKeeper; the oldest tried on Java 17
 TOOLS_VERSION = "4.3.1"  # the newest kafka-tools published
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"

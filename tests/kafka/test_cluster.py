@@ -6,6 +6,7 @@ from confluent_kafka import KafkaException, Producer
 from tests.kafka.broker_properties import SASL_USERS
 from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.reading import ReadRecord, end_offsets, read_all, read_with_java
+from tests.kafka.runtime import OLD_BROKER_VERSION, OLDEST_BROKER_VERSION
 
 pytestmark = pytest.mark.external
 
@@ -91,8 +92,10 @@ def test_frozen_node_answers_again_after_thawing(kafka3: KafkaCluster, topic_nam
     kafka3.wait_until_ready()
 
 
-def test_older_release_speaks_older_versions(topic_name: str) -> None:
-    with KafkaCluster(1, version="3.9.2") as cluster:
+@pytest.mark.parametrize("version", [OLD_BROKER_VERSION, OLDEST_BROKER_VERSION])
+def test_older_release_lets_clients_in(topic_name: str, version: str) -> None:
+    with KafkaCluster(1, version=version, listeners=("PLAINTEXT", "SASL_PLAINTEXT")) as cluster:
         cluster.create_topic(topic_name)
-        produce({"bootstrap.servers": cluster.bootstrap()}, topic_name, [b"value"])
+        scram = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", **SASL}
+        produce({"bootstrap.servers": cluster.bootstrap("SASL_PLAINTEXT"), **scram}, topic_name, [b"value"])
         assert end_offsets(cluster.bootstrap(), topic_name) == {0: 1}
