@@ -1,7 +1,8 @@
 """The bit sets of authorized operations (KIP-430). There are no ACLs: everybody may do everything.
 
-Bit n is set for operation n: READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9, DESCRIBE_CONFIGS 10,
-ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12. Source: Kafka, AclOperation and AclEntry.supportedOperations.
+Bit n is set for operation n: READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9,
+DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12. Source: Kafka, AclOperation and
+AclEntry.supportedOperations.
 """
 
 from __future__ import annotations

@@ -67,10 +67,10 @@ class BrokerConfig:
     cluster_id: str | None = None
     auto_create_topics: bool = False
     num_partitions: int = 1
-    flush_policy: FlushPolicy = interval(1_000)
-    log: LogConfig = LogConfig()
-    groups: GroupConfig = GroupConfig()
-    limits: Limits = Limits()
+    flush_policy: FlushPolicy = field(default_factory=lambda: interval(1_000))
+    log: LogConfig = field(default_factory=LogConfig)
+    groups: GroupConfig = field(default_factory=GroupConfig)
+    limits: Limits = field(default_factory=Limits)
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     topics: Mapping[str, int] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None

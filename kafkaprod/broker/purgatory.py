@@ -1,8 +1,8 @@
 """Requests that wait until partitions have moved or their time is over: long-poll fetches.
 
-The event loop owns it; only `notify` may be called from other threads. An operation is watched on every partition it waits for,
-tried again at each notification of one of them, and forgotten at once when it completes. To lose no notification
-it is tried once more after it was put on the watch lists. Source: Kafka, DelayedOperationPurgatory.
+The event loop owns it; only `notify` may be called from other threads. An operation is watched on every partition it
+waits for, tried again at each notification of one of them, and forgotten at once when it completes. To lose no
+notification it is tried once more after it was put on the watch lists. Source: Kafka, DelayedOperationPurgatory.
 """
 
 from __future__ import annotations

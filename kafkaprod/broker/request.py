@@ -1,11 +1,11 @@
 """What the router gives a handler, and what a handler gives back.
 
-    def handle(broker: Broker, request: ClientRequest[ProduceRequest]) -> Outcome
+def handle(broker: Broker, request: ClientRequest[ProduceRequest]) -> Outcome
 
-    a Response       sent now
-    NO_RESPONSE      the request has none (produce with acks=0)
-    a Deferred       its outcome comes later; the connection takes no other request meanwhile
-    raise CloseConnectionError   the connection is closed
+a Response       sent now
+NO_RESPONSE      the request has none (produce with acks=0)
+a Deferred       its outcome comes later; the connection takes no other request meanwhile
+raise CloseConnectionError   the connection is closed
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
+from kafkaprod.broker.file_records import FileResponse
 from kafkaprod.errors import IllegalStateError, KafkaError
 from kafkaprod.protocol.schema import Request, Response
 
@@ -52,7 +53,7 @@ class NoResponse(Enum):
 
 NO_RESPONSE: Final = NoResponse.NO_RESPONSE
 
-Ready = Response | NoResponse | CloseConnectionError
+Ready = Response | FileResponse | NoResponse | CloseConnectionError
 """What becomes of a request in the end."""
 
 
@@ -94,14 +95,14 @@ class Deferred:
             receiver(self._outcome)
 
 
-Outcome = Response | NoResponse | Deferred
+Outcome = Response | FileResponse | NoResponse | Deferred
 
 
 class Lane(Enum):
     """Where a handler runs.
 
-    The data plane runs in the event loop: a hand-over between threads would cost more than the work. The control plane has
-    one thread of its own, so that its slow disk operations do not stop the data, and its state needs no lock.
+    The data plane runs in the event loop: a hand-over between threads would cost more than the work. The control plane
+    has one thread of its own, so that its slow disk operations do not stop the data, and its state needs no lock.
     """
 
     DATA = "event loop"

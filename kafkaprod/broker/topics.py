@@ -1,7 +1,7 @@
 """The topics of the broker: names, ids, options and partitions, kept in `topics.json` of the data directory.
 
-The file is written before partitions are made and after they are deleted; what a crash left half-made is completed at start.
-Directories it does not know (of a Kafka broker, say) are taken over as they are. Changes come from the control
+The file is written before partitions are made and after they are deleted; what a crash left half-made is completed at
+start. Directories it does not know (of a Kafka broker, say) are taken over as they are. Changes come from the control
 thread; any thread may read: each change replaces the table as a whole.
 """
 
@@ -11,7 +11,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,8 +76,16 @@ class Topic:
 class TopicTable:
     """See the module docstring."""
 
-    def __init__(self, log_dir: LogDir, disk: Disk, defaults: LogConfig) -> None:
+    def __init__(
+        self, log_dir: LogDir, disk: Disk, defaults: LogConfig, on_advance: Callable[[TopicPartition], None]
+    ) -> None:
         """Take over what is in the directory, and complete what a crash left half-made.
+
+        Args:
+            log_dir: holds the partitions.
+            disk: the same as the directory's.
+            defaults: options of topics without their own.
+            on_advance: called with each partition whose high watermark moved; must not block.
 
         Raises:
             CorruptDataError: `topics.json` is damaged.
@@ -86,6 +94,7 @@ class TopicTable:
         self._log_dir = log_dir
         self._disk = disk
         self._defaults = defaults
+        self._on_advance = on_advance
         self._path = os.path.join(log_dir.path, FILE_NAME)
         self._topics: dict[str, Topic] = {}
         self._load()
@@ -171,7 +180,8 @@ class TopicTable:
         old_count = len(topic.partitions)
         if partition_count <= old_count:
             raise RequestRefusedError(
-                ErrorCode.INVALID_PARTITIONS, f"Topic currently has {old_count} partitions, {partition_count} is not more."
+                ErrorCode.INVALID_PARTITIONS,
+                f"Topic currently has {old_count} partitions, {partition_count} is not more.",
             )
         _check_count(partition_count)
         if validate_only:
@@ -200,25 +210,37 @@ class TopicTable:
         for partition in topic.partitions:
             partition.log.config = config
 
+    def move_leader(self, name: str, index: int) -> None:
+        """Pretend that the leader of a partition changed and came back (fault scripts only)."""
+        partition = self.partition(name, index)
+        if partition is not None:
+            partition.leader_epoch += 1
+
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _required(self, name: str) -> Topic:
         topic = self._topics.get(name)
         if topic is None:
-            raise RequestRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"This server does not host topic '{name}'.")
+            raise RequestRefusedError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"This server does not host topic '{name}'."
+            )
         return topic
 
     def _parse(self, properties: Mapping[str, str]) -> LogConfig:
         unknown = properties.keys() - self._defaults.to_properties().keys() - UNUSED_OPTIONS
         if unknown:
-            raise RequestRefusedError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {', '.join(sorted(unknown))}")
+            raise RequestRefusedError(
+                ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {', '.join(sorted(unknown))}"
+            )
         try:
             return parse_properties(properties, self._defaults)
         except ConfigError as error:
             raise RequestRefusedError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     def _make_partition(self, name: str, index: int, topic_id: uuid.UUID, config: LogConfig) -> Partition:
-        log = self._log_dir.create(TopicPartition(name, index), topic_id, config)
+        topic_partition = TopicPartition(name, index)
+        log = self._log_dir.create(topic_partition, topic_id, config)
+        log.watermark.listeners.append(lambda _: self._on_advance(topic_partition))
         return Partition(log, max(log.latest_epoch, 0))
 
     def _load(self) -> None:

@@ -5,8 +5,8 @@
                         |    +-- a member joins, leaves or expires --+-----------------------------------+
                         +--nobody left--> Empty --deleted--> Dead
 
-Joins and syncs that must wait are held as reply functions and answered exactly once. Pure: no I/O, no clock; whoever owns
-the group calls `on_time` at `next_deadline_ms`. One thread. Source: Kafka, ClassicGroup and GroupMetadataManager;
+Joins and syncs that must wait are held as reply functions and answered exactly once. Pure: no I/O, no clock; whoever
+owns the group calls `on_time` at `next_deadline_ms`. One thread. Source: Kafka, ClassicGroup and GroupMetadataManager;
 KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), KIP-394 (known ids), KIP-814.
 """
 

@@ -1,7 +1,7 @@
 """All groups of the broker and their timers: finds or makes the group a request names and passes it on.
 
-The control thread owns it; it calls `on_time` at `next_deadline_ms`. A group that is empty and has no committed offsets is
-forgotten. Source: Kafka, GroupMetadataManager.
+The control thread owns it; it calls `on_time` at `next_deadline_ms`. A group that is empty and has no committed
+offsets is forgotten. Source: Kafka, GroupMetadataManager.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class JoinedMember(NamedTuple):
 class JoinResult(NamedTuple):
     """The answer to a join. `members` is empty for all but the leader."""
 
-    error_code: ErrorCode
+    error_code: int
     member_id: str
     generation_id: int = NO_GENERATION
     protocol_type: str | None = None
@@ -85,7 +85,7 @@ class SyncAttempt(NamedTuple):
 class SyncResult(NamedTuple):
     """The answer to a sync."""
 
-    error_code: ErrorCode
+    error_code: int
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""

@@ -1,8 +1,8 @@
 """The table of committed offsets, kept on disk as the internal topic `__consumer_offsets`.
 
-A commit is appended (and synced, if the flush policy says so) before it enters the table. At start the log is read from its
-start. When the log has grown far beyond the table, the table is written to its end and everything before is dropped: a
-compaction of the whole log in one step. The control thread owns it.
+A commit is appended (and synced, if the flush policy says so) before it enters the table. At start the log is read
+from its start. When the log has grown far beyond the table, the table is written to its end and everything before is
+dropped: a compaction of the whole log in one step. The control thread owns it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ApiVersions (18): which versions of which APIs this broker speaks; computed from the handlers.
 
-An unknown version is answered by the router, with error 35 in the encoding of version 0 (KIP-511). No features are announced:
-transactions follow the rules of `transaction.version` 1.
+An unknown version is answered before it comes here, with error 35 in the encoding of version 0 (KIP-511). No features
+are announced: transactions follow the rules of `transaction.version` 1.
 """
 
 from __future__ import annotations
@@ -31,15 +31,9 @@ def handle(broker: Broker, request: ClientRequest[ApiVersionsRequest]) -> ApiVer
     return ApiVersionsResponse(api_keys=_entries(broker.api_versions))
 
 
-def refuse(request: ClientRequest[ApiVersionsRequest], error_code: ErrorCode) -> ApiVersionsResponse:
+def refuse(request: ClientRequest[ApiVersionsRequest], error_code: int) -> ApiVersionsResponse:
     """The error without a table."""
     return ApiVersionsResponse(error_code=error_code)
-
-
-def unsupported(versions: Mapping[ApiKey, tuple[int, int]]) -> ApiVersionsResponse:
-    """The answer to an unknown version, for the encoding of version 0: error 35 and the range of this API."""
-    own = {API: versions[API]}
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_entries(own))
 
 
 def _entries(versions: Mapping[ApiKey, tuple[int, int]]) -> list[ApiVersion]:

@@ -2,8 +2,8 @@
 
     7    fetch sessions; refused: every answer has session id 0, so clients send full requests (KIP-227)
     9    current leader epoch, checked (KIP-320)     12  last fetched epoch, checked (KIP-595)
-Records are whole batches, the first of them containing the fetch offset; the last may be cut. They are not read here: the
-response names a range of the log file.
+Records are whole batches, the first of them containing the fetch offset; the last may be cut. They are not read here:
+the response names a range of the log file.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.file_records import FileResponse, records_field
 from kafkaprod.broker.leadership import check_leader_epoch
 from kafkaprod.broker.request import ClientRequest, Deferred, Lane, Outcome
 from kafkaprod.broker.storage.partition_log import PartitionLog
+from kafkaprod.broker.storage.segment import FileSlice
 from kafkaprod.broker.topics import Partition
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -45,9 +47,16 @@ class _Read(NamedTuple):
         is_final: waiting would not make it better: an error, or a diverging log.
     """
 
-    response: FetchResponse
+    response: FileResponse
     bytes_read: int
     is_final: bool
+
+
+class _Limit(NamedTuple):
+    """How much may still be read; the first batch of a response may be larger."""
+
+    max_bytes: int
+    is_first: bool
 
 
 def handle(broker: Broker, request: ClientRequest[FetchRequest]) -> Outcome:
@@ -74,7 +83,7 @@ def handle(broker: Broker, request: ClientRequest[FetchRequest]) -> Outcome:
     return deferred
 
 
-def refuse(request: ClientRequest[FetchRequest], error_code: ErrorCode) -> FetchResponse:
+def refuse(request: ClientRequest[FetchRequest], error_code: int) -> FetchResponse:
     """The error at the top, and for every partition."""
     return FetchResponse(
         error_code=error_code,
@@ -92,20 +101,26 @@ def _read(broker: Broker, body: FetchRequest) -> _Read:
     left_bytes = min(body.max_bytes, broker.config.limits.max_fetch_bytes)
     bytes_read, is_final = 0, False
     responses = []
+    ranges: list[FileSlice] = []
     for topic in body.topics:
         partitions = []
         for wanted in topic.partitions:
-            limit = min(wanted.partition_max_bytes, left_bytes - bytes_read)
-            data = _read_partition(broker, topic.topic, wanted, body.isolation_level, limit, is_first=bytes_read == 0)
+            limit = _Limit(min(wanted.partition_max_bytes, left_bytes - bytes_read), is_first=bytes_read == 0)
+            data = _read_partition(broker, topic.topic, wanted, body.isolation_level, limit, ranges)
             partitions.append(data)
             bytes_read += 0 if data.records is None else len(data.records)
             is_final = is_final or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch != _UNKNOWN_EPOCH
         responses.append(FetchableTopicResponse(topic=topic.topic, partitions=partitions))
-    return _Read(FetchResponse(responses=responses), bytes_read, is_final)
+    return _Read(FileResponse(FetchResponse(responses=responses), ranges), bytes_read, is_final)
 
 
 def _read_partition(
-    broker: Broker, topic: str, wanted: FetchPartition, isolation_level: int, max_bytes: int, *, is_first: bool
+    broker: Broker,
+    topic: str,
+    wanted: FetchPartition,
+    isolation_level: int,
+    limit: _Limit,
+    ranges: list[FileSlice],
 ) -> PartitionData:
     partition = broker.topics.partition(topic, wanted.partition)
     if partition is None:
@@ -120,25 +135,29 @@ def _read_partition(
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
         aborted_transactions=None,
+        records=b"",
     )
-    data.records = b""
     try:
-        if _diverges(partition, wanted, data) or (max_bytes <= 0 and not is_first):
-            return data
-        _read_log(log, wanted, data, isolation_level, max_bytes, is_first=is_first)
+        if not _diverges(partition, wanted, data) and (limit.max_bytes > 0 or limit.is_first):
+            _read_log(log, wanted, data, isolation_level, limit, ranges)
     except BrokerError as error:
-        data.error_code = ErrorCode(error.code)
+        data.error_code = error.code
     return data
 
 
 def _read_log(
-    log: PartitionLog, wanted: FetchPartition, data: PartitionData, isolation_level: int, max_bytes: int, *, is_first: bool
+    log: PartitionLog,
+    wanted: FetchPartition,
+    data: PartitionData,
+    isolation_level: int,
+    limit: _Limit,
+    ranges: list[FileSlice],
 ) -> None:
     is_committed = isolation_level == _READ_COMMITTED
     bound = data.last_stable_offset if is_committed else data.high_watermark
-    result = log.read(wanted.fetch_offset, max(max_bytes, 0), bound, min_one_batch=is_first)
+    result = log.read(wanted.fetch_offset, max(limit.max_bytes, 0), bound, min_one_batch=limit.is_first)
     if result.records is not None:
-        data.records = result.records.read()
+        data.records = records_field(result.records, ranges)
     if is_committed:
         data.aborted_transactions = [
             AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
@@ -159,7 +178,7 @@ def _diverges(partition: Partition, wanted: FetchPartition, data: PartitionData)
     return False
 
 
-def _failed(partition: int, error_code: ErrorCode) -> PartitionData:
+def _failed(partition: int, error_code: int) -> PartitionData:
     return PartitionData(
         partition_index=partition, error_code=error_code, high_watermark=-1, aborted_transactions=None, records=b""
     )

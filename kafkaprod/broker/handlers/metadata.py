@@ -52,7 +52,7 @@ def handle(broker: Broker, request: ClientRequest[MetadataRequest]) -> MetadataR
     return response
 
 
-def refuse(request: ClientRequest[MetadataRequest], error_code: ErrorCode) -> MetadataResponse:
+def refuse(request: ClientRequest[MetadataRequest], error_code: int) -> MetadataResponse:
     """The topics asked for with the error, and no broker."""
     topics = request.body.topics or []
     return MetadataResponse(topics=[_failed(topic.name, error_code) for topic in topics])
@@ -73,7 +73,7 @@ def _find(broker: Broker, wanted: MetadataRequestTopic, *, may_create: bool) -> 
             topic = broker.topics.create(wanted.name, broker.config.num_partitions, {})
         return _describe(broker, topic)
     except BrokerError as error:
-        return _failed(wanted.name, ErrorCode(error.code))
+        return _failed(wanted.name, error.code)
 
 
 def _describe(broker: Broker, topic: Topic) -> MetadataResponseTopic:
@@ -93,5 +93,5 @@ def _describe(broker: Broker, topic: Topic) -> MetadataResponseTopic:
     )
 
 
-def _failed(name: str | None, error_code: ErrorCode) -> MetadataResponseTopic:
+def _failed(name: str | None, error_code: int) -> MetadataResponseTopic:
     return MetadataResponseTopic(name=name, error_code=error_code)

@@ -2,14 +2,13 @@
 
     0-2  refused, though the range is announced from 0: older librdkafka would stop compressing otherwise (KAFKA-18659)
     8    errors of single records          10  current leader with error 6 (KIP-951)
-With acks=0 there is no response, and an error closes the connection. There is one replica, so acks=1 and acks=-1 differ in
-nothing: both wait for what the flush policy asks for.
+With acks=0 there is no response, and an error closes the connection. There is one replica, so acks=1 and acks=-1
+differ in nothing: both wait for what the flush policy asks for.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkaprod.broker.broker import Broker
@@ -65,7 +64,7 @@ def handle(broker: Broker, request: ClientRequest[ProduceRequest]) -> Outcome:
     return deferred
 
 
-def refuse(request: ClientRequest[ProduceRequest], error_code: ErrorCode) -> ProduceResponse:
+def refuse(request: ClientRequest[ProduceRequest], error_code: int) -> ProduceResponse:
     """The error for every partition."""
     return ProduceResponse(
         responses=[
@@ -95,14 +94,14 @@ def _append(
     try:
         result = partition.log.append(data.records, partition.leader_epoch)
     except RecordsRefusedError as error:
-        response = _failed(data.index, ErrorCode(error.code), str(error))
+        response = _failed(data.index, error.code, str(error))
         response.record_errors = [
             BatchIndexAndErrorMessage(batch_index=record.batch_index, batch_index_error_message=record.message)
             for record in error.record_errors
         ]
         return response
     except BrokerError as error:
-        return _failed(data.index, ErrorCode(error.code), str(error))
+        return _failed(data.index, error.code, str(error))
     response = PartitionProduceResponse(
         index=data.index,
         base_offset=result.base_offset,
@@ -138,7 +137,7 @@ def _commit(appended: list[_Appended]) -> None:
         try:
             log.commit(end_offset)
         except BrokerError as error:
-            failed = _failed(response.index, ErrorCode(error.code), str(error))
+            failed = _failed(response.index, error.code, str(error))
             for name in ("error_code", "base_offset", "log_append_time_ms", "log_start_offset", "error_message"):
                 setattr(response, name, getattr(failed, name))
 
@@ -162,7 +161,5 @@ def _ready(body: ProduceRequest, response: ProduceResponse) -> Ready:
     return NO_RESPONSE
 
 
-def _failed(index: int, error_code: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
+def _failed(index: int, error_code: int, message: str | None = None) -> PartitionProduceResponse:
     return PartitionProduceResponse(index=index, error_code=error_code, base_offset=-1, error_message=message)
-
-

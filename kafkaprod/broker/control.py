@@ -1,0 +1,62 @@
+"""The control plane: one thread that runs handlers of groups, topics and offsets one after the other, and their timers.
+
+Whatever only this thread touches needs no lock. Calls are bounded by the number of connections: each has one request in
+progress at most.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+
+from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
+from kafkaprod.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+_STOP: None = None
+
+
+class ControlThread:
+    """See the module docstring. `submit` may be called from any thread."""
+
+    def __init__(self, groups: GroupCoordinator, clock: Clock, on_crash: Callable[[], None]) -> None:
+        """Make it; `on_crash` is called if it dies of an error, which nothing it runs should raise."""
+        self._groups = groups
+        self._clock = clock
+        self._on_crash = on_crash
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="kafkaprod-broker-control", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def submit(self, call: Callable[[], None]) -> None:
+        """Have `call` run after those submitted before it."""
+        self._calls.put(call)
+
+    def stop(self) -> None:
+        """Run what was submitted and end. Blocks until that is done."""
+        self._calls.put(_STOP)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while (call := self._next()) is not _STOP:
+                call()
+        except Exception:
+            logger.critical("the control thread died", exc_info=True)
+            self._on_crash()
+
+    def _next(self) -> Callable[[], None] | None:
+        while True:
+            self._groups.on_time(self._clock.now_ms())
+            deadline_ms = self._groups.next_deadline_ms()
+            timeout_s = None if deadline_ms is None else max(deadline_ms - self._clock.now_ms(), 0) / 1000
+            try:
+                return self._calls.get(timeout=timeout_s)
+            except queue.Empty:
+                continue

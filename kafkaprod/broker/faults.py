@@ -1,0 +1,175 @@
+"""Scripted faults: what the broker does wrong on purpose, by API key, for tests.
+
+    faults.on(ApiKey.PRODUCE, reply_with(ErrorCode.NOT_LEADER_OR_FOLLOWER), times=2)
+    faults.on(ApiKey.FETCH, delay(200), rate=0.1, seed=7)
+
+    reply_with(error)      not handled; everything asked for is answered with the error
+    move_leader()          the leader epoch of the partitions asked for grows, and 6 is answered (produce and fetch)
+    close()                not handled; the connection is closed
+    drop_reply()           handled; the answer never comes, the connection stays open
+    close_after_handling() handled; the connection is closed instead of answered
+    half_frame()           handled; half of the answer is sent, then the connection is closed
+    delay(ms)              handled; the answer is sent later
+    throttle(ms)           handled; the answer says so, and the connection is not read for that time
+
+Rules are tried in the order they were given; the first that fires wins. Thread-safe.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from kafkaprod.errors import ConfigError
+from kafkaprod.protocol.api_keys import ApiKey
+
+
+class FaultKind(Enum):
+    """What goes wrong; see the module docstring."""
+
+    REPLY_WITH = "reply_with"
+    MOVE_LEADER = "move_leader"
+    CLOSE = "close"
+    DROP_REPLY = "drop_reply"
+    CLOSE_AFTER_HANDLING = "close_after_handling"
+    HALF_FRAME = "half_frame"
+    DELAY = "delay"
+    THROTTLE = "throttle"
+
+
+class Fault(NamedTuple):
+    """A fault and its number: an error code or ms, 0 where there is none."""
+
+    kind: FaultKind
+    value: int = 0
+
+
+def reply_with(error_code: int) -> Fault:
+    """Answer everything that was asked for with an error; nothing is done."""
+    return Fault(FaultKind.REPLY_WITH, int(error_code))
+
+
+def move_leader() -> Fault:
+    """Raise the leader epoch of the partitions asked for and answer 6."""
+    return Fault(FaultKind.MOVE_LEADER)
+
+
+def close() -> Fault:
+    """Close the connection instead of handling the request."""
+    return Fault(FaultKind.CLOSE)
+
+
+def drop_reply() -> Fault:
+    """Handle the request and never answer."""
+    return Fault(FaultKind.DROP_REPLY)
+
+
+def close_after_handling() -> Fault:
+    """Handle the request and close the connection instead of answering."""
+    return Fault(FaultKind.CLOSE_AFTER_HANDLING)
+
+
+def half_frame() -> Fault:
+    """Handle the request, send half of the answer, close the connection."""
+    return Fault(FaultKind.HALF_FRAME)
+
+
+def delay(ms: int) -> Fault:
+    """Answer `ms` later."""
+    return Fault(FaultKind.DELAY, ms)
+
+
+def throttle(ms: int) -> Fault:
+    """Tell the client to pause for `ms`, and do not read from it for as long (KIP-219)."""
+    return Fault(FaultKind.THROTTLE, ms)
+
+
+class FaultScript(Protocol):
+    """Where faults are scripted: in this process (`Faults`), or in an embedded broker."""
+
+    def on(
+        self, api: ApiKey, fault: Fault, *, times: int | None = None, rate: float = 1.0, seed: int | None = None
+    ) -> None:
+        """Let requests of an API fail.
+
+        Args:
+            api: which requests.
+            fault: what happens to them.
+            times: how often at most; None for ever.
+            rate: share of the requests it happens to, 0..1.
+            seed: of the dice for `rate`; None is unpredictable.
+        """
+        ...
+
+    def clear(self) -> None:
+        """Forget all rules."""
+        ...
+
+    def fired_count(self, api: ApiKey) -> int:
+        """How many requests of an API have failed on purpose since the broker started."""
+        ...
+
+
+@dataclass(slots=True)
+class _Rule:
+    api: ApiKey
+    fault: Fault
+    left_count: int | None
+    rate: float
+    dice: random.Random = field(repr=False)
+
+    def fires(self, api: ApiKey) -> bool:
+        """Whether this rule hits now; counts it if so."""
+        if api is not self.api or self.left_count == 0 or (self.rate < 1.0 and self.dice.random() >= self.rate):
+            return False
+        if self.left_count is not None:
+            self.left_count -= 1
+        return True
+
+
+class Faults:
+    """See the module docstring."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rules: list[_Rule] = []  # guarded by _lock
+        self._fired: dict[ApiKey, int] = {}  # guarded by _lock
+
+    def on(
+        self, api: ApiKey, fault: Fault, *, times: int | None = None, rate: float = 1.0, seed: int | None = None
+    ) -> None:
+        """See `FaultScript.on`.
+
+        Raises:
+            ConfigError: `times` or `rate` is out of range.
+        """
+        if times is not None and times < 1:
+            raise ConfigError(f"times={times} must be at least 1")
+        if not 0.0 < rate <= 1.0:
+            raise ConfigError(f"rate={rate} is not in (0, 1]")
+        with self._lock:
+            self._rules.append(_Rule(api, fault, times, rate, random.Random(seed)))
+
+    def clear(self) -> None:
+        """See `FaultScript.clear`."""
+        with self._lock:
+            self._rules.clear()
+
+    def fired_count(self, api: ApiKey) -> int:
+        """See `FaultScript.fired_count`."""
+        with self._lock:
+            return self._fired.get(api, 0)
+
+    def take(self, api: ApiKey) -> Fault | None:
+        """The fault for one request, None if it is to be handled well."""
+        if not self._rules:
+            return None
+        with self._lock:
+            for rule in self._rules:
+                if rule.fires(api):
+                    self._fired[api] = self._fired.get(api, 0) + 1
+                    return rule.fault
+            return None

@@ -1,0 +1,53 @@
+"""CreatePartitions (37): give topics more partitions. Records stay where they are."""
+
+from __future__ import annotations
+
+from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.refusal import RequestRefusedError
+from kafkaprod.broker.request import ClientRequest, Lane
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+API = ApiKey.CREATE_PARTITIONS
+LANE = Lane.CONTROL
+MAX_VERSION = 3
+
+
+def handle(broker: Broker, request: ClientRequest[CreatePartitionsRequest]) -> CreatePartitionsResponse:
+    """Grow each topic, or only check whether it could grow."""
+    results = []
+    for wanted in request.body.topics:
+        try:
+            _check_assignments(broker, wanted)
+            broker.topics.add_partitions(wanted.name, wanted.count, validate_only=request.body.validate_only)
+            results.append(CreatePartitionsTopicResult(name=wanted.name))
+        except BrokerError as error:
+            code = error.code
+            results.append(CreatePartitionsTopicResult(name=wanted.name, error_code=code, error_message=str(error)))
+    return CreatePartitionsResponse(results=results)
+
+
+def refuse(request: ClientRequest[CreatePartitionsRequest], error_code: int) -> CreatePartitionsResponse:
+    """The error for every topic."""
+    return CreatePartitionsResponse(
+        results=[CreatePartitionsTopicResult(name=wanted.name, error_code=error_code) for wanted in request.body.topics]
+    )
+
+
+def _check_assignments(broker: Broker, wanted: CreatePartitionsTopic) -> None:
+    topic = broker.topics.get(wanted.name)
+    if wanted.assignments is None or topic is None:
+        return
+    is_here = all(assignment.broker_ids == [broker.config.node_id] for assignment in wanted.assignments)
+    if not is_here or len(wanted.assignments) != wanted.count - len(topic.partitions):
+        raise RequestRefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Each new partition needs one assignment, to broker {broker.config.node_id} alone.",
+        )

@@ -1,0 +1,64 @@
+"""DeleteTopics (20): delete topics and their data; committed offsets go with them.
+
+6    by name or by id (KIP-516)
+"""
+
+from __future__ import annotations
+
+from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.request import ClientRequest, Lane
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+API = ApiKey.DELETE_TOPICS
+LANE = Lane.CONTROL
+MAX_VERSION = 6
+
+_FIRST_VERSION_WITH_IDS = 6
+
+
+def handle(broker: Broker, request: ClientRequest[DeleteTopicsRequest]) -> DeleteTopicsResponse:
+    """Delete each topic."""
+    return DeleteTopicsResponse(responses=[_delete(broker, wanted) for wanted in _wanted(request)])
+
+
+def refuse(request: ClientRequest[DeleteTopicsRequest], error_code: int) -> DeleteTopicsResponse:
+    """The error for every topic."""
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id, error_code=error_code)
+            for wanted in _wanted(request)
+        ]
+    )
+
+
+def _wanted(request: ClientRequest[DeleteTopicsRequest]) -> list[DeleteTopicState]:
+    if request.version >= _FIRST_VERSION_WITH_IDS:
+        return request.body.topics
+    return [DeleteTopicState(name=name) for name in request.body.topic_names]
+
+
+def _delete(broker: Broker, wanted: DeleteTopicState) -> DeletableTopicResult:
+    name, topic_id = wanted.name, wanted.topic_id
+    if name is None:
+        topic = None if topic_id is None else broker.topics.by_id(topic_id)
+        if topic is None:
+            return DeletableTopicResult(name=None, topic_id=topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+        name = topic.name
+    known = broker.topics.get(name)
+    topic_id = topic_id if known is None else known.topic_id
+    try:
+        broker.topics.delete(name)
+        keys = broker.offsets.table.keys(topic=name)
+        broker.offsets.write([(key, None) for key in keys], broker.clock.wall_ms())
+    except BrokerError as error:
+        code = error.code
+        return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=str(error))
+    return DeletableTopicResult(name=name, topic_id=topic_id)

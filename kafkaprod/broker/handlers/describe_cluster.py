@@ -1,0 +1,40 @@
+"""DescribeCluster (60): the brokers; here, this one."""
+
+from __future__ import annotations
+
+from kafkaprod.broker.authorized_operations import CLUSTER_OPERATIONS
+from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.request import ClientRequest, Lane
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+API = ApiKey.DESCRIBE_CLUSTER
+LANE = Lane.CONTROL
+MAX_VERSION = 1
+
+_BROKERS = 1
+
+
+def handle(broker: Broker, request: ClientRequest[DescribeClusterRequest]) -> DescribeClusterResponse:
+    """Describe the cluster; controllers (endpoint type 2) are not to be spoken to: 114."""
+    if request.body.endpoint_type != _BROKERS:
+        return refuse(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
+    node_id, endpoint = broker.config.node_id, broker.endpoint
+    response = DescribeClusterResponse(
+        cluster_id=broker.cluster_id,
+        controller_id=node_id,
+        brokers=[DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)],
+    )
+    if request.body.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+def refuse(request: ClientRequest[DescribeClusterRequest], error_code: int) -> DescribeClusterResponse:
+    """The error."""
+    return DescribeClusterResponse(error_code=error_code)

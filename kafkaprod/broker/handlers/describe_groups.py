@@ -1,0 +1,61 @@
+"""DescribeGroups (15): state, members and assignments; a group nobody knows is Dead, without an error."""
+
+from __future__ import annotations
+
+from kafkaprod.broker.authorized_operations import GROUP_OPERATIONS
+from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.coordinator.group import Group, GroupState
+from kafkaprod.broker.coordinator.member import Member
+from kafkaprod.broker.request import ClientRequest, Lane
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+API = ApiKey.DESCRIBE_GROUPS
+LANE = Lane.CONTROL
+MAX_VERSION = 5
+
+
+def handle(broker: Broker, request: ClientRequest[DescribeGroupsRequest]) -> DescribeGroupsResponse:
+    """Describe each group."""
+    groups = [_describe(group_id, broker.groups.get(group_id)) for group_id in request.body.groups]
+    if request.body.include_authorized_operations:
+        for group in groups:
+            group.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
+
+
+def refuse(request: ClientRequest[DescribeGroupsRequest], error_code: int) -> DescribeGroupsResponse:
+    """The error for every group."""
+    return DescribeGroupsResponse(
+        groups=[DescribedGroup(group_id=group_id, error_code=error_code) for group_id in request.body.groups]
+    )
+
+
+def _describe(group_id: str, group: Group | None) -> DescribedGroup:
+    if group is None:
+        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    # Which protocol the members use is decided only when the join phase is over.
+    protocol = group.protocol_name or "" if group.state is GroupState.STABLE else ""
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol,
+        members=[_member(member, protocol) for member in group.members.values()],
+    )
+
+
+def _member(member: Member, protocol: str) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=f"/{member.client_host}",
+        member_metadata=member.protocols.get(protocol, b""),
+        member_assignment=member.assignment,
+    )

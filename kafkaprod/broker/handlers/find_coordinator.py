@@ -1,0 +1,45 @@
+"""FindCoordinator (10): who keeps a group. There is one broker, so it is this one.
+
+4    several keys in one request     other key types have no coordinator here: 42
+"""
+
+from __future__ import annotations
+
+from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.request import ClientRequest, Lane
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+API = ApiKey.FIND_COORDINATOR
+LANE = Lane.CONTROL
+MAX_VERSION = 4
+
+_GROUP = 0
+_FIRST_VERSION_WITH_KEYS = 4
+
+
+def handle(broker: Broker, request: ClientRequest[FindCoordinatorRequest]) -> FindCoordinatorResponse:
+    """Name this broker for groups."""
+    if request.body.key_type != _GROUP:
+        return refuse(request, ErrorCode.INVALID_REQUEST)
+    node_id, endpoint = broker.config.node_id, broker.endpoint
+    if request.version < _FIRST_VERSION_WITH_KEYS:
+        return FindCoordinatorResponse(node_id=node_id, host=endpoint.host, port=endpoint.port)
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port)
+            for key in request.body.coordinator_keys
+        ]
+    )
+
+
+def refuse(request: ClientRequest[FindCoordinatorRequest], error_code: int) -> FindCoordinatorResponse:
+    """The error for every key."""
+    if request.version < _FIRST_VERSION_WITH_KEYS:
+        return FindCoordinatorResponse(error_code=error_code, node_id=-1, port=-1)
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(key=key, node_id=-1, port=-1, error_code=error_code) for key in request.body.coordinator_keys
+        ]
+    )

@@ -1,0 +1,31 @@
+"""ListGroups (16): all groups, those with nothing but committed offsets included.
+
+4    only groups in some states (KIP-518)
+"""
+
+from __future__ import annotations
+
+from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.request import ClientRequest, Lane
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+API = ApiKey.LIST_GROUPS
+LANE = Lane.CONTROL
+MAX_VERSION = 4
+
+
+def handle(broker: Broker, request: ClientRequest[ListGroupsRequest]) -> ListGroupsResponse:
+    """List the groups."""
+    states = {state.lower() for state in request.body.states_filter}
+    groups = [
+        ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type or "", group_state=group.state.value)
+        for group in broker.groups.list_groups(broker.offsets.table.group_ids())
+        if not states or group.state.value.lower() in states
+    ]
+    return ListGroupsResponse(groups=groups)
+
+
+def refuse(request: ClientRequest[ListGroupsRequest], error_code: int) -> ListGroupsResponse:
+    """The error."""
+    return ListGroupsResponse(error_code=error_code)

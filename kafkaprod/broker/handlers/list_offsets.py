@@ -1,0 +1,97 @@
+"""ListOffsets (2): the offset of a partition's start, end, or of a timestamp.
+
+-1 latest: the high watermark, for read-committed clients the last stable offset     -3 of the largest timestamp (7)
+-2 earliest                                                                          -4 earliest local: as -2
+"""
+
+from __future__ import annotations
+
+from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.leadership import check_leader_epoch
+from kafkaprod.broker.request import ClientRequest, Lane
+from kafkaprod.broker.storage.log_reads import RecordPosition
+from kafkaprod.broker.storage.partition_log import PartitionLog
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+API = ApiKey.LIST_OFFSETS
+LANE = Lane.DATA
+MAX_VERSION = 7
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+
+_FIRST_VERSION_WITH_EPOCH = 4
+_READ_COMMITTED = 1
+
+
+def handle(broker: Broker, request: ClientRequest[ListOffsetsRequest]) -> ListOffsetsResponse:
+    """Look each partition up; offset -1 where no record is that young."""
+    topics = [
+        ListOffsetsTopicResponse(
+            name=topic.name,
+            partitions=[_look_up(broker, request, topic.name, wanted) for wanted in topic.partitions],
+        )
+        for topic in request.body.topics
+    ]
+    return ListOffsetsResponse(topics=topics)
+
+
+def refuse(request: ClientRequest[ListOffsetsRequest], error_code: int) -> ListOffsetsResponse:
+    """The error for every partition."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error_code)
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.body.topics
+        ]
+    )
+
+
+def _look_up(
+    broker: Broker, request: ClientRequest[ListOffsetsRequest], topic: str, wanted: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    response = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+    partition = broker.topics.partition(topic, wanted.partition_index)
+    if partition is None:
+        response.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return response
+    response.error_code = check_leader_epoch(partition, wanted.current_leader_epoch)
+    if response.error_code != ErrorCode.NONE:
+        return response
+    try:
+        position = _find(partition.log, wanted.timestamp, request.body.isolation_level, partition.leader_epoch)
+    except BrokerError as error:
+        response.error_code = error.code
+        return response
+    response.offset, response.timestamp = position.offset, position.timestamp
+    if request.version >= _FIRST_VERSION_WITH_EPOCH:
+        response.leader_epoch = position.leader_epoch
+    return response
+
+
+def _find(log: PartitionLog, timestamp: int, isolation_level: int, leader_epoch: int) -> RecordPosition:
+    end_offset = log.last_stable_offset if isolation_level == _READ_COMMITTED else log.high_watermark
+    if timestamp == LATEST:
+        return RecordPosition(end_offset, -1, leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return RecordPosition(log.log_start_offset, -1, leader_epoch)
+    found = log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_timestamp(timestamp)
+    if found is None or found.offset >= end_offset:
+        return RecordPosition(-1, -1, -1)
+    return found

@@ -1,0 +1,89 @@
+"""OffsetCommit (8): store a group's offsets; answered when they are in the log.
+
+6    leader epochs (KIP-320)     7  static members
+"""
+
+from __future__ import annotations
+
+from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.coordinator.offset_log import Change
+from kafkaprod.broker.coordinator.offsets import MAX_METADATA_BYTES, CommittedOffset, OffsetKey
+from kafkaprod.broker.request import ClientRequest, Lane
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kafkaprod.structs import TopicPartition
+
+API = ApiKey.OFFSET_COMMIT
+LANE = Lane.CONTROL
+MAX_VERSION = 8
+
+
+def handle(broker: Broker, request: ClientRequest[OffsetCommitRequest]) -> OffsetCommitResponse:
+    """Check the sender, then each partition; store what is right."""
+    body = request.body
+    error_code = broker.groups.check_commit(
+        body.group_id,
+        body.member_id,
+        body.group_instance_id,
+        body.generation_id_or_member_epoch,
+        broker.clock.now_ms(),
+    )
+    if error_code is not ErrorCode.NONE:
+        return refuse(request, error_code)
+    now_ms = broker.clock.wall_ms()
+    changes: list[Change] = []
+    topics = []
+    for topic in body.topics:
+        outcomes = []
+        for wanted in topic.partitions:
+            error_code = _check(broker, topic.name, wanted)
+            if error_code is ErrorCode.NONE:
+                key = OffsetKey(body.group_id, TopicPartition(topic.name, wanted.partition_index))
+                changes.append((key, _committed(wanted, now_ms)))
+            outcomes.append(
+                OffsetCommitResponsePartition(partition_index=wanted.partition_index, error_code=error_code)
+            )
+        topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=outcomes))
+    try:
+        broker.offsets.write(changes, now_ms)
+    except BrokerError:
+        return refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return OffsetCommitResponse(topics=topics)
+
+
+def refuse(request: ClientRequest[OffsetCommitRequest], error_code: int) -> OffsetCommitResponse:
+    """The error for every partition."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=wanted.partition_index, error_code=error_code)
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.body.topics
+        ]
+    )
+
+
+def _check(broker: Broker, topic: str, wanted: OffsetCommitRequestPartition) -> ErrorCode:
+    if broker.topics.partition(topic, wanted.partition_index) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if len((wanted.committed_metadata or "").encode()) > MAX_METADATA_BYTES:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE
+
+
+def _committed(wanted: OffsetCommitRequestPartition, now_ms: int) -> CommittedOffset:
+    return CommittedOffset(
+        wanted.committed_offset, wanted.committed_leader_epoch, wanted.committed_metadata or "", now_ms
+    )

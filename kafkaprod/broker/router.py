@@ -1,0 +1,134 @@
+"""API key -> handler: what is announced, where it runs, and what happens when it fails.
+
+The table of handlers is the only place that knows all of them; what ApiVersions announces is computed from it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, cast
+
+from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.handlers import (
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sync_group,
+)
+from kafkaprod.broker.request import ClientRequest, CloseConnectionError, Lane, Outcome
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages import version_ranges
+from kafkaprod.protocol.messages.fetch import FetchRequest
+from kafkaprod.protocol.messages.produce import ProduceRequest
+from kafkaprod.protocol.schema import Request, Response
+
+logger = logging.getLogger(__name__)
+
+
+class Handler(Protocol):
+    """What each module in `handlers` is. The request's type is the module's own."""
+
+    API: ApiKey
+    LANE: Lane
+    MAX_VERSION: int
+
+    @property
+    def handle(self) -> Callable[[Broker, Any], Outcome]:
+        """Do what the request asks for."""
+        ...
+
+    @property
+    def refuse(self) -> Callable[[Any, int], Response]:
+        """The response in which everything has failed."""
+        ...
+
+
+_MODULES: Final = (
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sync_group,
+)
+HANDLERS: Final[Mapping[ApiKey, Handler]] = {module.API: cast(Handler, module) for module in _MODULES}
+
+
+def announced_versions(handlers: Mapping[ApiKey, Handler]) -> dict[ApiKey, tuple[int, int]]:
+    """What ApiVersions says: from the first declared version to the highest the handler understands.
+
+    Produce is announced from 0, though 0 to 2 close the connection: librdkafka before 2.6 turns compression off where
+    it does not find version 0 (KAFKA-18659).
+    """
+    versions = version_ranges(handlers, {api: handler.MAX_VERSION for api, handler in handlers.items()})
+    if ApiKey.PRODUCE in versions:
+        versions[ApiKey.PRODUCE] = (0, versions[ApiKey.PRODUCE][1])
+    return versions
+
+
+def call(handler: Handler, broker: Broker, request: ClientRequest[Request]) -> Outcome:
+    """Run a handler; what it did not foresee is answered with -1.
+
+    Raises:
+        CloseConnectionError: the handler wants the connection closed.
+    """
+    try:
+        return handler.handle(broker, request)
+    except CloseConnectionError:
+        raise
+    except Exception:
+        logger.exception("%s version %d failed", handler.API.name, request.version)
+        return handler.refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def move_leaders(broker: Broker, request: ClientRequest[Request]) -> None:
+    """Pretend that the leaders of all partitions a produce or fetch request names have changed (fault scripts)."""
+    body = request.body
+    if isinstance(body, ProduceRequest):
+        for produced in body.topic_data:
+            for data in produced.partition_data:
+                broker.topics.move_leader(produced.name, data.index)
+    elif isinstance(body, FetchRequest):
+        for fetched in body.topics:
+            for wanted in fetched.partitions:
+                broker.topics.move_leader(fetched.topic, wanted.partition)
