@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaprod.clock import Clock
@@ -29,7 +28,8 @@ from kafkaprod.errors import (
 )
 from kafkaprod.net.background import BackgroundCalls, Offload
 from kafkaprod.net.completion import Completion, NodeMetrics
-from kafkaprod.net.node import NodeConnection, Stage
+from kafkaprod.net.node import NodeConnection
+from kafkaprod.net.node_state import ConnectionFailure, NodeState, least_loaded
 from kafkaprod.net.poller import Poller
 from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.protocol.api_keys import ApiKey
@@ -46,38 +46,6 @@ NEVER_MS = 1 << 62
 # First version of each API after which the broker answers first and expects the client to hold back (KIP-219).
 # Below it the broker delays the response itself. Produce is told by the sender, which reads its responses.
 CLIENT_THROTTLED_FROM = {3: 6, 10: 2, 18: 2, 19: 3, 20: 2, 22: 1, 24: 1, 25: 1, 26: 1, 28: 1, 37: 1, 71: 0, 72: 0}
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionFailure:
-    """A connection that ended. `error` says why, `stage` how far it had come."""
-
-    node: Node
-    stage: Stage
-    error: KafkaError
-
-
-@dataclass(slots=True)
-class _NodeEntry:
-    """What outlives a connection to a broker."""
-
-    node: Node
-    metrics: NodeMetrics = field(default_factory=NodeMetrics)
-    connection: NodeConnection | None = None
-    was_ready: bool = False  # of `connection`
-    checks_identity: bool = True  # unless its last ApiVersions said otherwise
-    failure_count: int = 0  # since it was last ready
-    last_attempt_ms: int = -1
-    next_attempt_ms: int = 0
-    throttled_until_ms: int = 0
-    last_failure: ConnectionFailure | None = None
-
-    def can_send(self, now_ms: int, max_in_flight: int) -> bool:
-        """Connected, not throttled, the last request on its way, and room for one more."""
-        if self.connection is None or now_ms < self.throttled_until_ms:
-            return False
-        protocol = self.connection.protocol
-        return protocol.is_ready and not protocol.outgoing_bytes and protocol.in_flight_count < max_in_flight
 
 
 class NodePool:
@@ -102,8 +70,8 @@ class NodePool:
         self._receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._bootstrap: dict[int, Node] = {}
         self._cluster_id: str | None = None
-        self._entries: dict[int, _NodeEntry] = {}
-        self._retired: dict[int, _NodeEntry] = {}  # left the cluster with requests in flight
+        self._states: dict[int, NodeState] = {}
+        self._retired: dict[int, NodeState] = {}  # left the cluster with requests in flight
         self._completions: list[Completion] = []
         self._failures: list[ConnectionFailure] = []
         self._has_news = False  # something happened outside of `poll`, which then must not wait
@@ -136,9 +104,9 @@ class NodePool:
 
     def rebootstrap(self) -> None:
         """Forget the cluster: close all connections and start over with the bootstrap servers (KIP-899)."""
-        for entry in [*self._entries.values(), *self._retired.values()]:
-            self._close(entry, ConnectionLostError(f"node {entry.node.node_id}: starting over from bootstrap"))
-        self._entries = {}
+        for state in [*self._states.values(), *self._retired.values()]:
+            self._close(state, ConnectionLostError(f"node {state.node.node_id}: starting over from bootstrap"))
+        self._states = {}
         self._is_rebootstrap_required = False
         self._cluster_id = None
         self._take_nodes(self._bootstrap)
@@ -150,121 +118,95 @@ class NodePool:
 
     def node_ids(self) -> list[int]:
         """The nodes that may be asked now."""
-        return list(self._entries)
+        return list(self._states)
 
     def _take_nodes(self, nodes: Mapping[int, Node]) -> None:
-        known = {**self._retired, **self._entries}
-        self._entries = {}
+        known = {**self._retired, **self._states}
+        self._states = {}
         for node_id, node in nodes.items():
-            entry = known.pop(node_id, None)
-            if entry is None:
-                entry = _NodeEntry(node)
-            elif (node.host, node.port) != (entry.node.host, entry.node.port):
-                self._close(entry, ConnectionLostError(f"node {node_id} moved to {node.host}:{node.port}"))
-                entry = _NodeEntry(node, entry.metrics)
+            state = known.pop(node_id, None)
+            if state is None:
+                state = NodeState(node)
+            elif (node.host, node.port) != (state.node.host, state.node.port):
+                self._close(state, ConnectionLostError(f"node {node_id} moved to {node.host}:{node.port}"))
+                state = NodeState(node, state.metrics)
             self._retired.pop(node_id, None)
-            self._entries[node_id] = entry
-        for entry in known.values():
-            self._retire(entry)
+            self._states[node_id] = state
+        for state in known.values():
+            self._retire(state)
 
-    def _retire(self, entry: _NodeEntry) -> None:
+    def _retire(self, state: NodeState) -> None:
         """Keep the connection of a node that left until its requests are answered."""
-        node_id, connection = entry.node.node_id, entry.connection
+        node_id, connection = state.node.node_id, state.connection
         if connection is None or not connection.protocol.in_flight_count or not connection.is_ready:
             self._retired.pop(node_id, None)
-            self._close(entry, ConnectionLostError(f"node {node_id} left the cluster"))
+            self._close(state, ConnectionLostError(f"node {node_id} left the cluster"))
         else:
-            self._retired[node_id] = entry
+            self._retired[node_id] = state
 
     # --- connecting ------------------------------------------------------------------------------------------------
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Whether a request may be sent to the node now. Starts connecting if it is not connected and may be."""
-        entry = self._entries.get(node_id)
-        if entry is None:
+        state = self._states.get(node_id)
+        if state is None:
             return False
-        if entry.connection is None and now_ms >= entry.next_attempt_ms:
-            self._connect(entry, now_ms)
-        return entry.can_send(now_ms, self._settings.max_in_flight)
+        if state.can_connect(now_ms):
+            self._connect(state, now_ms)
+        return state.can_send(now_ms, self._settings.max_in_flight)
 
     def ready_delay_ms(self, node_id: int, now_ms: int) -> int | None:
         """How long `is_ready` is sure to be false: 0 if it is worth asking; None if something must happen first.
 
         That something (connected, answered, written) ends `poll` by itself.
         """
-        entry = self._entries.get(node_id)
-        if entry is None:
-            return None
-        if entry.connection is None:
-            return max(entry.next_attempt_ms - now_ms, 0)
-        if entry.connection.is_ready and now_ms < entry.throttled_until_ms:
-            return entry.throttled_until_ms - now_ms
-        return 0 if entry.can_send(now_ms, self._settings.max_in_flight) else None
+        state = self._states.get(node_id)
+        return None if state is None else state.ready_delay_ms(now_ms, self._settings.max_in_flight)
 
     def least_loaded_node(self, now_ms: int) -> int | None:
         """The node to ask something any broker can answer; None if none can be reached now.
 
-        In this order: ready with nothing in flight; ready with the fewest; connecting; the one that may be connected
-        and was tried least recently. The scan starts anywhere, so that not all clients load the same broker.
+        The scan starts anywhere, so that not all clients load the same broker. Ask `is_ready` of the answer next: it
+        connects where that is needed.
         """
-        entries = list(self._entries.values())
-        start = int(self._random() * len(entries))
-        ready: tuple[int, int] | None = None  # in flight, node id
-        connecting: int | None = None
-        connectable: tuple[int, int] | None = None  # last attempt, node id
-        for entry in entries[start:] + entries[:start]:
-            node_id, connection = entry.node.node_id, entry.connection
-            if entry.can_send(now_ms, self._settings.max_in_flight):
-                assert connection is not None
-                load = connection.protocol.in_flight_count
-                if load == 0:
-                    return node_id
-                ready = (load, node_id) if ready is None else min(ready, (load, node_id), key=_first)
-            elif connection is None and now_ms >= entry.next_attempt_ms:
-                attempt = (entry.last_attempt_ms, node_id)
-                connectable = attempt if connectable is None else min(connectable, attempt, key=_first)
-            elif connection is not None and not connection.is_ready:
-                connecting = node_id
-        if ready is not None:
-            return ready[1]
-        if connecting is not None:
-            return connecting
-        return None if connectable is None else connectable[1]
+        states = list(self._states.values())
+        start = int(self._random() * len(states))
+        return least_loaded(states[start:] + states[:start], now_ms, self._settings.max_in_flight)
 
-    def _connect(self, entry: _NodeEntry, now_ms: int) -> None:
+    def _connect(self, state: NodeState, now_ms: int) -> None:
         self._check_open()
-        entry.last_attempt_ms = now_ms
+        state.last_attempt_ms = now_ms
         connection = NodeConnection(
-            entry.node,
+            state.node,
             self._settings,
             self._poller,
-            self._offload_for(entry),
-            entry.metrics,
+            self._offload_for(state),
+            state.metrics,
             self._receive_buffer,
-            setup_timeout_ms=self._setup_timeout.delay_ms(entry.failure_count, self._random),
-            identity=self._identity(entry),
+            setup_timeout_ms=self._setup_timeout.delay_ms(state.failure_count, self._random),
+            identity=self._identity(state),
         )
-        entry.connection, entry.was_ready = connection, False
+        state.connection, state.was_ready = connection, False
         connection.start(now_ms)
-        self._settle(entry, connection)
+        self._settle(state, connection)
 
-    def _identity(self, entry: _NodeEntry) -> tuple[str, int] | None:
+    def _identity(self, state: NodeState) -> tuple[str, int] | None:
         """What the broker must be. Left out where it is known not to check: asking would cost it a round trip."""
-        if self._cluster_id is None or entry.node.node_id < 0 or not entry.checks_identity:
+        if self._cluster_id is None or state.node.node_id < 0 or not state.checks_identity:
             return None
-        return self._cluster_id, entry.node.node_id
+        return self._cluster_id, state.node.node_id
 
-    def _offload_for(self, entry: _NodeEntry) -> Offload:
+    def _offload_for(self, state: NodeState) -> Offload:
         def offload(
             call: Callable[[], Any], on_result: Callable[[Any, int], None], on_error: Callable[[Exception, int], None]
         ) -> None:
-            connection = entry.connection
+            connection = state.connection
 
             def deliver(callback: Callable[[Any, int], None]) -> Callable[[Any], None]:
                 def run(outcome: Any) -> None:
                     callback(outcome, self._clock.now_ms())
                     if connection is not None:
-                        self._settle(entry, connection)
+                        self._settle(state, connection)
 
                 return run
 
@@ -306,7 +248,7 @@ class NodePool:
             IllegalStateError: The node is not ready.
             UnsupportedVersionError: No version is spoken by both. Nothing was sent in either case.
         """
-        entry, connection = self._ready_entry(node_id)
+        state, connection = self._ready_state(node_id)
         if version is None:
             lowest, highest = request.versions
             version = connection.protocol.usable_version(request.api, lowest, highest)
@@ -319,7 +261,7 @@ class NodePool:
                     api=request.api.name,
                 )
         connection.protocol.send(request, version, token=token, now_ms=now_ms, timeout_ms=timeout_ms)
-        self._sent(entry, connection, now_ms)
+        self._sent(state, connection, now_ms)
         return version
 
     def send_body(
@@ -340,7 +282,7 @@ class NodePool:
         The buffers travel uncopied: they must not change before the `Completion` of `token` has come out of `poll`.
         Arguments and errors as in `protocol.client.Connection.send_body`.
         """
-        entry, connection = self._ready_entry(node_id)
+        state, connection = self._ready_state(node_id)
         connection.protocol.send_body(
             api_key,
             version,
@@ -351,30 +293,30 @@ class NodePool:
             timeout_ms=timeout_ms,
             expects_response=expects_response,
         )
-        self._sent(entry, connection, now_ms)
+        self._sent(state, connection, now_ms)
 
     def throttle(self, node_id: int, throttle_ms: int, now_ms: int) -> None:
         """The node asked us to hold back: send nothing for so long, and give requests in flight that much more time."""
-        entry = self._entries.get(node_id)
-        if entry is not None and throttle_ms > 0:
-            entry.throttled_until_ms = max(entry.throttled_until_ms, now_ms + throttle_ms)
-            if entry.connection is not None:
-                entry.connection.protocol.extend_deadlines(throttle_ms)
+        state = self._states.get(node_id)
+        if state is not None and throttle_ms > 0:
+            state.throttled_until_ms = max(state.throttled_until_ms, now_ms + throttle_ms)
+            if state.connection is not None:
+                state.connection.protocol.extend_deadlines(throttle_ms)
 
     def _connection(self, node_id: int) -> NodeConnection | None:
-        entry = self._entries.get(node_id)
-        return None if entry is None else entry.connection
+        state = self._states.get(node_id)
+        return None if state is None else state.connection
 
-    def _ready_entry(self, node_id: int) -> tuple[_NodeEntry, NodeConnection]:
-        entry = self._entries.get(node_id)
-        if entry is None or entry.connection is None or not entry.connection.is_ready:
+    def _ready_state(self, node_id: int) -> tuple[NodeState, NodeConnection]:
+        state = self._states.get(node_id)
+        if state is None or state.connection is None or not state.connection.is_ready:
             raise IllegalStateError(f"node {node_id} is not ready for requests", node=node_id)
-        return entry, entry.connection
+        return state, state.connection
 
-    def _sent(self, entry: _NodeEntry, connection: NodeConnection, now_ms: int) -> None:
-        entry.metrics.requests_sent += 1
+    def _sent(self, state: NodeState, connection: NodeConnection, now_ms: int) -> None:
+        state.metrics.requests_sent += 1
         connection.flush(now_ms)
-        self._settle(entry, connection)
+        self._settle(state, connection)
 
     # --- the loop --------------------------------------------------------------------------------------------------
 
@@ -391,10 +333,10 @@ class NodePool:
         now_ms = self._clock.now_ms()
         self._background.run_finished()
         for connection, _ in ready:
-            entry = self._entry_of(connection)
-            if entry is not None:  # else it was closed a moment ago
+            state = self._state_of(connection)
+            if state is not None:  # else it was closed a moment ago
                 connection.on_io(now_ms)
-                self._settle(entry, connection)
+                self._settle(state, connection)
         if now_ms >= self._next_timer_ms:
             self._run_timers(now_ms)
         completions, self._completions = self._completions, []
@@ -415,81 +357,81 @@ class NodePool:
 
     def disconnect(self, node_id: int, error: KafkaError) -> None:
         """Close the connection to a node, if any, and back off; its requests fail with `error` as the cause."""
-        entry = self._entries.get(node_id)
-        if entry is not None and entry.connection is not None:
-            self._close(entry, error)
-            self._back_off(entry, self._clock.now_ms(), 0)
+        state = self._states.get(node_id)
+        if state is not None and state.connection is not None:
+            self._close(state, error)
+            self._back_off(state, self._clock.now_ms(), 0)
 
     def close(self) -> list[Completion]:
         """Close all connections; return the last outcomes. Idempotent. Only `wakeup` may be called afterwards."""
-        for entry in [*self._entries.values(), *self._retired.values()]:
-            self._close(entry, ConnectionLostError(f"node {entry.node.node_id}: the client closes"))
+        for state in [*self._states.values(), *self._retired.values()]:
+            self._close(state, ConnectionLostError(f"node {state.node.node_id}: the client closes"))
         self._is_closed = True
         self._poller.close()
         completions, self._completions = self._completions, []
         return completions
 
-    def _close(self, entry: _NodeEntry, error: KafkaError) -> None:
-        if entry.connection is not None:
-            connection = entry.connection
+    def _close(self, state: NodeState, error: KafkaError) -> None:
+        if state.connection is not None:
+            connection = state.connection
             connection.close(error, self._clock.now_ms())
-            self._settle(entry, connection)
+            self._settle(state, connection)
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise IllegalStateError("the connection pool is closed")
 
-    def _entry_of(self, connection: NodeConnection) -> _NodeEntry | None:
+    def _state_of(self, connection: NodeConnection) -> NodeState | None:
         node_id = connection.node.node_id
-        for entry in (self._entries.get(node_id), self._retired.get(node_id)):
-            if entry is not None and entry.connection is connection:
-                return entry
+        for state in (self._states.get(node_id), self._retired.get(node_id)):
+            if state is not None and state.connection is connection:
+                return state
         return None
 
     def _run_timers(self, now_ms: int) -> None:
         """Let every connection look at the time, and find the next deadline anew."""
         self._next_timer_ms = NEVER_MS
-        for entry in [*self._entries.values(), *self._retired.values()]:
-            if entry.connection is not None:
-                connection = entry.connection
+        for state in [*self._states.values(), *self._retired.values()]:
+            if state.connection is not None:
+                connection = state.connection
                 connection.on_time(now_ms)
-                self._settle(entry, connection)
+                self._settle(state, connection)
 
-    def _settle(self, entry: _NodeEntry, connection: NodeConnection) -> None:
+    def _settle(self, state: NodeState, connection: NodeConnection) -> None:
         """Take notice of whatever has just happened to a connection. Called after every touch of one."""
         now_ms = self._clock.now_ms()
         for completion in connection.take_completions():
             self._watch_throttle(completion, now_ms)
             self._completions.append(completion)
             self._has_news = True
-        if connection.is_ready and not entry.was_ready:
-            entry.was_ready, entry.failure_count, entry.last_failure = True, 0, None
-            entry.checks_identity = (
+        if connection.is_ready and not state.was_ready:
+            state.was_ready, state.failure_count, state.last_failure = True, 0, None
+            state.checks_identity = (
                 connection.protocol.usable_version(ApiKey.API_VERSIONS, IDENTITY_VERSION, IDENTITY_VERSION) is not None
             )
-        if connection.failure is not None and entry.connection is connection:
-            self._on_closed(entry, connection, connection.failure, now_ms)
+        if connection.failure is not None and state.connection is connection:
+            self._on_closed(state, connection, connection.failure, now_ms)
         deadline_ms = connection.next_deadline_ms()
         if deadline_ms is not None:
             self._next_timer_ms = min(self._next_timer_ms, deadline_ms)
-        if self._retired.get(entry.node.node_id) is entry:
-            self._retire(entry)
+        if self._retired.get(state.node.node_id) is state:
+            self._retire(state)
 
-    def _on_closed(self, entry: _NodeEntry, connection: NodeConnection, error: KafkaError, now_ms: int) -> None:
-        entry.connection = None
+    def _on_closed(self, state: NodeState, connection: NodeConnection, error: KafkaError, now_ms: int) -> None:
+        state.connection = None
         if connection.is_closed_by_us:
             return
-        self._back_off(entry, now_ms, MIN_AUTHENTICATION_RETRY_MS if isinstance(error, AuthenticationError) else 0)
-        entry.last_failure = ConnectionFailure(entry.node, connection.stage, error)
-        self._failures.append(entry.last_failure)
+        self._back_off(state, now_ms, MIN_AUTHENTICATION_RETRY_MS if isinstance(error, AuthenticationError) else 0)
+        state.last_failure = ConnectionFailure(state.node, connection.stage, error)
+        self._failures.append(state.last_failure)
         self._has_news = True
         if isinstance(error, BrokerError) and error.code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._is_rebootstrap_required = True
 
-    def _back_off(self, entry: _NodeEntry, now_ms: int, least_ms: int) -> None:
-        delay_ms = self._reconnect_backoff.delay_ms(entry.failure_count, self._random)
-        entry.failure_count += 1
-        entry.next_attempt_ms = now_ms + max(delay_ms, least_ms)
+    def _back_off(self, state: NodeState, now_ms: int, least_ms: int) -> None:
+        delay_ms = self._reconnect_backoff.delay_ms(state.failure_count, self._random)
+        state.failure_count += 1
+        state.next_attempt_ms = now_ms + max(delay_ms, least_ms)
 
     def _watch_throttle(self, completion: Completion, now_ms: int) -> None:
         throttle_ms = getattr(completion.response, "throttle_time_ms", 0)
@@ -500,8 +442,8 @@ class NodePool:
 
     def bootstrap_failures(self) -> list[ConnectionFailure]:
         """The last failure of each bootstrap server that was tried and is not connected."""
-        entries = (self._entries.get(node_id) for node_id in self._bootstrap)
-        return [entry.last_failure for entry in entries if entry is not None and entry.last_failure is not None]
+        states = (self._states.get(node_id) for node_id in self._bootstrap)
+        return [state.last_failure for state in states if state is not None and state.last_failure is not None]
 
     def bootstrap_error(self) -> BootstrapError:
         """An error that names each failed bootstrap server, how far the connection came, and why it ended."""
@@ -513,7 +455,7 @@ class NodePool:
 
     def metrics(self) -> dict[int, NodeMetrics]:
         """The live counters of each node."""
-        return {node_id: entry.metrics for node_id, entry in self._entries.items()}
+        return {node_id: state.metrics for node_id, state in self._states.items()}
 
     @property
     def poll_count(self) -> int:
@@ -528,9 +470,5 @@ class NodePool:
     @property
     def connection_count(self) -> int:
         """Connections that exist now, those being made included."""
-        entries = [*self._entries.values(), *self._retired.values()]
-        return sum(entry.connection is not None for entry in entries)
-
-
-def _first(pair: tuple[int, int]) -> int:
-    return pair[0]
+        states = [*self._states.values(), *self._retired.values()]
+        return sum(state.connection is not None for state in states)

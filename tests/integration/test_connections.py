@@ -15,7 +15,8 @@ from kafkaprod.clock import SystemClock
 from kafkaprod.errors import AuthenticationError
 from kafkaprod.net.completion import Completion
 from kafkaprod.net.node import Stage
-from kafkaprod.net.pool import ConnectionFailure, NodePool
+from kafkaprod.net.node_state import ConnectionFailure
+from kafkaprod.net.pool import NodePool
 from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.protocol.messages.metadata import MetadataRequest
 from kafkaprod.security.oauthbearer import OAuthBearerMechanism

@@ -1,0 +1,100 @@
+"""What is known of a broker between and across its connections, and the choice of the least loaded one. No I/O.
+
+Source: Kafka's ClusterConnectionStates and NetworkClient.leastLoadedNode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kafkaprod.errors import KafkaError
+from kafkaprod.net.completion import NodeMetrics
+from kafkaprod.net.node import NodeConnection, Stage
+from kafkaprod.structs import Node
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionFailure:
+    """A connection that ended. `error` says why, `stage` how far it had come."""
+
+    node: Node
+    stage: Stage
+    error: KafkaError
+
+
+@dataclass(slots=True)
+class NodeState:
+    """A broker as the pool sees it; outlives its connections.
+
+    Attributes:
+        connection: The one that exists or is being made.
+        was_ready: Whether `connection` has been ready.
+        checks_identity: Whether the broker may check its cluster and node id: true until it says otherwise.
+        failure_count: Failed connections since it was last ready.
+        last_attempt_ms: When it was last connected, -1 if never.
+        next_attempt_ms: When it may be connected again.
+        throttled_until_ms: Nothing may be sent before.
+        last_failure: Why it is not connected; None after a success.
+    """
+
+    node: Node
+    metrics: NodeMetrics = field(default_factory=NodeMetrics)
+    connection: NodeConnection | None = None
+    was_ready: bool = False
+    checks_identity: bool = True
+    failure_count: int = 0
+    last_attempt_ms: int = -1
+    next_attempt_ms: int = 0
+    throttled_until_ms: int = 0
+    last_failure: ConnectionFailure | None = None
+
+    def can_send(self, now_ms: int, max_in_flight: int) -> bool:
+        """Connected, not throttled, the last request on its way, and room for one more."""
+        if self.connection is None or now_ms < self.throttled_until_ms:
+            return False
+        protocol = self.connection.protocol
+        return protocol.is_ready and not protocol.outgoing_bytes and protocol.in_flight_count < max_in_flight
+
+    def can_connect(self, now_ms: int) -> bool:
+        """Not connected, and the backoff has passed."""
+        return self.connection is None and now_ms >= self.next_attempt_ms
+
+    def ready_delay_ms(self, now_ms: int, max_in_flight: int) -> int | None:
+        """How long nothing can be sent for sure; 0: it is worth asking; None: until something happens."""
+        if self.connection is None:
+            return max(self.next_attempt_ms - now_ms, 0)
+        if self.connection.is_ready and now_ms < self.throttled_until_ms:
+            return self.throttled_until_ms - now_ms
+        return 0 if self.can_send(now_ms, max_in_flight) else None
+
+
+def least_loaded(states: Iterable[NodeState], now_ms: int, max_in_flight: int) -> int | None:
+    """The node to ask something any broker can answer; None if none can be reached now.
+
+    In this order: ready with nothing in flight; ready with the fewest; connecting; the one that may be connected and
+    was tried least recently. Among equals the first.
+    """
+    ready: list[tuple[int, int]] = []  # requests in flight, node id
+    connecting: list[int] = []
+    connectable: list[tuple[int, int]] = []  # last attempt, node id
+    for state in states:
+        node_id, connection = state.node.node_id, state.connection
+        if connection is None:
+            if state.can_connect(now_ms):
+                connectable.append((state.last_attempt_ms, node_id))
+        elif state.can_send(now_ms, max_in_flight):
+            if not connection.protocol.in_flight_count:
+                return node_id
+            ready.append((connection.protocol.in_flight_count, node_id))
+        elif not connection.is_ready:
+            connecting.append(node_id)
+    if ready:
+        return min(ready, key=_first)[1]
+    if connecting:
+        return connecting[0]
+    return min(connectable, key=_first)[1] if connectable else None
+
+
+def _first(pair: tuple[int, int]) -> int:
+    return pair[0]
