@@ -52,6 +52,16 @@ cdef enum Outcome:
 
 cdef struct Batch:
     # guarded by partition.lock until DONE; afterwards only the holders of references read it
+    # what every append touches, in one cache line
+    char *position              # where the next record goes
+    char *end                   # end of the tail slab, or of the batch limit if that comes first
+    int64_t base_timestamp
+    int64_t max_timestamp
+    PyObject *completion        # completion.BatchResult, or NULL while nobody asked
+    int32_t record_count
+    uint8_t state
+    uint8_t outcome
+    # lists
     Batch *next                 # in the partition's queue
     Batch *older                # incomplete batches of the accumulator in order of creation
     Batch *newer
@@ -60,23 +70,16 @@ cdef struct Batch:
     Partition *partition
     int references              # atomic; held by: incomplete list, queue or request, block, BatchRef
     int request_count           # 1 while a request may read the slabs
-    uint8_t state
-    uint8_t outcome
     bint sealed                 # header and CRC are written (and the payload compressed)
     bint maybe_persisted        # some attempt ended without a definite answer
     # memory
     Slab *first
     Slab *last
     uint32_t last_generation
-    char *position              # where the next record goes
-    char *end                   # end of the tail slab, or of the batch limit if that comes first
     Py_ssize_t limit            # bytes that the batch may grow to, header included
     Py_ssize_t closed_bytes     # bytes in all slabs but the last
     long long held_bytes        # what its slabs count against the pool; load64 and store64
     # content
-    int32_t record_count
-    int64_t base_timestamp
-    int64_t max_timestamp
     PyObject *compressed        # bytes object with the compressed records, or NULL
     int8_t codec
     # sending
@@ -94,7 +97,6 @@ cdef struct Batch:
     bint transactional
     bint from_split
     # result
-    PyObject *completion        # completion.BatchResult, or NULL while nobody asked
     int64_t base_offset
     int64_t log_append_time
     PyObject *error             # exception object of a FAILED batch

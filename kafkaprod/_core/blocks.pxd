@@ -12,6 +12,8 @@ cdef enum:
     # Rows after which held locks are let go, so that the sender is never kept waiting longer than some microseconds.
     ROWS_PER_HOLD = 256
     MOST_HELD = 512             # a row of a sticky block may touch a partition or two more
+    ROWS_PREPARED = 16          # rows whose memory is fetched ahead of the append
+    FEW_PARTITIONS = 64         # with no more than these everything is in the cache anyway
 
 
 cdef struct Slot:
@@ -56,6 +58,7 @@ cdef class Block:
     cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil
     cdef void _hold(self, int32_t partition) noexcept nogil
     cdef void _let_go(self) noexcept nogil
+    cdef void _prepare(self, Py_ssize_t first, Py_ssize_t end) noexcept nogil
     cdef AppendStatus _append_rows(self, int64_t now_ms, int64_t ticket, int *events) noexcept nogil
     cdef int32_t _choose(self, const RecordView *r, int *events) noexcept nogil
     cdef int _reserve_segment(self) noexcept nogil

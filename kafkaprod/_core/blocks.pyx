@@ -24,6 +24,12 @@ from kafkaprod._core.record_writer cimport RECORD_OVERHEAD_BOUND, headers_size, 
 
 from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
 
+cdef extern from * nogil:
+    """
+    #define kp_prefetch(p) __builtin_prefetch((p), 1)
+    """
+    void prefetch "kp_prefetch"(const void *p)
+
 cdef enum:
     MOST_OVERHEAD = RECORD_OVERHEAD_BOUND + 1 + 5 + 5      # no headers; lengths of key and value
 
@@ -149,6 +155,8 @@ cdef class Block:
         cdef int32_t partition
         cdef AppendStatus status = APPENDED
         while i < self.row_count:
+            if self._partition_count > FEW_PARTITIONS and (i - self.rows_appended) % ROWS_PREPARED == 0:
+                self._prepare(i, min(i + ROWS_PREPARED, self.row_count))
             if self._reserve_segment() != 0:
                 status = POOL_EXHAUSTED
                 break
@@ -174,6 +182,38 @@ cdef class Block:
                 next_let_go += ROWS_PER_HOLD
         self.rows_appended = i
         return status
+
+    cdef void _prepare(self, Py_ssize_t first, Py_ssize_t end) noexcept nogil:
+        """Choose the partitions of some keyed rows and fetch what appending to them will touch.
+
+        With thousands of partitions nearly every row waits for memory four times, one after the other: partition,
+        batch, slab, record. Done for sixteen rows at a time the waits overlap.
+        """
+        cdef Py_ssize_t i
+        cdef RecordView r
+        cdef Partition *p
+        for i in range(first, end):
+            if self._row_partitions[i] == ANY_PARTITION and not self.accumulator.ignore_keys:
+                self._fill(i, &r)
+                if r.key_length >= 0:
+                    self._row_partitions[i] = partition_for_key(r.key, r.key_length, self._partition_count)
+            if self._row_partitions[i] >= 0:
+                prefetch(self._partition_array[self._row_partitions[i]])
+                prefetch(&self._slots[self._row_partitions[i]])
+        for i in range(first, end):
+            if self._row_partitions[i] >= 0:
+                if not self._slots[self._row_partitions[i]].is_held:
+                    self._hold(self._row_partitions[i])
+                p = self._partition_array[self._row_partitions[i]]
+                if p.tail is not NULL:
+                    prefetch(p.tail)
+        for i in range(first, end):
+            # Looked into only under its lock: a failed _hold() lets earlier ones go.
+            if self._row_partitions[i] >= 0 and self._slots[self._row_partitions[i]].is_held:
+                p = self._partition_array[self._row_partitions[i]]
+                if p.tail is not NULL and p.tail.position is not NULL:
+                    prefetch(p.tail.position)
+                    prefetch(p.tail.position + 64)
 
     cdef inline void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil:
         r.key = NULL
