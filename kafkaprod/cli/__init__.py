@@ -1,0 +1,1 @@
+"""The `kafkaprod` command: one module per subcommand, each of which parses, calls and prints."""

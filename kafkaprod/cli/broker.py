@@ -1,0 +1,101 @@
+"""`kafkaprod broker`: run the embedded broker until SIGTERM or SIGINT, then shut down cleanly."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.coordinator.member import GroupConfig
+from kafkaprod.broker.server import BrokerServer
+from kafkaprod.broker.storage.group_commit import parse_policy
+from kafkaprod.errors import ConfigError
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_LOG_INTERVAL_S = 1.0
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "broker",
+        help="run a broker for development and tests",
+        description="A broker on one machine with a durable log. Not a replacement for Apache Kafka.",
+    )
+    add = parser.add_argument
+    add("--data-dir", required=True, metavar="DIR", help="holds topics and offsets; made if missing")
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--port", type=int, default=9092, help="port to listen on, 0 for a free one (default: %(default)s)")
+    add("--advertised-host", metavar="HOST", help="what clients are told to connect to (default: --host)")
+    add("--node-id", type=int, default=0, metavar="N", help="id of this broker (default: %(default)s)")
+    add("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="make a topic if missing; repeatable")
+    add("--auto-create-topics", action="store_true", help="make topics that clients ask for")
+    add("--num-partitions", type=int, default=1, metavar="N", help="default of new topics (default: %(default)s)")
+    add("--flush", default="interval:1000", metavar="POLICY", help="each, interval:MS or never (default: %(default)s)")
+    add("--rebalance-delay-ms", type=int, default=3_000, metavar="MS", help="new groups wait so long for members")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until a signal comes; exit code 0 after a clean shutdown.
+
+    Raises:
+        KafkaError, OSError: the broker cannot start.
+    """
+    config = BrokerConfig(
+        data_dir=options.data_dir,
+        host=options.host,
+        port=options.port,
+        advertised_host=options.advertised_host,
+        node_id=options.node_id,
+        auto_create_topics=options.auto_create_topics,
+        num_partitions=options.num_partitions,
+        flush_policy=parse_policy(options.flush),
+        groups=GroupConfig(initial_rebalance_delay_ms=options.rebalance_delay_ms),
+        topics=dict(map(_parse_topic, options.topic)),
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.addFilter(OneLineASecond())
+    logging.getLogger("kafkaprod").addHandler(handler)
+    server = BrokerServer(config)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
+    host, port = server.broker.endpoint
+    print(f"listening on {host}:{port}, data in {config.data_dir}", flush=True)
+    return 0 if server.run() else 1
+
+
+class OneLineASecond(logging.Filter):
+    """Lets one record a second through and says how many it held back; critical ones always pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next_s = 0.0
+        self._held_count = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether this record is printed."""
+        now_s = time.monotonic()
+        if now_s < self._next_s and record.levelno < logging.CRITICAL:
+            self._held_count += 1
+            return False
+        if self._held_count:
+            record.msg = f"{record.msg} ({self._held_count} more lines not shown)"
+        self._next_s, self._held_count = now_s + _LOG_INTERVAL_S, 0
+        return True
+
+
+def _parse_topic(text: str) -> tuple[str, int]:
+    name, colon, count = text.rpartition(":")
+    if not colon:
+        return text, 1
+    if not count.isdecimal():
+        raise ConfigError(f"--topic {text!r}: {count!r} is not a number of partitions")
+    return name, int(count)
