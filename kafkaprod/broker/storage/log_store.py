@@ -100,12 +100,15 @@ class LogStore:
         """
         if offset >= self.log_end_offset:
             return
-        if offset <= self.segments.all[0].base_offset:
+        first_base = self.segments.all[0].base_offset
+        if offset < first_base:
             self.restart_at(offset)
             return
         self.segments.close()
-        while self.segments.active.base_offset >= offset:
+        while self.segments.active.base_offset >= offset and self.segments.active.base_offset > first_base:
             self.segments.drop_last()
+        # Their names must be gone before the cut is durable, or a crash leaves a hole before them.
+        self._disk.sync_dir(self.directory)
         last = self.segments.active
         last.cut_at(offset, self.segments.indexes(last))
         self.segments.forget(last)
@@ -120,7 +123,7 @@ class LogStore:
         self.segments.close()
         for segment in reversed(self.segments.all):
             self.segments.forget(segment)
-        for name in os.listdir(self.directory):
+        for name in sorted(os.listdir(self.directory), reverse=True):  # from the end: a crash leaves a whole log
             if parse_file_name(name) is not None:
                 self._disk.unlink(os.path.join(self.directory, name))
         self._reload(offset, offset)
@@ -144,9 +147,11 @@ class LogStore:
         if count == len(every):
             self.segments.active.sync()
             self.roll(self.log_end_offset)
-        self.segments.drop_first(count)
         if count:
-            self.raise_log_start(self.segments.all[0].base_offset)
+            start = self.segments.all[count].base_offset
+            self._sync_snapshot(start)
+            self.segments.drop_first(count)
+            self.raise_log_start(start)
         return count
 
     def raise_log_start(self, offset: int) -> None:
@@ -222,6 +227,12 @@ class LogStore:
 
     def _write_snapshot(self, offset: int) -> None:
         replace_file(self._disk, self._path(file_name(offset, SNAPSHOT_SUFFIX)), self.producers.snapshot())
+
+    def _sync_snapshot(self, offset: int) -> None:
+        """Make a snapshot durable: once the segments before it are gone, nothing else knows their producers."""
+        path = self._path(file_name(offset, SNAPSHOT_SUFFIX))
+        if os.path.exists(path):
+            self._disk.fdatasync(self._disk.create(path))
 
     def _age_timestamp(self, segment: Segment) -> int:
         timestamp = self.segments.largest_timestamp(segment).timestamp

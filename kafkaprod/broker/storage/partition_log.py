@@ -42,7 +42,7 @@ from kafkaprod.broker.storage.recovery import Damage
 from kafkaprod.broker.storage.segment_scan import follows, split_batch
 from kafkaprod.broker.storage.transaction_index import AbortedTransaction
 from kafkaprod.broker.storage.watermark import Watermark, WatermarkRule
-from kafkaprod.errors import CorruptDataError
+from kafkaprod.errors import CorruptDataError, IllegalStateError
 from kafkaprod.structs import TopicPartition
 
 
@@ -115,7 +115,8 @@ class PartitionLog:
         """Records below this offset may be shown to consumers that read committed data only."""
         with self._lock:
             unstable = self._store.producers.first_unstable_offset()
-            return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+            stable = self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+            return max(stable, self._store.log_start_offset)
 
     @property
     def recovery_point(self) -> int:
@@ -169,13 +170,14 @@ class PartitionLog:
         Args:
             records: one batch, the records field of a produce request; writable: offset, epoch and, where the topic
                 says so, timestamps are set in place.
-            leader_epoch: of this broker for the partition.
+            leader_epoch: of this broker for the partition, at least `latest_epoch`.
             guard: what the transaction coordinator said of a transactional batch.
 
         Raises:
             RecordsRefusedError: the batch breaks a rule; nothing was written.
             PartitionFencedError: the partition takes no appends.
             LogError: 56, the disk refused the write; nothing of it stays.
+            IllegalStateError: the leader epoch is older than the log's.
         """
         valid = validate_client_batch(
             memoryview(records), self._store.config, self._environment.reader, self._environment.clock.wall_ms()
@@ -440,7 +442,9 @@ class PartitionLog:
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _assign(self, batch: memoryview, header: BatchHeader, leader_epoch: int) -> BatchHeader:
-        base_offset = self._store.log_end_offset
+        base_offset, latest = self._store.log_end_offset, self._store.epochs.latest_epoch
+        if leader_epoch < latest:
+            raise IllegalStateError(f"leader epoch {leader_epoch} of {self.topic_partition} is below {latest}")
         assign_offset(batch, base_offset, leader_epoch)
         return header._replace(base_offset=base_offset, partition_leader_epoch=leader_epoch)
 
