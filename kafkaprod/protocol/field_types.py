@@ -15,6 +15,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, Self
 
 from kafkaprod.errors import CorruptDataError, UnsupportedVersionError
@@ -119,18 +120,16 @@ class ArrayType(FieldType):
 
     def codec(self, version: int, is_flexible: bool, /) -> Codec:
         if isinstance(self.element, FixedType):
-            read_elements, write_elements, element_bytes = _fixed_elements(self.element.format)
+            read_elements, write_elements = _fixed_elements(self.element.format)
         else:
-            read_elements, write_elements, element_bytes = _elements(self.element.codec(version, is_flexible))
+            read_elements, write_elements = _elements(self.element.codec(version, is_flexible))
         read_count = Reader.read_compact_length if is_flexible else Reader.read_int32
         write_count = _write_compact_count if is_flexible else Writer.write_int32
         is_nullable = self.is_nullable(version)
 
         def read(reader: Reader) -> Any:
             count = read_count(reader)
-            if count == -1 and is_nullable:
-                return None
-            return read_elements(reader, reader.checked_count(count, element_bytes))
+            return None if count == -1 and is_nullable else read_elements(reader, count)
 
         def write(writer: Writer, value: Any) -> None:
             if value is None and is_nullable:
@@ -187,20 +186,30 @@ _ReadElements = Callable[[Reader, int], list[Any]]
 _WriteElements = Callable[[Writer, Any], None]
 
 
-def _fixed_elements(letter: str) -> tuple[_ReadElements, _WriteElements, int]:
+@lru_cache(maxsize=256)
+def _layout(count: int, letter: str) -> struct.Struct:
+    """Kept, because a cluster has few replica counts and very many partitions."""
+    return struct.Struct(f">{count}{letter}")
+
+
+def _fixed_elements(letter: str) -> tuple[_ReadElements, _WriteElements]:
+    element_bytes = struct.calcsize(">" + letter)
+
     def read(reader: Reader, count: int) -> list[Any]:
-        return list(reader.unpack(struct.Struct(f">{count}{letter}")))
+        reader.checked_count(count, element_bytes)
+        return list(reader.unpack(_layout(count, letter)))
 
     def write(writer: Writer, values: Any) -> None:
-        writer.pack(struct.Struct(f">{len(values)}{letter}"), values)
+        writer.pack(_layout(len(values), letter), values)
 
-    return read, write, struct.calcsize(">" + letter)
+    return read, write
 
 
-def _elements(element: Codec) -> tuple[_ReadElements, _WriteElements, int]:
+def _elements(element: Codec) -> tuple[_ReadElements, _WriteElements]:
     read_element, write_element, min_bytes = element
 
     def read(reader: Reader, count: int) -> list[Any]:
+        reader.checked_count(count, min_bytes)
         values: list[Any] = []
         try:
             for _ in range(count):
@@ -213,7 +222,7 @@ def _elements(element: Codec) -> tuple[_ReadElements, _WriteElements, int]:
         for value in values:
             write_element(writer, value)
 
-    return read, write, min_bytes
+    return read, write
 
 
 BOOL = FixedType("?", zero_value=False)

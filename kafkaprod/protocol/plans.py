@@ -72,7 +72,7 @@ def compile_struct(struct_class: type[Any], fields: Iterable[Field], version: in
     unset = [(field.name, field.make_default) for field in (*absent, *tagged)]
     read_steps = [(step.label, step.read) for step in steps]
     write_steps = [(step.label, step.write) for step in steps]
-    guarded = [(field.name, field.make_default) for field in absent if not field.is_ignorable]
+    guarded = [(field.name, field.make_default()) for field in absent if not field.is_ignorable]
 
     def read(reader: Reader) -> Any:
         message = object.__new__(struct_class)
@@ -87,9 +87,9 @@ def compile_struct(struct_class: type[Any], fields: Iterable[Field], version: in
         return message
 
     def write(writer: Writer, message: Any) -> None:
-        for name, make_default in guarded:
+        for name, default in guarded:
             value = getattr(message, name)
-            if value != make_default():
+            if value != default:
                 raise UnsupportedVersionError(
                     f"{struct_class.__name__}.{name} is {value!r}, but version {version} has no such field"
                 )
@@ -143,6 +143,7 @@ def _fixed_run(fields: list[Field]) -> _Step:
 def _tagged_section(fields: list[Field], version: int) -> _Step:
     """Defaults are in place already when this reads: only what the peer sent is set."""
     known = {field.tag: _single(field.name, field.type.codec(version, True)) for field in fields}
+    defaults = [(field, field.make_default()) for field in fields]  # to compare with only: they may be mutable
 
     def read(reader: Reader, message: Any) -> None:
         tag = -1
@@ -161,7 +162,7 @@ def _tagged_section(fields: list[Field], version: int) -> _Step:
                 raise CorruptDataError(f"{step.label}: {error}") from None
 
     def write(writer: Writer, message: Any) -> None:
-        changed = [field for field in fields if getattr(message, field.name) != field.make_default()]
+        changed = [field for field, default in defaults if getattr(message, field.name) != default]
         writer.write_uvarint(len(changed))
         for field in changed:
             content = Writer()

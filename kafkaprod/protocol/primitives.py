@@ -75,9 +75,14 @@ class Reader:
         self.position = start + size
         return start
 
-    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """The values of one fixed layout."""
-        return layout.unpack_from(self._view, self.skip(layout.size))
+    def unpack(self, layout: struct.Struct) -> Any:
+        """The values of one fixed layout, as a tuple."""
+        start = self.position
+        end = start + layout.size
+        if end > self._end:
+            raise self.damage(f"{layout.size} bytes announced where {self.remaining} are left")
+        self.position = end
+        return layout.unpack_from(self._view, start)
 
     def expect_end(self) -> None:
         """Raise unless everything was read."""
@@ -103,25 +108,32 @@ class Reader:
         return self._view[self.skip(1)] != 0
 
     def read_int8(self) -> int:
-        return int(self.unpack(INT8)[0])
+        value: int = self.unpack(INT8)[0]
+        return value
 
     def read_int16(self) -> int:
-        return int(self.unpack(INT16)[0])
+        value: int = self.unpack(INT16)[0]
+        return value
 
     def read_uint16(self) -> int:
-        return int(self.unpack(UINT16)[0])
+        value: int = self.unpack(UINT16)[0]
+        return value
 
     def read_int32(self) -> int:
-        return int(self.unpack(INT32)[0])
+        value: int = self.unpack(INT32)[0]
+        return value
 
     def read_uint32(self) -> int:
-        return int(self.unpack(UINT32)[0])
+        value: int = self.unpack(UINT32)[0]
+        return value
 
     def read_int64(self) -> int:
-        return int(self.unpack(INT64)[0])
+        value: int = self.unpack(INT64)[0]
+        return value
 
     def read_float64(self) -> float:
-        return float(self.unpack(FLOAT64)[0])
+        value: float = self.unpack(FLOAT64)[0]
+        return value
 
     def read_uuid(self) -> uuid.UUID | None:
         raw = self.read_view(16).tobytes()
@@ -163,7 +175,13 @@ class Reader:
     # -- lengths and counts: -1 stands for null in both encodings
 
     def read_compact_length(self) -> int:
-        return self.read_uvarint() - 1
+        start = self.position
+        if start < self._end:
+            first = self._view[start]
+            if first < 0x80:
+                self.position = start + 1
+                return first - 1
+        return self._read_long_uvarint(UINT32_MAX) - 1
 
     def _required(self, length: int) -> int:
         if length < 0:
@@ -175,10 +193,10 @@ class Reader:
 
     def checked_count(self, count: int, min_element_bytes: int) -> int:
         """`count` elements of at least so many bytes must fit in what is left, else raise; -1 (null) is refused too."""
-        if self._required(count) * min_element_bytes > self.remaining:
-            raise self.damage(
-                f"array of {count} elements needs {count * min_element_bytes} bytes, {self.remaining} left"
-            )
+        needed = count * min_element_bytes
+        if not 0 <= needed <= self._end - self.position:
+            self._required(count)
+            raise self.damage(f"array of {count} elements needs {needed} bytes, {self.remaining} left")
         return count
 
     # -- variable sizes
@@ -189,8 +207,9 @@ class Reader:
         return self._view[start : start + size]
 
     def _read_text(self, size: int) -> str:
+        start = self.skip(size)
         try:
-            return str(self.read_view(size), "utf-8")
+            return str(self._view[start : start + size], "utf-8")
         except UnicodeDecodeError as error:
             raise self.damage(f"a string of {size} bytes is not UTF-8 ({error.reason})") from None
 

@@ -70,6 +70,7 @@ class _Declaration(type):
     """Turns a class body of `field` declarations into slots and a list of fields."""
 
     fields: tuple[Field, ...]
+    defaults: tuple[tuple[str, Callable[[], Any]], ...]
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> _Declaration:
         declared = [replace(value, name=key) for key, value in namespace.items() if isinstance(value, Field)]
@@ -77,6 +78,7 @@ class _Declaration(type):
         body["__slots__"] = tuple(item.name for item in declared)
         declaration = super().__new__(mcs, name, bases, body, **options)
         declaration.fields = tuple(declared)
+        declaration.defaults = tuple((item.name, item.make_default) for item in declared)
         return declaration
 
 
@@ -89,9 +91,8 @@ class Struct(metaclass=_Declaration):
     """A group of fields inside a message."""
 
     def __init__(self, **values: Any) -> None:
-        for item in type(self).fields:
-            name = item.name
-            setattr(self, name, values.pop(name) if name in values else item.make_default())
+        for name, make_default in type(self).defaults:
+            setattr(self, name, values.pop(name) if name in values else make_default())
         if values:
             raise TypeError(f"{type(self).__name__} has no field {', '.join(values)}")
 

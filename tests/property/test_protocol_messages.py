@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 import uuid
 from typing import Any
 
@@ -12,6 +13,9 @@ from hypothesis import strategies as st
 
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.field_types import ArrayType, FixedType, ScalarType, StructType
+from kafkaprod.protocol.messages.fetch import FetchResponse
+from kafkaprod.protocol.messages.metadata import MetadataResponse
+from kafkaprod.protocol.messages.produce import ProduceRequest
 from kafkaprod.protocol.schema import Message, Struct
 from tests.protocol_samples import ALL_VERSIONS, IDS, build, distinct_values, extreme_number, kind_of
 
@@ -119,3 +123,21 @@ def decode_or_damage(message_class: type[Message], version: int, encoded: bytes)
     except CorruptDataError:
         return
     assert message_class.decode(decoded.encode(version), version).encode(version) == decoded.encode(version)
+
+
+@pytest.mark.parametrize(
+    ("message_class", "version"), [(MetadataResponse, 12), (ProduceRequest, 7), (FetchResponse, 4)]
+)
+def test_hostile_lengths_take_no_memory(message_class: type[Message], version: int) -> None:
+    encoded = build(message_class, version, distinct_values(), element_count=2).encode(version)
+    decode_or_damage(message_class, version, encoded)  # compiles the plan, which is kept
+    tracemalloc.start()
+    try:
+        for position in range(len(encoded)):
+            for number in (*HOSTILE_COMPACT, *HOSTILE_CLASSIC):
+                decode_or_damage(message_class, version, encoded[:position] + number + encoded[position:])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 256 * 1024
