@@ -4,12 +4,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fixtures_kafka import kafka, kafka3, kafka3_rig, kafka_rig, topic_name
+from tests.fixtures_kafka import kafka, kafka3, kafka3_rig, kafka_rig, kafka_tools, topic_name
 from tests.fixtures_mock_cluster import mock_cluster
 from tests.fixtures_proxy import kafka3_proxies, kafka_proxy
 from tests.kafka.cluster import live_clusters
 
-__all__ = ["kafka", "kafka3", "kafka3_proxies", "kafka3_rig", "kafka_proxy", "kafka_rig", "mock_cluster", "topic_name"]
+__all__ = [
+    "kafka",
+    "kafka3",
+    "kafka3_proxies",
+    "kafka3_rig",
+    "kafka_proxy",
+    "kafka_rig",
+    "kafka_tools",
+    "mock_cluster",
+    "topic_name",
+]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -19,9 +29,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Add the end of each broker's output to the report of a failed test."""
+    """Add the end of each broker's output to the report of a failed test that used one."""
     report = yield
-    if report.failed:
+    if report.failed and item.get_closest_marker("external"):
         for cluster in live_clusters():
             for node_id in cluster.node_ids:
                 report.sections.append((f"Kafka node {node_id}", cluster.output_tail(node_id)))

@@ -15,7 +15,7 @@ import pytest
 from tests.kafka.broker_properties import LISTENERS
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.proxy import FaultProxy
-from tests.kafka.runtime import KafkaUnavailableError
+from tests.kafka.runtime import KafkaUnavailableError, tools_class_path
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,17 @@ class ProxiedCluster:
 
     cluster: KafkaCluster
     proxies: dict[int, FaultProxy]
+
+
+@contextlib.contextmanager
+def skipped_where_unavailable() -> Iterator[None]:
+    """Skip the test if Java or Maven is missing, or fail it if Kafka is required."""
+    try:
+        yield
+    except KafkaUnavailableError as error:
+        if os.environ.get("KAFKAPROD_REQUIRE_KAFKA") == "1":
+            raise
+        pytest.skip(str(error))
 
 
 def proxied_cluster(cluster: KafkaCluster) -> Iterator[ProxiedCluster]:
@@ -35,12 +46,8 @@ def proxied_cluster(cluster: KafkaCluster) -> Iterator[ProxiedCluster]:
             proxy = stack.enter_context(FaultProxy(cluster.address(node_id, "PROXIED")))
             cluster.advertise(node_id, *proxy.address, "PROXIED")
             proxies[node_id] = proxy
-        try:
+        with skipped_where_unavailable():
             cluster.start()
-        except KafkaUnavailableError as error:
-            if os.environ.get("KAFKAPROD_REQUIRE_KAFKA") == "1":
-                raise
-            pytest.skip(str(error))
         yield ProxiedCluster(cluster, proxies)
 
 
@@ -66,6 +73,13 @@ def kafka(kafka_rig: ProxiedCluster) -> KafkaCluster:
 def kafka3(kafka3_rig: ProxiedCluster) -> KafkaCluster:
     """Three nodes. A test that stops nodes must have all three running again at its end."""
     return kafka3_rig.cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_tools() -> str:
+    """Class path of Kafka's Java tools."""
+    with skipped_where_unavailable():
+        return tools_class_path()
 
 
 @pytest.fixture

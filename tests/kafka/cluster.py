@@ -68,6 +68,7 @@ class KafkaCluster:
         listeners: client listeners of each node, from LISTENERS.
         version: Kafka release; below 3.3 a ZooKeeper is started with it.
         overrides: broker properties that replace the defaults of `broker_properties`.
+        features: feature levels instead of the release's own, such as ``{"transaction.version": 1}``.
         jvm_options: added to the command line.
         full_speed: leave the JVM's optimizing compiler on (slower start, faster under load): for benchmarks.
 
@@ -81,6 +82,7 @@ class KafkaCluster:
         listeners: Sequence[str] = ("PLAINTEXT",),
         version: str = BROKER_VERSION,
         overrides: Mapping[str, str | int] | None = None,
+        features: Mapping[str, int] | None = None,
         jvm_options: Sequence[str] = (),
         full_speed: bool = False,
     ) -> None:
@@ -95,6 +97,7 @@ class KafkaCluster:
         if any("SSL" in name for name in listeners):
             self.certificates = make_certificates(self.directory / "certificates")
         self._overrides = dict(overrides or {})
+        self._features = dict(features or {})
         self._jvm_options = ("-Xmx512m", *(() if full_speed else FAST_START), *jvm_options)
         names = ("INTERNAL", "CONTROLLER", *self.listeners)
         ports = iter(free_ports(nodes * len(names) + 1))
@@ -160,7 +163,7 @@ class KafkaCluster:
             raise RuntimeError(f"node {node_id} is already running")
         data = self.directory / f"node-{node_id}"
         if self._zookeeper is None and not data.exists():
-            format_storage(data, version=self.version, node_id=node_id, scram_users=SASL_USERS)
+            format_storage(data, version=self.version, node_id=node_id, scram_users=SASL_USERS, features=self._features)
         command = java(
             broker_class_path(self.version),
             "kafka.Kafka",
@@ -330,9 +333,11 @@ class KafkaCluster:
 
     def _keep_class_data(self) -> None:
         """Let the first single node ever run here end cleanly: at its exit it writes the class data archive."""
+        if self.running_nodes() != [1] or len(self.node_ids) > 1:
+            return
         archive = class_data_archive(self.version)
         written = self.directory / archive.name
-        if not archive.exists() and len(self.node_ids) == 1 and self.running_nodes():
+        if not archive.exists():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.stop(1)
             if written.exists():

@@ -80,17 +80,27 @@ def class_data_archive(version: str) -> Path:
     return cache_dir() / f"broker-{version}-{digest}.jsa"
 
 
-def format_storage(target: Path, *, version: str, node_id: int, scram_users: Mapping[str, str]) -> None:
+def format_storage(
+    target: Path, *, version: str, node_id: int, scram_users: Mapping[str, str], features: Mapping[str, int]
+) -> None:
     """Fill ``target`` as `kafka.tools.StorageTool format` does for this node.
 
-    The tool runs once per version and user list; its directory is kept and copied with the node's own ids, because a
-    JVM start costs more than a second.
+    The tool runs once per version, user list and feature levels; its directory is kept and copied with the node's own
+    ids, because a JVM start costs more than a second.
     """
-    key = hashlib.sha256(repr((version, CLUSTER_ID, sorted(scram_users.items()))).encode()).hexdigest()[:12]
+    arguments = [
+        argument
+        for user, password in scram_users.items()
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+        for argument in ("--add-scram", f"{mechanism}=[name={user},password={password}]")
+    ]
+    for feature, level in features.items():
+        arguments += ["--feature", f"{feature}={level}"]
+    key = hashlib.sha256(repr((version, CLUSTER_ID, arguments)).encode()).hexdigest()[:12]
     template = cache_dir() / f"format-{version}-{key}"
     with _lock(template.with_name(template.name + ".lock")):
         if not template.exists():
-            _run_storage_tool(template, version, scram_users)
+            _run_storage_tool(template, version, arguments)
     shutil.copytree(template, target)
     for path in target.rglob("*"):
         path.chmod(path.stat().st_mode | 0o200)
@@ -108,7 +118,7 @@ def _directory_id(node_id: int) -> str:
     return f"KafkaprodNode{node_id:08d}A"
 
 
-def _run_storage_tool(template: Path, version: str, scram_users: Mapping[str, str]) -> None:
+def _run_storage_tool(template: Path, version: str, arguments: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(dir=template.parent) as scratch:
         data = Path(scratch) / "data"
         config = Path(scratch) / "server.properties"
@@ -119,16 +129,10 @@ def _run_storage_tool(template: Path, version: str, scram_users: Mapping[str, st
             "listener.security.protocol.map=INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
             f"log.dirs={data}\n"
         )
-        credentials = [
-            argument
-            for user, password in scram_users.items()
-            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
-            for argument in ("--add-scram", f"{mechanism}=[name={user},password={password}]")
-        ]
         run_java(
             broker_class_path(version),
             "kafka.tools.StorageTool",
-            ["format", "-t", CLUSTER_ID, "-c", str(config), *credentials],
+            ["format", "-t", CLUSTER_ID, "-c", str(config), *arguments],
         )
         os.replace(data, template)
 

@@ -1,5 +1,8 @@
 """The rig itself: nodes start, fail and come back, every listener lets clients in, both readers agree."""
 
+import socket
+import struct
+
 import pytest
 from confluent_kafka import KafkaException, Producer
 
@@ -99,3 +102,26 @@ def test_older_release_lets_clients_in(topic_name: str, version: str) -> None:
         scram = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", **SASL}
         produce({"bootstrap.servers": cluster.bootstrap("SASL_PLAINTEXT"), **scram}, topic_name, [b"value"])
         assert end_offsets(cluster.bootstrap(), topic_name) == {0: 1}
+
+
+def test_feature_level_can_be_lowered() -> None:
+    with KafkaCluster(1, features={"transaction.version": 1}) as cluster:
+        assert finalized_level(api_versions_reply(cluster, 3), b"transaction.version") == 1
+
+
+def test_default_feature_level_is_the_newest(kafka: KafkaCluster) -> None:
+    assert finalized_level(api_versions_reply(kafka, 3), b"transaction.version") == 2
+
+
+def api_versions_reply(cluster: KafkaCluster, version: int) -> bytes:
+    request = struct.pack(">hhih", 18, version, 1, -1) + b"\0\x02x\x02x\0"
+    with socket.create_connection(cluster.address(1)) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL))
+        return connection.recv(size, socket.MSG_WAITALL)
+
+
+def finalized_level(reply: bytes, feature: bytes) -> int:
+    """The level behind the last mention of a feature: finalized ones come after supported ones."""
+    (level,) = struct.unpack_from(">h", reply, reply.rindex(feature) + len(feature))
+    return level

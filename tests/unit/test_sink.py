@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.sink import Sink
 from benchmarks.sink_blaster import produce_request, record_batch
+from tests.kafka.runtime import run_java
 
 RECORDS = 1000
 
@@ -62,6 +63,16 @@ async def test_aiokafka_is_acknowledged(sink: Sink) -> None:
     await producer.stop()
     assert len(results) == RECORDS
     assert sink.counts().records == RECORDS
+
+
+@pytest.mark.external
+def test_java_producer_is_acknowledged(sink: Sink, kafka_tools: str) -> None:
+    sink.reset()
+    arguments = ["--topic", "bench", "--num-records", str(RECORDS), "--record-size", "100", "--throughput", "-1"]
+    settings = ["--command-property", f"bootstrap.servers={sink.bootstrap}"]
+    run_java(kafka_tools, "org.apache.kafka.tools.ProducerPerformance", [*arguments, *settings])
+    assert sink.counts().records == RECORDS
+    assert sink.counts().crc_errors == 0
 
 
 @pytest.mark.parametrize("version", range(3, 12))
