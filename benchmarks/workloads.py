@@ -15,6 +15,8 @@ VALUE_SIZES = (10, 100, 1_000, 10_000)
 KEY_BYTES = 8
 HEADERS = (("trace-id", b"0af7651916cd43dd8448eb211c80319c"), ("origin", b"benchmark"))
 
+# More than a batch holds, so that a codec never meets the same object twice in one batch.
+_DISTINCT_BYTES = 2 * 1024 * 1024
 _WORDS = ("departure", "arrival", "gate", "delayed", "boarding", "cancelled", "runway", "taxi")
 
 
@@ -99,8 +101,8 @@ def _random_values(generator: np.random.Generator, count: int, value_bytes: int)
 
 
 def _json_values(generator: np.random.Generator, count: int, value_bytes: int) -> Column:
-    """A few thousand different objects, repeated: text is too slow to make afresh for every record."""
-    different = min(count, 4096)
+    """Different objects of _DISTINCT_BYTES in all, then the same again: text is too slow to make for every record."""
+    different = min(count, _DISTINCT_BYTES // value_bytes)
     rows = [_json_object(generator, index, value_bytes) for index in range(different)]
     data = np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(different, value_bytes)
     return _even_column(data[np.arange(count) % different].reshape(-1), value_bytes)
@@ -108,13 +110,16 @@ def _json_values(generator: np.random.Generator, count: int, value_bytes: int) -
 
 def _json_object(generator: np.random.Generator, index: int, value_bytes: int) -> bytes:
     """An object of exactly this size, at least ten bytes: fields while they fit, then spaces before the brace."""
-    text = f'{{"n":{index}'
-    while True:
-        word = _WORDS[int(generator.integers(len(_WORDS)))]
-        field = f',"{word}":{generator.random() * 1000:.2f}'
+    most_fields = value_bytes // len(',"taxi":0.00')
+    words = generator.integers(0, len(_WORDS), most_fields).tolist()
+    numbers = (generator.random(most_fields) * 1000).tolist()
+    text = f'{{"n":{index % 10_000}'
+    for word, number in zip(words, numbers, strict=True):
+        field = f',"{_WORDS[word]}":{number:.2f}'
         if len(text) + len(field) >= value_bytes:
-            return f"{text:<{value_bytes - 1}}}}".encode()
+            break
         text += field
+    return f"{text:<{value_bytes - 1}}}}".encode()
 
 
 def _keys(generator: np.random.Generator, count: int, distinct: int) -> Column:
