@@ -30,7 +30,7 @@ from kafkaprod.net.transport import (
     numeric_addresses,
     resolve,
 )
-from kafkaprod.protocol.client import Connection, State
+from kafkaprod.protocol.client import Connection
 from kafkaprod.protocol.client_events import (
     ConnectionFailed,
     ConnectionReady,
@@ -41,6 +41,7 @@ from kafkaprod.protocol.client_events import (
     SaslChallenge,
     SessionReauthenticated,
 )
+from kafkaprod.protocol.handshake import State
 from kafkaprod.security.sasl import Mechanism
 from kafkaprod.structs import Node
 

@@ -5,25 +5,22 @@
     socket -> receive_data() -> events(): ResponseReceived
     connection_lost() / on_time() -> events(): RequestFailed*, ConnectionFailed
 
-Without SASL the handshake is one ApiVersions exchange. With SASL it is: ApiVersions v0 (do we find SaslHandshake 1?),
-SaslHandshake v1, SaslAuthenticate until both sides are satisfied, then the full ApiVersions. The mechanism itself
-lives outside (it may block): `SaslChallenge` asks for the next token, `sasl_token` and `sasl_complete` answer.
-When the broker limits the session (KIP-368), the connection stops taking requests at 85-95 % of the lifetime, lets
-those in flight finish, and logs in again; nothing is pipelined around that.
+The first requests and the logins are asked by `handshake`. The SASL mechanism itself lives outside, as it may block:
+`SaslChallenge` asks for its next token, `sasl_token` and `sasl_complete` answer. When the broker limits the session
+(KIP-368), the connection stops taking requests near its end, lets those in flight finish, and logs in again.
 
 Responses come back in request order (protocol guide, "Network"): one that does not carry the oldest correlation id
 ends the connection. When a connection ends, all its requests fail, in the order they were sent, each with the word
 whether the broker may have got it: it may, once its last byte was taken by the socket.
 
 Threads: one at a time; no I/O, no clock, no lock inside. Secrets pass through but never into a repr or a message.
-Sources: protocol guide "Protocol Primitives", KIP-35 (ApiVersions), KIP-43/KIP-152 (SASL), KIP-368, KIP-511, KIP-584.
+Sources: protocol guide "Network" and "Common Request and Response Structure".
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
 from typing import Any
 
 from kafkaprod.errors import (
@@ -34,20 +31,15 @@ from kafkaprod.errors import (
     RequestTimedOutError,
     UnsupportedVersionError,
 )
-from kafkaprod.protocol import login
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.client_events import (
     ConnectionFailed,
-    ConnectionReady,
     Event,
     RequestFailed,
     RequestSent,
     ResponseReceived,
-    SaslChallenge,
-    SessionReauthenticated,
 )
 from kafkaprod.protocol.frames import (
-    MAX_FRAME_BYTES,
     FrameSplitter,
     RequestHeader,
     encode_request,
@@ -55,49 +47,16 @@ from kafkaprod.protocol.frames import (
     peek_correlation_id,
     split_response,
 )
+from kafkaprod.protocol.handshake import FRAME_LIMITS, Handshake, State
 from kafkaprod.protocol.in_flight import InFlightRequest, InFlightRequests
 from kafkaprod.protocol.messages import REQUESTS, RESPONSES
-from kafkaprod.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from kafkaprod.protocol.negotiation import (
-    BrokerVersions,
-    highest_versions_request,
-    read_versions,
-    version_after_refusal,
-    versions_request,
-)
+from kafkaprod.protocol.negotiation import BrokerVersions
 from kafkaprod.protocol.outgoing import OutgoingBytes
 from kafkaprod.protocol.primitives import Buffer, Reader
 from kafkaprod.protocol.schema import Request, Response
 
-FIRST_FRAME_MAX_BYTES = 1 << 20  # an ApiVersions answer; bounded before we know whom we talk to
-SASL_FRAME_MAX_BYTES = 512 << 10  # Kafka's own bound of SASL frames
 MAX_CORRELATION_ID = 2**31 - 1
 _HANDSHAKE = object()  # token of the connection's own requests
-
-
-class State(Enum):
-    """Where a connection is in its life."""
-
-    CREATED = auto()
-    PROBING_SASL = auto()  # ApiVersions v0 sent: which SASL requests does the broker know?
-    SASL_HANDSHAKE = auto()  # SaslHandshake sent: does it accept our mechanism?
-    AUTHENTICATING = auto()  # tokens go to and fro
-    NEGOTIATING = auto()  # full ApiVersions sent
-    READY = auto()
-    DRAINING = auto()  # the session is nearly over: answers are awaited, then the login is repeated
-    CLOSED = auto()
-
-
-TRANSITIONS: dict[State, frozenset[State]] = {
-    State.CREATED: frozenset({State.PROBING_SASL, State.NEGOTIATING, State.CLOSED}),
-    State.PROBING_SASL: frozenset({State.SASL_HANDSHAKE, State.CLOSED}),
-    State.SASL_HANDSHAKE: frozenset({State.AUTHENTICATING, State.CLOSED}),
-    State.AUTHENTICATING: frozenset({State.NEGOTIATING, State.READY, State.CLOSED}),
-    State.NEGOTIATING: frozenset({State.READY, State.CLOSED}),
-    State.READY: frozenset({State.DRAINING, State.CLOSED}),
-    State.DRAINING: frozenset({State.SASL_HANDSHAKE, State.CLOSED}),
-    State.CLOSED: frozenset(),
-}
 
 
 class Connection:
@@ -125,39 +84,36 @@ class Connection:
         random: Callable[[], float] = random.random,
     ) -> None:
         self._client_id = client_id
-        self._software = (software_name, software_version)
-        self._sasl_mechanism = sasl_mechanism
-        self._identity = identity
         self._handshake_timeout_ms = handshake_timeout_ms
-        self._random = random
-        self._state = State.CREATED
         self._out = OutgoingBytes()
-        self._splitter = FrameSplitter(FIRST_FRAME_MAX_BYTES)
+        self._splitter = FrameSplitter(FRAME_LIMITS[State.CREATED])
         self._in_flight = InFlightRequests()
         self._events: list[Event] = []
         self._next_correlation_id = 0
-        self._versions: BrokerVersions | None = None
-        self._sasl_authenticate_version = 0
-        self._session_lifetime_ms = 0  # of the last login; 0: unlimited
-        self._login_started_ms = 0
-        self._login_answered_ms = 0
-        self._token_deadline_ms: int | None = None  # set while the mechanism is to give a token
-        self._reauthenticate_at_ms: int | None = None
+        self._handshake = Handshake(
+            self._ask,
+            self._emit,
+            software=(software_name, software_version),
+            sasl_mechanism=sasl_mechanism,
+            identity=identity,
+            timeout_ms=handshake_timeout_ms,
+            random=random,
+        )
 
     def __repr__(self) -> str:
-        return f"<Connection {self._state.name} in_flight={len(self._in_flight)} outgoing={len(self._out)}>"
+        return f"<Connection {self.state.name} in_flight={len(self._in_flight)} outgoing={len(self._out)}>"
 
     # --- what it is ------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
         """Where the connection is in its life."""
-        return self._state
+        return self._handshake.state
 
     @property
     def is_ready(self) -> bool:
         """Whether requests may be sent."""
-        return self._state is State.READY
+        return self._handshake.state is State.READY
 
     @property
     def in_flight_count(self) -> int:
@@ -172,11 +128,12 @@ class Connection:
     @property
     def versions(self) -> BrokerVersions | None:
         """What the broker announced; None before the connection is ready."""
-        return self._versions
+        return self._handshake.versions
 
     def usable_version(self, api_key: int, our_min: int, our_max: int) -> int | None:
         """The highest version of an API that both sides speak; None if there is none or it is not known yet."""
-        return None if self._versions is None else self._versions.usable_version(api_key, our_min, our_max)
+        versions = self._handshake.versions
+        return None if versions is None else versions.usable_version(api_key, our_min, our_max)
 
     # --- requests --------------------------------------------------------------------------------------------------
 
@@ -186,12 +143,7 @@ class Connection:
         Raises:
             IllegalStateError: It was started before.
         """
-        if self._sasl_mechanism is None:
-            self._transition(State.NEGOTIATING)
-            self._ask_for_versions(highest_versions_request(self._identity), now_ms)
-        else:
-            self._transition(State.PROBING_SASL)
-            self._ask_for_versions(0, now_ms)
+        self._handshake.start(now_ms)
 
     def send(self, request: Request, version: int, *, token: Any, now_ms: int, timeout_ms: int) -> int:
         """Queue a declared request; its response comes back decoded. Returns the correlation id.
@@ -253,9 +205,10 @@ class Connection:
         self._in_flight.extend_deadlines(extra_ms)
 
     def _check_sendable(self, api_key: int, version: int) -> None:
-        if self._state is not State.READY or self._versions is None:
-            raise IllegalStateError(f"a connection in state {self._state.name} takes no requests", api=api_key)
-        lowest, highest = self._versions.ranges.get(api_key, (0, -1))
+        versions = self._handshake.versions
+        if self.state is not State.READY or versions is None:
+            raise IllegalStateError(f"a connection in state {self.state.name} takes no requests", api=api_key)
+        lowest, highest = versions.ranges.get(api_key, (0, -1))
         if not lowest <= version <= highest:
             raise UnsupportedVersionError(
                 f"API {api_key} version {version} is outside the broker's range {lowest}..{highest}", api=api_key
@@ -305,14 +258,19 @@ class Connection:
 
         A violation of the protocol ends the connection: `ConnectionFailed` with a CorruptDataError.
         """
-        if self._state is State.CLOSED:
+        if self.state is State.CLOSED:
             return
         try:
+            self._splitter.max_frame_bytes = FRAME_LIMITS[self.state]
             for frame in self._splitter.feed(data):
                 self._on_frame(frame, now_ms)
+                self._splitter.max_frame_bytes = FRAME_LIMITS[self.state]
         except KafkaError as error:
             self.connection_lost(error)
         self._maybe_login_again(now_ms)
+
+    def _emit(self, event: Event) -> None:
+        self._events.append(event)
 
     def events(self) -> list[Event]:
         """What happened since the last call, in order."""
@@ -325,7 +283,7 @@ class Connection:
         _, body = split_response(frame, request.api_key, is_flexible)
         if request.token is _HANDSHAKE:
             self._in_flight.remove(request)
-            self._on_handshake_response(request, body, now_ms)
+            self._handshake.on_response(request.version, body, now_ms)
             return
         response = None if request.response_type is None else _decoded(request.response_type, body, request.version)
         self._in_flight.remove(request)
@@ -340,7 +298,7 @@ class Connection:
             )
         )
 
-    # --- handshake -------------------------------------------------------------------------------------------------
+    # --- login -----------------------------------------------------------------------------------------------------
 
     def sasl_token(self, token: bytes, now_ms: int) -> None:
         """The mechanism's next token for the broker, in answer to `SaslChallenge`.
@@ -348,8 +306,7 @@ class Connection:
         Raises:
             IllegalStateError: No token is awaited.
         """
-        self._check_token_awaited()
-        self._ask(SaslAuthenticateRequest(auth_bytes=token), self._sasl_authenticate_version, now_ms)
+        self._handshake.sasl_token(token, now_ms)
 
     def sasl_complete(self, now_ms: int) -> None:
         """The mechanism is satisfied: the broker proved what it had to.
@@ -357,86 +314,21 @@ class Connection:
         Raises:
             IllegalStateError: No token is awaited.
         """
-        self._check_token_awaited()
-        if self._session_lifetime_ms > 0:
-            after_ms = login.reauthenticate_after_ms(self._session_lifetime_ms, self._random)
-            self._reauthenticate_at_ms = self._login_answered_ms + after_ms
-        if self._versions is not None:
-            self._transition(State.READY)
-            self._splitter.max_frame_bytes = MAX_FRAME_BYTES
-            self._events.append(SessionReauthenticated(now_ms - self._login_started_ms))
-        else:
-            self._transition(State.NEGOTIATING)
-            self._splitter.max_frame_bytes = FIRST_FRAME_MAX_BYTES
-            self._ask_for_versions(highest_versions_request(self._identity), now_ms)
-
-    def _check_token_awaited(self) -> None:
-        if self._token_deadline_ms is None:
-            raise IllegalStateError(f"no SASL token is awaited in state {self._state.name}")
-        self._token_deadline_ms = None
+        self._handshake.sasl_complete(now_ms)
 
     def _ask(self, request: Request, version: int, now_ms: int) -> None:
         self._queue(request, version, token=_HANDSHAKE, now_ms=now_ms, timeout_ms=self._handshake_timeout_ms)
 
-    def _ask_for_versions(self, version: int, now_ms: int) -> None:
-        name, software_version = self._software
-        self._ask(versions_request(name, software_version, self._identity), version, now_ms)
-
-    def _begin_login(self, now_ms: int) -> None:
-        self._transition(State.SASL_HANDSHAKE)
-        self._splitter.max_frame_bytes = SASL_FRAME_MAX_BYTES
-        self._login_started_ms = now_ms
-        self._ask(login.handshake_request(self._sasl_mechanism), login.HANDSHAKE_VERSION, now_ms)
-
-    def _on_handshake_response(self, request: InFlightRequest, body: memoryview, now_ms: int) -> None:
-        match self._state:
-            case State.PROBING_SASL:
-                self._on_probe(body, now_ms)
-            case State.NEGOTIATING:
-                self._on_versions(request, body, now_ms)
-            case State.SASL_HANDSHAKE:
-                self._on_sasl_handshake(body, now_ms)
-            case State.AUTHENTICATING:
-                self._on_sasl_authenticate(request, body, now_ms)
-
-    def _on_probe(self, body: memoryview, now_ms: int) -> None:
-        versions = read_versions(body, 0)
-        self._sasl_authenticate_version = login.authenticate_version(versions)
-        self._begin_login(now_ms)
-
-    def _on_sasl_handshake(self, body: memoryview, now_ms: int) -> None:
-        login.check_mechanism(body, self._sasl_mechanism)
-        self._transition(State.AUTHENTICATING)
-        self._await_token(None, now_ms)
-
-    def _on_sasl_authenticate(self, request: InFlightRequest, body: memoryview, now_ms: int) -> None:
-        challenge, self._session_lifetime_ms = login.read_token(body, request.version)
-        self._login_answered_ms = now_ms
-        self._await_token(challenge, now_ms)
-
-    def _await_token(self, challenge: bytes | None, now_ms: int) -> None:
-        self._token_deadline_ms = now_ms + self._handshake_timeout_ms
-        self._events.append(SaslChallenge(challenge))
-
-    def _on_versions(self, request: InFlightRequest, body: memoryview, now_ms: int) -> None:
-        next_version = version_after_refusal(body, request.version)
-        if next_version is not None:
-            self._ask_for_versions(next_version, now_ms)
-            return
-        self._versions = read_versions(body, request.version)
-        self._transition(State.READY)
-        self._splitter.max_frame_bytes = MAX_FRAME_BYTES
-        self._events.append(ConnectionReady(self._versions))
-
     def _maybe_login_again(self, now_ms: int) -> None:
-        if self._state is State.DRAINING and not self._in_flight:
-            self._begin_login(now_ms)
+        # Requests that expect no response need not be awaited: the broker reads them before the login.
+        if self.state is State.DRAINING and not any(request.expects_response for request in self._in_flight):
+            self._handshake.begin_login(now_ms)
 
     # --- time and end ----------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
         """When `on_time` has something to do; None: nothing is due."""
-        deadlines = (self._in_flight.next_deadline_ms(), self._token_deadline_ms, self._reauthenticate_at_ms)
+        deadlines = (self._in_flight.next_deadline_ms(), *self._handshake.deadlines_ms())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def on_time(self, now_ms: int) -> None:
@@ -454,14 +346,12 @@ class Connection:
                     correlation_id=overdue.correlation_id,
                 )
             )
-        elif self._token_deadline_ms is not None and now_ms >= self._token_deadline_ms:
-            self.connection_lost(
-                RequestTimedOutError(f"the SASL mechanism gave no token within {self._handshake_timeout_ms} ms")
-            )
-        elif self._reauthenticate_at_ms is not None and now_ms >= self._reauthenticate_at_ms:
-            self._reauthenticate_at_ms = None
-            self._transition(State.DRAINING)
-            self._maybe_login_again(now_ms)
+            return
+        try:
+            self._handshake.on_time(now_ms)
+        except RequestTimedOutError as error:
+            self.connection_lost(error)
+        self._maybe_login_again(now_ms)
 
     def connection_lost(self, error: KafkaError) -> None:
         """The connection is over, for whatever reason. Requests in flight fail in the order they were sent.
@@ -469,10 +359,9 @@ class Connection:
         They fail with a ConnectionLostError whose cause is `error`; a timeout or another ConnectionLostError is
         handed on as it is. Does nothing when the connection is closed already.
         """
-        if self._state is State.CLOSED:
+        if self.state is State.CLOSED:
             return
-        self._transition(State.CLOSED)
-        self._token_deadline_ms = self._reauthenticate_at_ms = None
+        self._handshake.close()
         sent_position = self._out.sent_position
         self._out.clear()
         for request in self._in_flight.take_all():
@@ -485,11 +374,6 @@ class Connection:
                 )
             )
         self._events.append(ConnectionFailed(error))
-
-    def _transition(self, target: State) -> None:
-        if target not in TRANSITIONS[self._state]:
-            raise IllegalStateError(f"connection cannot go from {self._state.name} to {target.name}")
-        self._state = target
 
 
 def _decoded(response_type: type[Response], body: memoryview, version: int) -> Response:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kafkaprod.errors import ConnectionLostError, RequestTimedOutError
-from kafkaprod.protocol.client import Connection, State
+from kafkaprod.protocol.client import Connection
 from kafkaprod.protocol.client_events import ConnectionFailed, RequestFailed, RequestSent, ResponseReceived
+from kafkaprod.protocol.handshake import State
 from tests.fake_broker import FakeBroker, frame
 
 PRODUCE = 0

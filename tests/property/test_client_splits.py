@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkaprod.errors import CorruptDataError
-from kafkaprod.protocol.client import Connection, State
+from kafkaprod.protocol.client import Connection
 from kafkaprod.protocol.client_events import ConnectionFailed, RequestFailed, ResponseReceived, SaslChallenge
+from kafkaprod.protocol.handshake import State
 from tests.fake_broker import FakeBroker
 
 PRODUCE = 0

@@ -17,14 +17,7 @@ from kafkaprod.errors import (
     RequestTimedOutError,
     UnsupportedVersionError,
 )
-from kafkaprod.protocol.client import (
-    FIRST_FRAME_MAX_BYTES,
-    MAX_FRAME_BYTES,
-    SASL_FRAME_MAX_BYTES,
-    TRANSITIONS,
-    Connection,
-    State,
-)
+from kafkaprod.protocol.client import Connection
 from kafkaprod.protocol.client_events import (
     ConnectionFailed,
     ConnectionReady,
@@ -34,6 +27,14 @@ from kafkaprod.protocol.client_events import (
     ResponseReceived,
     SaslChallenge,
     SessionReauthenticated,
+)
+from kafkaprod.protocol.frames import MAX_FRAME_BYTES
+from kafkaprod.protocol.handshake import (
+    FIRST_FRAME_MAX_BYTES,
+    FRAME_LIMITS,
+    SASL_FRAME_MAX_BYTES,
+    TRANSITIONS,
+    State,
 )
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.fake_broker import FakeBroker, Received, frame, response
@@ -595,14 +596,15 @@ def test_nothing_is_pipelined_around_a_reauthentication() -> None:
     assert len(exchange(connection, broker)) == 1
 
 
-def test_a_drain_waits_for_requests_without_response_too() -> None:
+def test_a_request_without_response_does_not_hold_up_the_login_and_precedes_it() -> None:
     broker = sasl_broker(session_lifetime_ms=10_000)
     connection, _ = ready(broker, sasl_mechanism="PLAIN", random=lambda: 0.0)
     produce(connection, "a", timeout_ms=60_000, expects_response=False)
     connection.on_time(8500)
-    assert connection.state is State.DRAINING
-    take(connection)
-    assert isinstance(exchange(connection, broker, now_ms=8500)[-1], SessionReauthenticated)
+    assert connection.state is State.SASL_HANDSHAKE
+    kinds = [type(event) for event in exchange(connection, broker, now_ms=8500)]
+    assert kinds == [RequestSent, SessionReauthenticated]
+    assert broker.seen[4:] == [(PRODUCE, 9), (17, 1), (36, 2)]
 
 
 def test_a_refused_reauthentication_closes_cleanly() -> None:
@@ -631,7 +633,7 @@ def test_an_illegal_transition_raises_and_changes_nothing() -> None:
 
 
 def test_every_state_but_the_last_can_close_and_every_state_is_in_the_table() -> None:
-    assert set(TRANSITIONS) == set(State)
+    assert set(TRANSITIONS) == set(FRAME_LIMITS) == set(State)
     assert all(State.CLOSED in targets for state, targets in TRANSITIONS.items() if state is not State.CLOSED)
     assert TRANSITIONS[State.CLOSED] == frozenset()
 

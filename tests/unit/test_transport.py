@@ -262,6 +262,37 @@ def test_tls_never_falls_back_to_plain_text(listener: socket.socket, authority: 
     accepted.close()
 
 
+def server_flight(hello: bytes, context: ssl.SSLContext) -> bytes:
+    """What a server answers to a ClientHello."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    incoming.write(hello)
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing, server_side=True).do_handshake()
+    return outgoing.read()
+
+
+def test_a_handshake_cut_at_any_byte_is_an_error_and_never_open(listener: socket.socket, authority: Authority) -> None:
+    context = client_context(TlsOptions(ssl_cafile=authority.cafile))
+    server_context = authority.issue("cut", ["broker.test"]).server_context()
+    cut_at, flight_bytes = 0, 1
+    while cut_at < flight_bytes:
+        client = TlsTransport(connect_to(listener), context, server_hostname="broker.test")
+        accepted, _ = listener.accept()
+        accepted.settimeout(10)
+        wait(client)
+        assert not client.try_open()
+        flight = server_flight(accepted.recv(65_536), server_context)
+        flight_bytes = len(flight) - 40  # the last record ends the server's part: behind it the client is done
+        accepted.sendall(flight[:cut_at])
+        accepted.shutdown(socket.SHUT_WR)
+        with pytest.raises(OSError):
+            open_both(client)
+        client.close()
+        accepted.close()
+        cut_at += 29
+    assert cut_at > 500
+
+
 def test_numeric_hosts_need_no_resolver() -> None:
     assert numeric_addresses("127.0.0.1", 9092) == [Address(socket.AF_INET, ("127.0.0.1", 9092))]
     addresses = numeric_addresses("::1", 9092)

@@ -1,0 +1,221 @@
+"""The conversation that makes a connection usable: ApiVersions, the SASL login, and later logins. Pure state.
+
+    without SASL   NEGOTIATING -> READY
+    with SASL      PROBING_SASL -> SASL_HANDSHAKE -> AUTHENTICATING -> NEGOTIATING -> READY
+    session over   READY -> DRAINING -> SASL_HANDSHAKE -> AUTHENTICATING -> READY
+
+One request at a time. The owner queues what is asked, hands over the responses, and reports the events.
+Source: protocol guide "Protocol", KIP-35 (ApiVersions), KIP-43 and KIP-152 (SASL), KIP-368 (re-authentication).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+
+from kafkaprod.errors import IllegalStateError, RequestTimedOutError
+from kafkaprod.protocol import login
+from kafkaprod.protocol.client_events import ConnectionReady, Event, SaslChallenge, SessionReauthenticated
+from kafkaprod.protocol.frames import MAX_FRAME_BYTES
+from kafkaprod.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafkaprod.protocol.negotiation import (
+    BrokerVersions,
+    highest_versions_request,
+    read_versions,
+    version_after_refusal,
+    versions_request,
+)
+from kafkaprod.protocol.schema import Request
+
+FIRST_FRAME_MAX_BYTES = 1 << 20  # an ApiVersions answer; bounded before we know whom we talk to
+SASL_FRAME_MAX_BYTES = 512 << 10  # Kafka's own bound of SASL frames
+
+
+class State(Enum):
+    """Where a connection is in its life."""
+
+    CREATED = auto()
+    PROBING_SASL = auto()  # ApiVersions v0 sent: which SASL requests does the broker know?
+    SASL_HANDSHAKE = auto()  # SaslHandshake sent: does it accept our mechanism?
+    AUTHENTICATING = auto()  # tokens go to and fro
+    NEGOTIATING = auto()  # full ApiVersions sent
+    READY = auto()
+    DRAINING = auto()  # the session is nearly over: answers are awaited, then the login is repeated
+    CLOSED = auto()
+
+
+TRANSITIONS: dict[State, frozenset[State]] = {
+    State.CREATED: frozenset({State.PROBING_SASL, State.NEGOTIATING, State.CLOSED}),
+    State.PROBING_SASL: frozenset({State.SASL_HANDSHAKE, State.CLOSED}),
+    State.SASL_HANDSHAKE: frozenset({State.AUTHENTICATING, State.CLOSED}),
+    State.AUTHENTICATING: frozenset({State.NEGOTIATING, State.READY, State.CLOSED}),
+    State.NEGOTIATING: frozenset({State.READY, State.CLOSED}),
+    State.READY: frozenset({State.DRAINING, State.CLOSED}),
+    State.DRAINING: frozenset({State.SASL_HANDSHAKE, State.CLOSED}),
+    State.CLOSED: frozenset(),
+}
+
+# The largest frame to accept, so that a peer we do not trust yet cannot fill our memory.
+FRAME_LIMITS: dict[State, int] = {
+    State.CREATED: FIRST_FRAME_MAX_BYTES,
+    State.PROBING_SASL: FIRST_FRAME_MAX_BYTES,
+    State.SASL_HANDSHAKE: SASL_FRAME_MAX_BYTES,
+    State.AUTHENTICATING: SASL_FRAME_MAX_BYTES,
+    State.NEGOTIATING: FIRST_FRAME_MAX_BYTES,
+    State.READY: MAX_FRAME_BYTES,
+    State.DRAINING: MAX_FRAME_BYTES,
+    State.CLOSED: 0,
+}
+
+
+class Handshake:
+    """The handshake of one connection, and the logins that follow.
+
+    Args:
+        ask: Queues a request (request, version, now_ms) whose response comes to `on_response`.
+        emit: Takes an event for the owner of the connection.
+        software: Our name and version.
+        sasl_mechanism: Name of the mechanism; None: no login.
+        identity: (cluster id, node id) the broker must have; None: not checked.
+        timeout_ms: How long the mechanism may take for each token.
+        random: Spreads the moment of re-authentication.
+
+    Attributes:
+        state: Where the connection is in its life.
+        versions: What the broker announced; None before the connection is ready.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[Request, int, int], None],
+        emit: Callable[[Event], None],
+        *,
+        software: tuple[str, str],
+        sasl_mechanism: str | None,
+        identity: tuple[str, int] | None,
+        timeout_ms: int,
+        random: Callable[[], float],
+    ) -> None:
+        self.state = State.CREATED
+        self.versions: BrokerVersions | None = None
+        self._ask = ask
+        self._emit = emit
+        self._software = software
+        self._sasl_mechanism = sasl_mechanism
+        self._identity = identity
+        self._timeout_ms = timeout_ms
+        self._random = random
+        self._sasl_authenticate_version = 0
+        self._session_lifetime_ms = 0  # of the last login; 0: unlimited
+        self._login_started_ms = 0
+        self._login_answered_ms = 0
+        self._token_deadline_ms: int | None = None  # set while the mechanism is to give a token
+        self._reauthenticate_at_ms: int | None = None
+
+    def start(self, now_ms: int) -> None:
+        """Ask the first question.
+
+        Raises:
+            IllegalStateError: It was started before.
+        """
+        if self._sasl_mechanism is None:
+            self._transition(State.NEGOTIATING)
+            self._ask_for_versions(highest_versions_request(self._identity), now_ms)
+        else:
+            self._transition(State.PROBING_SASL)
+            self._ask_for_versions(0, now_ms)
+
+    def begin_login(self, now_ms: int) -> None:
+        """Name the mechanism: the first login, or the next one when no answer is awaited any more."""
+        self._transition(State.SASL_HANDSHAKE)
+        self._login_started_ms = now_ms
+        self._ask(login.handshake_request(self._sasl_mechanism), login.HANDSHAKE_VERSION, now_ms)
+
+    def sasl_token(self, token: bytes, now_ms: int) -> None:
+        """The mechanism's token. Raises IllegalStateError if none is awaited."""
+        self._check_token_awaited()
+        self._ask(SaslAuthenticateRequest(auth_bytes=token), self._sasl_authenticate_version, now_ms)
+
+    def sasl_complete(self, now_ms: int) -> None:
+        """The mechanism is satisfied. Raises IllegalStateError if no token is awaited."""
+        self._check_token_awaited()
+        if self._session_lifetime_ms > 0:
+            after_ms = login.reauthenticate_after_ms(self._session_lifetime_ms, self._random)
+            self._reauthenticate_at_ms = self._login_answered_ms + after_ms
+        if self.versions is None:
+            self._transition(State.NEGOTIATING)
+            self._ask_for_versions(highest_versions_request(self._identity), now_ms)
+        else:
+            self._transition(State.READY)
+            self._emit(SessionReauthenticated(now_ms - self._login_started_ms))
+
+    def on_response(self, version: int, body: memoryview, now_ms: int) -> None:
+        """The answer to the last question, which was asked in `version`.
+
+        Raises:
+            KafkaError: The connection is of no use: AuthenticationError, BrokerError or CorruptDataError.
+        """
+        match self.state:
+            case State.PROBING_SASL:
+                self._sasl_authenticate_version = login.authenticate_version(read_versions(body, version))
+                self.begin_login(now_ms)
+            case State.SASL_HANDSHAKE:
+                login.check_mechanism(body, self._sasl_mechanism)
+                self._transition(State.AUTHENTICATING)
+                self._await_token(None, now_ms)
+            case State.AUTHENTICATING:
+                challenge, self._session_lifetime_ms = login.read_token(body, version)
+                self._login_answered_ms = now_ms
+                self._await_token(challenge, now_ms)
+            case State.NEGOTIATING:
+                self._on_versions(version, body, now_ms)
+            case _:
+                raise IllegalStateError(f"no answer is awaited in state {self.state.name}")
+
+    def deadlines_ms(self) -> tuple[int | None, int | None]:
+        """When `on_time` has something to do; None: nothing is due."""
+        return self._token_deadline_ms, self._reauthenticate_at_ms
+
+    def on_time(self, now_ms: int) -> None:
+        """Begin to drain when the session is nearly over.
+
+        Raises:
+            RequestTimedOutError: The mechanism gave no token in time.
+        """
+        if self._token_deadline_ms is not None and now_ms >= self._token_deadline_ms:
+            raise RequestTimedOutError(f"the SASL mechanism gave no token within {self._timeout_ms} ms")
+        if self._reauthenticate_at_ms is not None and now_ms >= self._reauthenticate_at_ms:
+            self._reauthenticate_at_ms = None
+            self._transition(State.DRAINING)
+
+    def close(self) -> None:
+        """The connection is over."""
+        self._transition(State.CLOSED)
+        self._token_deadline_ms = self._reauthenticate_at_ms = None
+
+    def _ask_for_versions(self, version: int, now_ms: int) -> None:
+        name, software_version = self._software
+        self._ask(versions_request(name, software_version, self._identity), version, now_ms)
+
+    def _on_versions(self, version: int, body: memoryview, now_ms: int) -> None:
+        next_version = version_after_refusal(body, version)
+        if next_version is not None:
+            self._ask_for_versions(next_version, now_ms)
+            return
+        self.versions = read_versions(body, version)
+        self._transition(State.READY)
+        self._emit(ConnectionReady(self.versions))
+
+    def _await_token(self, challenge: bytes | None, now_ms: int) -> None:
+        self._token_deadline_ms = now_ms + self._timeout_ms
+        self._emit(SaslChallenge(challenge))
+
+    def _check_token_awaited(self) -> None:
+        if self._token_deadline_ms is None:
+            raise IllegalStateError(f"no SASL token is awaited in state {self.state.name}")
+        self._token_deadline_ms = None
+
+    def _transition(self, target: State) -> None:
+        if target not in TRANSITIONS[self.state]:
+            raise IllegalStateError(f"connection cannot go from {self.state.name} to {target.name}")
+        self.state = target
