@@ -1,0 +1,349 @@
+"""Which topics are followed, what to ask, and what the answers change. Pure state: no I/O, no clock, no lock.
+
+The sender asks `next_refresh_ms`, sends `make_request`, reports `on_response` or `on_failure`, and takes over
+`take_changes`. All of it on the sender thread, but for `snapshot`, which any thread may read.
+Source: org.apache.kafka.clients.Metadata, ProducerMetadata; KIP-526 (idle topics), KIP-951 (leader hints), KIP-516
+(topic ids), KIP-899 and KIP-1102 (rebootstrap).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, Self
+
+from kafkaprod.config import ProducerConfig
+from kafkaprod.errors import CorruptDataError, KafkaError
+from kafkaprod.metadata.refresh import RefreshSchedule
+from kafkaprod.metadata.snapshot import ClusterSnapshot, TopicInfo, merge_topic, read_topic
+from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
+from kafkaprod.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from kafkaprod.retry import ExponentialBackoff, Random
+from kafkaprod.structs import Node
+
+FIRST_VERSION_WITH_EPOCHS: Final = 9  # before it epochs may come from a broker that does not keep them (KAFKA-9212)
+
+_log = logging.getLogger("kafkaprod.metadata")
+
+
+class Endpoint(Protocol):
+    """The address of a broker in a response."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSettings:
+    """Options of the metadata; names and units as in the configuration."""
+
+    metadata_max_age_ms: int = 300_000
+    metadata_max_idle_ms: int = 300_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1000
+    can_rebootstrap: bool = True
+    metadata_recovery_rebootstrap_trigger_ms: int = 300_000
+    allow_auto_create_topics: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """The request in flight."""
+
+    topics: tuple[str, ...]
+    is_full: bool
+
+
+class Metadata:
+    """The cluster as the producer knows it.
+
+    Attributes:
+        snapshot: Replaced, never changed; may be read by any thread.
+    """
+
+    def __init__(self, settings: MetadataSettings, now_ms: int = 0, *, random: Random = random.random) -> None:
+        self._settings = settings
+        backoff = ExponentialBackoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        self._schedule = RefreshSchedule(settings.metadata_max_age_ms, backoff, random)
+        self._followed: dict[str, int] = {}  # topic -> when it was last used, monotonic ms
+        self._is_full_wanted = True
+        self._wanted: dict[str, None] = {}  # topics of the next partial refresh
+        self._query: _Query | None = None
+        self._is_rebootstrap_required = False
+        self._cluster_id: str | None = None  # the last one believed; outlives starting over
+        self._refused: set[str] = set()  # topics that got an error no retry heals; emptied now and then
+        self._changed: dict[str, None] = {}
+        self._hints: dict[str, dict[int, tuple[int, int]]] = {}  # not yet in the snapshot
+        self._errors: dict[str, KafkaError] = {}
+        self.snapshot = ClusterSnapshot()
+
+    @classmethod
+    def from_config(cls, config: ProducerConfig, now_ms: int = 0) -> Self:
+        """Metadata with the options of a producer."""
+        settings = MetadataSettings(
+            metadata_max_age_ms=config.metadata_max_age_ms,
+            metadata_max_idle_ms=config.metadata_max_idle_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+            retry_backoff_max_ms=config.retry_backoff_max_ms,
+            can_rebootstrap=config.metadata_recovery_strategy == "rebootstrap",
+            metadata_recovery_rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+            allow_auto_create_topics=config.allow_auto_create_topics,
+        )
+        return cls(settings, now_ms)
+
+    # --- what is wanted --------------------------------------------------------------------------------------------
+
+    def add_topic(self, topic: str, now_ms: int) -> None:
+        """Follow a topic: a new one is asked for at once, one asked for before after the backoff."""
+        if topic not in self._followed and topic not in self._refused:
+            self._schedule.skip_backoff()
+        self._followed[topic] = now_ms
+        self._wanted[topic] = None
+
+    def request_update(self) -> None:
+        """Something showed that the snapshot is stale: refresh all of it after the backoff."""
+        self._is_full_wanted = True
+
+    def forget_idle_topics(self, now_ms: int, is_used: Callable[[str], bool]) -> list[str]:
+        """Stop following the topics not used for metadata_max_idle_ms; return them.
+
+        Args:
+            now_ms: The time.
+            is_used: Whether a topic is in use now; asked only for those that seem idle.
+        """
+        idle_since_ms = now_ms - self._settings.metadata_max_idle_ms
+        idle = []
+        for topic, used_ms in self._followed.items():
+            if used_ms > idle_since_ms or topic in self._wanted:
+                continue
+            if is_used(topic):
+                self._followed[topic] = now_ms
+            else:
+                idle.append(topic)
+        if idle:
+            for topic in idle:
+                del self._followed[topic]
+            left = {name: info for name, info in self.snapshot.topics.items() if name in self._followed}
+            self.snapshot = replace(self.snapshot, topics=left)
+        return idle
+
+    # --- asking ----------------------------------------------------------------------------------------------------
+
+    def next_refresh_ms(self, now_ms: int) -> int:
+        """How long until `make_request` should be called: 0 now; very long while a request is in flight."""
+        return self._schedule.delay_ms(now_ms, is_wanted=self._is_wanted)
+
+    def age_ms(self, now_ms: int) -> int | None:
+        """Time since the last full refresh; None before the first."""
+        return self._schedule.age_ms(now_ms)
+
+    def make_request(self, now_ms: int) -> MetadataRequest:
+        """The request to send now; its outcome must be reported to `on_response` or `on_failure`."""
+        is_by_age = self._schedule.is_aged(now_ms) and not self._is_wanted
+        is_full = self._is_full_wanted or self._schedule.is_aged(now_ms)
+        topics = tuple(self._followed if is_full else self._wanted)
+        self._query = _Query(topics, is_full)
+        self._wanted.clear()
+        if is_full:
+            self._is_full_wanted = False
+        self._schedule.on_request(now_ms, is_by_age=is_by_age)
+        return MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic) for topic in topics],
+            allow_auto_topic_creation=self._settings.allow_auto_create_topics,
+        )
+
+    @property
+    def _is_wanted(self) -> bool:
+        return self._is_full_wanted or bool(self._wanted)
+
+    # --- outcomes --------------------------------------------------------------------------------------------------
+
+    def on_failure(self, error: BaseException, now_ms: int) -> None:
+        """The request in flight got no usable answer: what it asked for is asked again. Ignored if there is none."""
+        if self._query is None:
+            return  # started over meanwhile
+        _log.debug("metadata request failed: %s", error)
+        query, self._query = self._query, None
+        self._is_full_wanted |= query.is_full
+        self._wanted.update((topic, None) for topic in query.topics if topic in self._followed)
+        self._schedule.on_failure(now_ms)
+
+    def on_response(self, response: MetadataResponse, version: int, now_ms: int) -> None:
+        """The request in flight was answered.
+
+        An answer that cannot be used (an error for all of it, no brokers, another cluster's, partitions not numbered
+        from 0 up) counts as a failure and changes nothing.
+        """
+        if self._query is None:
+            return  # started over meanwhile
+        try:
+            self._check(response)
+            self._take(self._query, response, version, now_ms)
+        except KafkaError as error:
+            _log.warning("metadata response refused: %s", error)
+            self.on_failure(error, now_ms)
+
+    def on_leader_hint(
+        self, topic: str, partition: int, leader_id: int, leader_epoch: int, endpoints: Iterable[Endpoint]
+    ) -> None:
+        """A produce response named a partition's new leader (KIP-951); believed if newer and its address is known."""
+        self._add_nodes(endpoints)
+        info = self.snapshot.topics.get(topic)
+        if info is None or not 0 <= partition < info.partition_count or leader_id not in self.snapshot.nodes:
+            return
+        hints = self._hints.setdefault(topic, {})
+        _, known_epoch = hints.get(partition, (0, info.leader_epochs[partition]))
+        if leader_epoch > known_epoch:
+            hints[partition] = (leader_id, leader_epoch)
+
+    def on_fatal(self, error: KafkaError) -> None:
+        """No metadata will come until the user acts (credentials refused): topics not known yet get this error."""
+        for topic in self._followed.keys() - self.snapshot.topics.keys():
+            self._errors[topic] = error
+
+    def take_changes(self) -> list[str]:
+        """The topics of the snapshot that are new or differ since the last call."""
+        self._apply_hints()
+        changed = [topic for topic in self._changed if topic in self.snapshot.topics]
+        self._changed.clear()
+        return changed
+
+    def take_topic_errors(self) -> dict[str, KafkaError]:
+        """The errors that no retry heals, since the last call: each is told once, to those who wait for the topic."""
+        errors, self._errors = self._errors, {}
+        return errors
+
+    # --- starting over ---------------------------------------------------------------------------------------------
+
+    def should_rebootstrap(self, now_ms: int, *, is_any_node_usable: bool = True) -> bool:
+        """Whether to close all connections and start over from the bootstrap servers.
+
+        So it is when a broker demanded it or answered for another cluster, when metadata could not be had for too
+        long, or when it is due and none of the brokers found so far can be connected.
+        """
+        if not self._settings.can_rebootstrap:
+            return False
+        if self._is_rebootstrap_required:
+            return True
+        if not is_any_node_usable and self.snapshot.nodes and self.next_refresh_ms(now_ms) == 0:
+            return True
+        tried_ms = self._schedule.tried_for_ms(now_ms, is_wanted=self._is_wanted)
+        return tried_ms > self._settings.metadata_recovery_rebootstrap_trigger_ms
+
+    def on_rebootstrap(self, now_ms: int) -> None:
+        """Connections were closed: forget nodes and leaders, keep topics, ask at once."""
+        self._query = None
+        self._is_full_wanted = True
+        self._is_rebootstrap_required = False
+        self._schedule.start_over()
+        self._hints.clear()
+        topics = {name: info.without_leaders() for name, info in self.snapshot.topics.items()}
+        self._changed.update(dict.fromkeys(topics))
+        self.snapshot = ClusterSnapshot(topics=topics)
+
+    # --- reading an answer -----------------------------------------------------------------------------------------
+
+    def _check(self, response: MetadataResponse) -> None:
+        """Raises KafkaError for an answer that cannot be used as a whole."""
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self._is_rebootstrap_required = True
+        if response.error_code != ErrorCode.NONE:
+            raise error_for(response.error_code, api="METADATA")
+        if not response.brokers:
+            raise CorruptDataError("metadata response without brokers")
+        expected = self.snapshot.cluster_id  # None while starting over: then any cluster is accepted
+        if expected is not None and response.cluster_id not in (expected, None):
+            self._is_rebootstrap_required = True
+            raise CorruptDataError(f"metadata of cluster {response.cluster_id!r}, expected {expected!r}")
+
+    def _take(self, query: _Query, response: MetadataResponse, version: int, now_ms: int) -> None:
+        self._apply_hints()  # they are older than this answer
+        nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
+        known = self._comparable_topics(response.cluster_id)
+        answers = {each.name: each for each in response.topics if each.name is not None}
+        told: dict[str, TopicInfo] = {}
+        is_news = False
+        for name in query.topics:
+            answer = answers.get(name)
+            if answer is not None and answer.error_code == ErrorCode.NONE and answer.partitions:
+                info = read_topic(answer, nodes, has_epochs=version >= FIRST_VERSION_WITH_EPOCHS)
+                told[name], is_topic_news = merge_topic(known.get(name), info)
+                is_news |= is_topic_news
+        # Nothing can fail from here on.
+        self._query = None
+        if query.is_full:
+            self._refused.clear()
+        for name in query.topics:
+            if name not in self._followed:
+                told.pop(name, None)
+            elif name not in told:
+                self._on_missing(name, answers.get(name), known, told)
+            elif told[name].has_errors:
+                self._wanted[name] = None
+        self._replace_snapshot(response, nodes, told)
+        self._schedule.on_answer(now_ms, is_full=query.is_full, is_news=is_news)
+
+    def _comparable_topics(self, cluster_id: str | None) -> Mapping[str, TopicInfo]:
+        """What an answer is compared with: nothing, if it is the first of another cluster."""
+        if self._cluster_id is None or cluster_id in (self._cluster_id, None):
+            return self.snapshot.topics
+        _log.warning("the cluster is %s now, it was %s", cluster_id, self._cluster_id)
+        return {}
+
+    def _on_missing(
+        self,
+        name: str,
+        answer: MetadataResponseTopic | None,
+        known: Mapping[str, TopicInfo],
+        told: dict[str, TopicInfo],
+    ) -> None:
+        """A topic came back with an error, or not at all: ask again, or tell those who wait that it is hopeless.
+
+        A known topic keeps its partitions. If it is refused for good, the broker that leads it says so to the records;
+        if it is only missing, its leaders are forgotten until it is back.
+        """
+        code = ErrorCode.NONE if answer is None else answer.error_code
+        if code == ErrorCode.NONE or describe(code).retriable:
+            self._wanted[name] = None
+            if name in known:
+                told[name] = known[name].without_leaders()
+            return
+        self._errors[name] = error_for(code, topic=name)
+        self._refused.add(name)
+        if name not in known:
+            del self._followed[name]
+
+    def _replace_snapshot(self, response: MetadataResponse, nodes: dict[int, Node], told: dict[str, TopicInfo]) -> None:
+        old = self.snapshot.topics
+        self._changed.update((name, None) for name, info in told.items() if old.get(name) != info)
+        topics = {name: info for name, info in {**old, **told}.items() if name in self._followed}
+        cluster_id = response.cluster_id or self.snapshot.cluster_id
+        self._cluster_id = cluster_id or self._cluster_id
+        self.snapshot = ClusterSnapshot(nodes, topics, cluster_id, response.controller_id)
+
+    # --- hints of produce responses --------------------------------------------------------------------------------
+
+    def _add_nodes(self, endpoints: Iterable[Endpoint]) -> None:
+        told = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in endpoints}
+        if not told.items() <= self.snapshot.nodes.items():
+            self.snapshot = replace(self.snapshot, nodes={**self.snapshot.nodes, **told})
+
+    def _apply_hints(self) -> None:
+        if not self._hints:
+            return
+        hints, self._hints = self._hints, {}
+        topics = dict(self.snapshot.topics)
+        for name, changes in hints.items():
+            if name in topics and changes:
+                topics[name] = topics[name].with_leaders(changes)
+                self._changed[name] = None
+        self.snapshot = replace(self.snapshot, topics=topics)
