@@ -6,7 +6,7 @@ Source: Kafka's ClusterConnectionStates and NetworkClient.leastLoadedNode.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kafkaprod.errors import KafkaError
 from kafkaprod.net.completion import NodeMetrics
@@ -39,7 +39,7 @@ class NodeState:
     """
 
     node: Node
-    metrics: NodeMetrics = field(default_factory=NodeMetrics)
+    metrics: NodeMetrics
     connection: NodeConnection | None = None
     was_ready: bool = False
     checks_identity: bool = True

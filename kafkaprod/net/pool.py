@@ -71,6 +71,7 @@ class NodePool:
         self._bootstrap: dict[int, Node] = {}
         self._cluster_id: str | None = None
         self._states: dict[int, NodeState] = {}
+        self._metrics: dict[int, NodeMetrics] = {}
         self._retired: dict[int, NodeState] = {}  # left the cluster with requests in flight
         self._completions: list[Completion] = []
         self._failures: list[ConnectionFailure] = []
@@ -125,11 +126,12 @@ class NodePool:
         self._states = {}
         for node_id, node in nodes.items():
             state = known.pop(node_id, None)
-            if state is None:
-                state = NodeState(node)
-            elif (node.host, node.port) != (state.node.host, state.node.port):
+            if state is not None and (node.host, node.port) != (state.node.host, state.node.port):
                 self._close(state, ConnectionLostError(f"node {node_id} moved to {node.host}:{node.port}"))
-                state = NodeState(node, state.metrics)
+                state = None
+            if state is None:
+                state = NodeState(node, self._metrics.setdefault(node_id, NodeMetrics()))
+            state.node = node  # the rack may differ
             self._retired.pop(node_id, None)
             self._states[node_id] = state
         for state in known.values():
@@ -138,7 +140,7 @@ class NodePool:
     def _retire(self, state: NodeState) -> None:
         """Keep the connection of a node that left until its requests are answered."""
         node_id, connection = state.node.node_id, state.connection
-        if connection is None or not connection.protocol.in_flight_count or not connection.is_ready:
+        if connection is None or not state.was_ready or not connection.protocol.in_flight_count:
             self._retired.pop(node_id, None)
             self._close(state, ConnectionLostError(f"node {node_id} left the cluster"))
         else:
@@ -453,9 +455,9 @@ class NodePool:
         error.__cause__ = failures[-1].error if failures else None
         return error
 
-    def metrics(self) -> dict[int, NodeMetrics]:
-        """The live counters of each node."""
-        return {node_id: state.metrics for node_id, state in self._states.items()}
+    def metrics(self) -> Mapping[int, NodeMetrics]:
+        """The live counters of each node, those that left included; they never go back."""
+        return self._metrics
 
     @property
     def poll_count(self) -> int:

@@ -618,6 +618,7 @@ def test_metadata_replaces_the_bootstrap_nodes(make_pool: MakePool, clock: Manua
         until_ready(pool, clock, 7)
         produce(pool, 7, "t")
         assert receive(pool, 1)[0].node_id == 7
+        assert {node_id: m.responses_received for node_id, m in pool.metrics().items()} == {-1: 1, 7: 1}
         pool.close()
 
 
