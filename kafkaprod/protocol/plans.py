@@ -91,7 +91,7 @@ def compile_struct(struct_class: type[Any], fields: Iterable[Field], version: in
             value = getattr(message, name)
             if value != default:
                 raise UnsupportedVersionError(
-                    f"{struct_class.__name__}.{name} is {value!r}, but version {version} has no such field"
+                    f"{struct_class.__name__}.{name} is {value!r:.80}, but version {version} has no such field"
                 )
         label = ""
         try:

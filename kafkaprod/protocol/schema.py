@@ -52,6 +52,8 @@ def field(
         ignorable: The value is dropped silently in versions without the field; otherwise a value other than the default
             raises there.
     """
+    if tag is not None and isinstance(field_type, StructType) and field_type.nullable_since is not None:
+        raise TypeError("a nullable struct cannot be a tagged field: that has an encoding of its own (KIP-893)")
     return Field("", field_type, since, until, tag, _default_maker(field_type, default), ignorable)
 
 

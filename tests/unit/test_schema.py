@@ -231,3 +231,8 @@ def test_tagged_fields_need_a_flexible_version() -> None:
 
     with pytest.raises(TypeError, match="version 0, which is not flexible"):
         Wrong().encode(0)
+
+
+def test_a_nullable_struct_cannot_be_tagged() -> None:
+    with pytest.raises(TypeError, match="KIP-893"):
+        field(struct_of(Point).nullable(), since=2, tag=0)

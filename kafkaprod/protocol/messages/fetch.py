@@ -128,9 +128,8 @@ class PartitionData(Struct):
     diverging_epoch: EpochEndOffset = field(struct_of(EpochEndOffset), since=12, tag=0)
     current_leader: LeaderIdAndEpoch = field(struct_of(LeaderIdAndEpoch), since=12, tag=1)
     snapshot_id: SnapshotId = field(struct_of(SnapshotId), since=12, tag=2)
-    aborted_transactions: list[AbortedTransaction] | None = field(
-        array(AbortedTransaction).nullable()
-    )  # null with read_uncommitted
+    # null with read_uncommitted
+    aborted_transactions: list[AbortedTransaction] | None = field(array(AbortedTransaction).nullable())
     preferred_read_replica: int = field(INT32, since=11, default=-1)  # -1: read here
     records: Buffer | None = field(RECORDS)
 

@@ -38,18 +38,16 @@ class OffsetFetchRequestGroup(Struct):
     group_id: str = field(STRING)
     member_id: str | None = field(NULLABLE_STRING, since=9, ignorable=True)
     member_epoch: int = field(INT32, since=9, default=-1, ignorable=True)
-    topics: list[OffsetFetchRequestTopics] | None = field(
-        array(OffsetFetchRequestTopics).nullable()
-    )  # null: all topics
+    # null: all topics
+    topics: list[OffsetFetchRequestTopics] | None = field(array(OffsetFetchRequestTopics).nullable())
 
 
 class OffsetFetchRequest(Request, api=ApiKey.OFFSET_FETCH, versions=(1, 10), flexible_from=6):
     """Groups and partitions to look up."""
 
     group_id: str = field(STRING, until=7)
-    topics: list[OffsetFetchRequestTopic] | None = field(
-        array(OffsetFetchRequestTopic).nullable(since=2), until=7
-    )  # null: all topics
+    # null: all topics
+    topics: list[OffsetFetchRequestTopic] | None = field(array(OffsetFetchRequestTopic).nullable(since=2), until=7)
     groups: list[OffsetFetchRequestGroup] = field(array(OffsetFetchRequestGroup), since=8)
     require_stable: bool = field(BOOL, since=7)
 
