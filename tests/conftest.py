@@ -4,12 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.fixtures_broker import embedded_broker
 from tests.fixtures_kafka import kafka, kafka3, kafka3_rig, kafka_rig, kafka_tools, topic_name
 from tests.fixtures_mock_cluster import mock_cluster
 from tests.fixtures_proxy import kafka3_proxies, kafka_proxy
 from tests.kafka.cluster import live_clusters
 
 __all__ = [
+    "embedded_broker",
     "kafka",
     "kafka3",
     "kafka3_proxies",

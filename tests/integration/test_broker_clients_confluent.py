@@ -1,0 +1,186 @@
+"""confluent-kafka (librdkafka) as a real client of the embedded broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import Producer as ConfluentProducer
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+
+from kafkaprod.broker.embedded import EmbeddedBroker
+from tests.fixtures_broker import wait_until
+
+OpenConsumer = Callable[..., ConfluentConsumer]
+
+
+@pytest.fixture
+def open_consumer(embedded_broker: EmbeddedBroker, topic_name: str) -> Iterator[OpenConsumer]:
+    """Open members of one group; all are closed at the end."""
+    consumers: list[ConfluentConsumer] = []
+
+    def open_one(**options: Any) -> ConfluentConsumer:
+        consumer = ConfluentConsumer(
+            {
+                "bootstrap.servers": embedded_broker.bootstrap_servers,
+                "group.id": f"group-of-{topic_name}",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "heartbeat.interval.ms": 300,
+                **{name.replace("_", "."): value for name, value in options.items()},
+            }
+        )
+        consumer.subscribe([topic_name])
+        consumers.append(consumer)
+        return consumer
+
+    yield open_one
+    for consumer in consumers:
+        consumer.close()
+
+
+def produce(broker: EmbeddedBroker, topic: str, values: range, **options: Any) -> list[int]:
+    """Produce values to partition value % 3; return the offsets."""
+    producer = ConfluentProducer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            **{name.replace("_", "."): value for name, value in options.items()},
+        }
+    )
+    offsets: list[int] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        offsets.append(message.offset() or 0)
+
+    for value in values:
+        producer.produce(topic, b"%d" % value, partition=value % 3, on_delivery=on_delivery)
+    assert producer.flush(60) == 0
+    return offsets
+
+
+def collect(consumers: list[ConfluentConsumer], values: list[int]) -> None:
+    """Poll each consumer until it has nothing more now."""
+    for consumer in consumers:
+        while (message := consumer.poll(0.1)) is not None:
+            if message.error() is None:
+                values.append(int(message.value() or b""))
+
+
+def share_sizes(consumers: list[ConfluentConsumer]) -> list[int]:
+    return sorted(len(consumer.assignment()) for consumer in consumers)
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_three_confluent_members_share_the_partitions_rebalance_and_resume(
+    embedded_broker: EmbeddedBroker, topic_name: str, open_consumer: OpenConsumer, strategy: str
+) -> None:
+    produce(embedded_broker, topic_name, range(300))
+    members = [open_consumer(partition_assignment_strategy=strategy) for _ in range(3)]
+    seen: list[int] = []
+
+    def all_is_read_and_shared() -> bool:
+        collect(members, seen)
+        return share_sizes(members) == [1, 1, 1] and set(seen) == set(range(300))
+
+    wait_until(all_is_read_and_shared, "three members with a partition each, and all records")
+    for member in members:
+        member.commit(asynchronous=False)
+
+    members.pop().close()
+
+    def two_have_it_all() -> bool:
+        collect(members, [])
+        return share_sizes(members) == [1, 2]
+
+    wait_until(two_have_it_all, "two members take over the third's partition")
+    for member in members:
+        member.close()
+
+    produce(embedded_broker, topic_name, range(300, 330))
+    resumed = open_consumer(partition_assignment_strategy=strategy)
+    later: list[int] = []
+
+    def new_ones_are_read() -> bool:
+        collect([resumed], later)
+        return len(later) >= 30
+
+    wait_until(new_ones_are_read, "the records produced since the commit")
+    assert sorted(later) == list(range(300, 330))
+    partitions = [TopicPartition(topic_name, index) for index in range(3)]
+    assert {committed.offset for committed in resumed.committed(partitions, timeout=30)} == {100}
+
+
+def test_idempotent_confluent_producer_gets_dense_offsets(embedded_broker: EmbeddedBroker, topic_name: str) -> None:
+    offsets = produce(embedded_broker, topic_name, range(300), enable_idempotence=True)
+    assert sorted(offsets) == sorted(list(range(100)) * 3)
+
+
+def test_static_confluent_member_comes_back_without_a_rebalance(
+    embedded_broker: EmbeddedBroker, topic_name: str, open_consumer: OpenConsumer
+) -> None:
+    produce(embedded_broker, topic_name, range(3))
+    first = open_consumer(group_instance_id="one")
+    other = open_consumer(group_instance_id="two")
+    wait_until(lambda: (collect([first, other], []), share_sizes([first, other]) == [1, 2])[1], "both have partitions")
+    before = sorted(first.assignment(), key=str)
+    first.close()
+    revoked: list[object] = []
+    other.unsubscribe()
+    other.subscribe([topic_name], on_revoke=lambda _, partitions: revoked.extend(partitions))
+    again = open_consumer(group_instance_id="one")
+    wait_until(lambda: (collect([again, other], []), share_sizes([again, other]) == [1, 2])[1], "both have partitions")
+    assert sorted(again.assignment(), key=str) == before
+
+
+def test_confluent_administers_topics_configs_groups_and_offsets(
+    embedded_broker: EmbeddedBroker, topic_name: str, open_consumer: OpenConsumer
+) -> None:
+    admin = AdminClient({"bootstrap.servers": embedded_broker.bootstrap_servers})
+    created = admin.create_topics([NewTopic(topic_name, 2, 1, config={"retention.ms": "86400000"})])
+    created[topic_name].result(timeout=60)
+    admin.create_partitions([NewPartitions(topic_name, 3)])[topic_name].result(timeout=60)
+    assert len(admin.list_topics(topic_name, timeout=60).topics[topic_name].partitions) == 3
+
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic_name)
+    config = admin.describe_configs([resource])[resource].result(timeout=60)
+    assert config["retention.ms"].value == "86400000"
+
+    produce(embedded_broker, topic_name, range(30))
+    consumer = open_consumer()
+    seen: list[int] = []
+    wait_until(lambda: (collect([consumer], seen), len(seen) == 30)[1], "all records")
+    consumer.commit(asynchronous=False)
+    group = f"group-of-{topic_name}"
+    described = admin.describe_consumer_groups([group])[group].result(timeout=60)
+    assert (described.state.name, len(described.members)) == ("STABLE", 1)
+    listed = admin.list_consumer_groups().result(timeout=60)
+    assert group in {entry.group_id for entry in listed.valid}
+    committed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(timeout=60)
+    assert {partition.offset for partition in committed.topic_partitions} == {10}
+    consumer.close()
+
+    deleted = admin.delete_records([TopicPartition(topic_name, 0, 5)])
+    assert [result.result(timeout=60).low_watermark for result in deleted.values()] == [5]
+    admin.delete_consumer_groups([group])[group].result(timeout=60)
+    admin.delete_topics([topic_name])[topic_name].result(timeout=60)
+
+
+def test_confluent_finds_offsets_by_time_and_watermarks(
+    embedded_broker: EmbeddedBroker, topic_name: str, open_consumer: OpenConsumer
+) -> None:
+    producer = ConfluentProducer({"bootstrap.servers": embedded_broker.bootstrap_servers})
+    base_ms = 1_700_000_000_000
+    for value in range(10):
+        producer.produce(topic_name, b"x", partition=0, timestamp=base_ms + value * 1000)
+    assert producer.flush(60) == 0
+    consumer = open_consumer()
+    partition = TopicPartition(topic_name, 0)
+    assert consumer.get_watermark_offsets(partition, timeout=60) == (0, 10)
+    found = consumer.offsets_for_times([TopicPartition(topic_name, 0, base_ms + 3500)], timeout=60)
+    assert [entry.offset for entry in found] == [4]
+    missing = consumer.offsets_for_times([TopicPartition(topic_name, 0, base_ms + 99_000)], timeout=60)
+    assert [entry.offset for entry in missing] == [-1]
