@@ -21,10 +21,12 @@ import struct
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
 _FIELDS = struct.Struct(">QQiQ")
+_COUNTER = 3
 _CHECKSUM_BYTES = 8
 SMALLEST_VALUE_BYTES = _FIELDS.size + _CHECKSUM_BYTES
 ANY_PARTITION = -1
@@ -130,10 +132,8 @@ class SendLedger:
             error: None: acknowledged.
             may_be_in_log: with an error: False if the producer says that it was not written.
         """
-        self._complete(
-            read_stamp(value).counter,
-            Completion(topic, partition, offset, None if error is None else repr(error), may_be_in_log),
-        )
+        completion = Completion(topic, partition, offset, None if error is None else repr(error), may_be_in_log)
+        self._complete(_FIELDS.unpack_from(value)[_COUNTER], completion)
 
     def on_abort(self, values: Iterable[bytes]) -> None:
         """Note that the transaction of these sends was aborted: no committed read may show them."""
@@ -343,6 +343,7 @@ def _at(place: Place) -> str:
     return f"{place[0]}[{place[1]}]@{place[2]}"
 
 
+@cache
 def _hash(topic: str) -> int:
     return int.from_bytes(hashlib.blake2b(topic.encode(), digest_size=8).digest())
 

@@ -290,12 +290,12 @@ class KafkaCluster:
         return self._leaders(self.admin(), name).get(partition, -1)
 
     def _leaders(self, admin: AdminClient, name: str) -> dict[int, int]:
-        topic = admin.list_topics(name, timeout=10).topics[name]
-        return {
-            index: partition.leader
-            for index, partition in topic.partitions.items()
-            if partition.leader in self.running_nodes()
-        }
+        # All topics are listed: to ask for one by name would create it.
+        topic = admin.list_topics(timeout=10).topics.get(name)
+        if topic is None:
+            return {}
+        running = self.running_nodes()
+        return {index: partition.leader for index, partition in topic.partitions.items() if partition.leader in running}
 
     # -- inside -------------------------------------------------------------------------------------------------
 
