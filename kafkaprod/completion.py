@@ -164,7 +164,7 @@ class BlockResult:
         self._accepted_count: int = block.rows_appended
         self._refused = refused
         self.row_count: int = block.row_count
-        self.partitions: NDArray[np.int32] = np.frombuffer(block.partition_of_rows(), dtype=np.int32)
+        self.partitions: NDArray[np.int32] = np.frombuffer(memoryview(block.partition_of_rows()), dtype=np.int32)
 
     def __len__(self) -> int:
         return self.row_count
@@ -255,7 +255,7 @@ class BlockResult:
         for rows, batch, first in self._pieces():
             if batch.error is not None:
                 batch.mark_seen()
-                failed.update((int(row), batch.error_of(first + i)) for i, row in enumerate(rows))
+                failed.update((int(row), batch.error_of(first + i) or batch.error) for i, row in enumerate(rows))
         if self._refused is not None:
             failed.update((row, self._refused) for row in range(self._accepted_count, self.row_count))
         return dict(sorted(failed.items()))
@@ -271,7 +271,7 @@ class BlockResult:
         accepted = self.partitions[: self._accepted_count]
         order = np.argsort(accepted, kind="stable")
         starts = np.searchsorted(accepted[order], np.arange(int(accepted.max(initial=-1)) + 2))
-        position = {}
+        position: dict[int, int] = {}
         for completion, partition, first, count in self._segments:
             begin = position.get(partition, int(starts[partition]))
             position[partition] = begin + count

@@ -68,7 +68,13 @@ class InvalidRecordError(KafkaError, ValueError):
 
 
 class BufferFullError(KafkaError, TimeoutError):
-    """buffer_memory stayed full for max_block_ms; the record was not queued. The message names who holds it."""
+    """buffer_memory stayed full for max_block_ms; the record was not queued. The message names who holds it.
+
+    Attributes:
+        result: Of a block of records: the BlockResult with the rows that were queued before; else None.
+    """
+
+    result: Any = None
 
 
 class DeliveryTimeoutError(KafkaError, TimeoutError):

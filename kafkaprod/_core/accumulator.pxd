@@ -25,6 +25,7 @@ cdef class TopicQueues:
     cdef Partition **partitions
     cdef StickyPartitioner sticky
     cdef bint sticky_used                   # since the last load update
+    cdef bint was_used                      # since the last take_used()
     cdef list _retired                      # capsules of outgrown arrays
 
     cdef int grow(self, int32_t count) except -1
@@ -34,6 +35,7 @@ cdef class Accumulator:
     cdef readonly BufferPool pool
     cdef readonly dict topics               # name -> TopicQueues
     cdef list topic_list
+    cdef dict _idle_topics                  # name -> TopicQueues that forget_topic() took out of `topics`
     cdef object completion_factory
     cdef object wakeup
     cdef Py_ssize_t batch_size

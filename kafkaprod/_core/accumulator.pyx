@@ -129,6 +129,7 @@ cdef class Accumulator:
         self.pool = pool
         self.topics = {}
         self.topic_list = []
+        self._idle_topics = {}
         self.batch_size = max(batch_size, 1)
         self.max_record_bytes = min(max_record_bytes, pool.capacity - 256)
         self.completion_factory = completion_factory
@@ -152,7 +153,7 @@ cdef class Accumulator:
             epochs: leader epoch per partition, -1 where unknown.
             topic_id: 16 bytes or None.
         """
-        cdef TopicQueues topic = self.topics.get(name)
+        cdef TopicQueues topic = self.topics.get(name) or self._idle_topics.get(name)
         cdef int32_t count = <int32_t>len(leaders)
         cdef int32_t i
         cdef Partition *p
@@ -183,8 +184,28 @@ cdef class Accumulator:
             mutex_unlock(&p.lock)
         if is_new:
             self.topic_list.append(topic)
-            self.topics[name] = topic
+        self._idle_topics.pop(name, None)
+        self.topics[name] = topic
         return topic
+
+    def take_used(self, str name not None):
+        """Whether records were appended to the topic, or wait in it, since the last call."""
+        cdef TopicQueues topic = self.topics.get(name)
+        cdef int32_t i
+        if topic is None:
+            return False
+        used = topic.was_used
+        topic.was_used = False
+        for i in range(topic.partition_count):
+            if topic.partitions[i].incomplete_count > 0:
+                return True
+        return used
+
+    def forget_topic(self, str name not None):
+        """Make sends to the topic ask for its metadata again; its queues and sequences are kept."""
+        topic = self.topics.pop(name, None)
+        if topic is not None:
+            self._idle_topics[name] = topic
 
     cdef void enlist(self, Batch *b, Batch *older) noexcept nogil:
         """Put the batch into the list of incomplete ones, with a reference: behind `older`, or last if that is NULL."""
@@ -367,6 +388,7 @@ cdef class Accumulator:
             )
         if self.is_closed:
             raise ProducerClosedError("the producer is closed: no record can be sent")
+        topic.was_used = True
         if partition == ANY_PARTITION and r.key_length >= 0 and not self.ignore_keys:
             partition = partition_for_key(r.key, r.key_length, topic.partition_count)
         if partition == ANY_PARTITION:

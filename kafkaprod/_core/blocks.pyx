@@ -137,6 +137,7 @@ cdef class Block:
         cdef int events = 0
         if self.accumulator.is_closed:
             raise ProducerClosedError("the producer is closed: no record can be sent")
+        self.topic.was_used = True
         with nogil:
             status = self._append_rows(now_ms, ticket, &events)
             self._let_go()

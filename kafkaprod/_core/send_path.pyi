@@ -10,6 +10,15 @@ class RecordSender:
     accumulator: Accumulator
     has_hooks: bool
     def __init__(self, accumulator: Accumulator, has_hooks: bool = False) -> None: ...
+    def try_send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> DeliveryFuture | None: ...
     def send(
         self,
         topic: str,

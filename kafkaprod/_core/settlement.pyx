@@ -113,6 +113,11 @@ cdef class BatchRef:
         return self.batch.partition.needs_new_epoch
 
     @property
+    def is_partition_removed(self):
+        """Whether the topic was made anew with fewer partitions and this one is gone."""
+        return self.batch.partition.is_removed
+
+    @property
     def size_bytes(self):
         """Bytes written so far, header included, uncompressed."""
         return batch_size_bytes(self.batch)

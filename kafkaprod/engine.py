@@ -1,0 +1,82 @@
+"""The parts of one producer, made from its configuration and wired together; and nothing else.
+
+Kept apart from `Producer` so that the sender thread, which holds the engine, does not keep a forgotten producer alive.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from kafkaprod._core.accumulator import Accumulator
+from kafkaprod._core.buffer_pool import BufferPool
+from kafkaprod._core.drain import Drain
+from kafkaprod.clock import Clock
+from kafkaprod.completion import BatchCompletion, FailureLedger
+from kafkaprod.compression import make_codec
+from kafkaprod.config import ProducerConfig
+from kafkaprod.hooks import Hooks
+from kafkaprod.instruments import Instruments
+from kafkaprod.metadata import Metadata
+from kafkaprod.net.pool import NodePool
+from kafkaprod.sender import Sender
+from kafkaprod.topic_watch import TopicWatch
+from kafkaprod.wiring import compression_level, connection_settings, sender_settings
+
+
+class Engine:
+    """Everything behind a `Producer`.
+
+    Args:
+        config: Checked options.
+        clock: Of all timeouts.
+
+    Raises:
+        ConfigError: A codec or TLS file cannot be had.
+    """
+
+    def __init__(self, config: ProducerConfig, clock: Clock) -> None:
+        self.config = config
+        self.clock = clock
+        self.ledger = FailureLedger()
+        self.hooks = Hooks.from_config(config)
+        self.metrics = Instruments()
+        self.node_pool = NodePool(connection_settings(config), clock)
+        self.accumulator = Accumulator(
+            BufferPool(config.buffer_memory),
+            config.batch_size,
+            config.max_request_size,
+            partial(BatchCompletion, ledger=self.ledger),
+            self.node_pool.wakeup,
+        )
+        self.accumulator.ignore_keys = config.partitioner_ignore_keys
+        self.drain = Drain(
+            self.accumulator,
+            config.linger_ms,
+            config.max_request_size,
+            config.enable_idempotence,
+            config.max_in_flight_requests_per_connection == 1,
+            make_codec(config.compression_type, compression_level(config)),
+        )
+        self.metadata = Metadata.from_config(config, clock.now_ms())
+        self.topic_watch = TopicWatch(self.accumulator, clock, self.node_pool.wakeup)
+        self.sender = Sender(
+            sender_settings(config),
+            self.accumulator,
+            self.drain,
+            self.node_pool,
+            self.metadata,
+            self.topic_watch,
+            clock,
+            self.metrics,
+        )
+        self.node_pool.set_bootstrap(config.bootstrap_servers)
+
+    def leaders_of(self, topic: str) -> tuple[int, ...]:
+        """Leader node ids of the topic's partitions, -1 where there is none; empty if it is unknown."""
+        info = self.metadata.snapshot.topics.get(topic)
+        return () if info is None else info.leaders
+
+    def metrics_snapshot(self) -> dict[str, dict[str, Any]]:
+        """All metrics now, as {group: {name: value}}."""
+        return self.metrics.snapshot(self.accumulator, self.node_pool)

@@ -1,0 +1,463 @@
+"""Producer: what application code holds. A thin shell over the core's send path and one sender thread.
+
+On the record's line this is the start: `send` (compiled, `_core.send_path`) appends plain bytes to a known topic
+directly; everything else comes through `_send_general` here: hooks, unknown topics, a full pool. Blocks of records go
+through `send_many` and `send_columns`. Thread-safe, every method. Waiting for memory, metadata, a flush or the end is
+done here and nowhere else, always with a bound, on primitives that let Ctrl-C through.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kafkaprod._core.accumulator import TopicQueues
+from kafkaprod._core.blocks import Block
+from kafkaprod._core.columns import Column, Headers
+from kafkaprod._core.send_path import RecordSender
+from kafkaprod.clock import SystemClock
+from kafkaprod.completion import BlockResult, DeliveryFuture
+from kafkaprod.config import ProducerConfig
+from kafkaprod.engine import Engine
+from kafkaprod.errors import (
+    BufferFullError,
+    DeliveryFailedError,
+    ForkedProducerError,
+    IllegalStateError,
+    InvalidRecordError,
+    KafkaError,
+    ProducerClosedError,
+)
+from kafkaprod.interceptors import ProducerRecord
+
+EXIT_TIMEOUT_S: Final = 10.0  # how long the end of the interpreter waits for records still on their way
+MAX_CLOSE_MS: Final = 1 << 40
+
+_log = logging.getLogger("kafkaprod.producer")
+_open_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+ColumnLike = Column | tuple[Any, ...] | Sequence[Any]
+
+
+class Producer(RecordSender):
+    """Sends records to Apache Kafka.
+
+        with Producer(bootstrap_servers="localhost:9092") as producer:
+            producer.send("orders", b"value", key=b"key")
+
+    Args:
+        config: Options as a mapping; names as Kafka's, with dots or underscores, or librdkafka's.
+        options: The same as keyword arguments. docs/configuration.md lists them all.
+
+    Raises:
+        ConfigError: An option is unknown, out of range or conflicts with another; nothing was started.
+
+    Leaving the `with` block flushes, closes, and raises DeliveryFailedError if records failed that nobody looked at.
+    A producer does not survive fork(): in the child every call raises ForkedProducerError; the parent's goes on.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
+        self._config = ProducerConfig.from_options(config, **options)
+        self._clock = SystemClock()
+        self._engine = Engine(self._config, self._clock)
+        super().__init__(self._engine.accumulator, self._engine.hooks.has_any)
+        self._hooks = self._engine.hooks
+        self._refusal: Callable[[], KafkaError] | None = None
+        self._close_lock = threading.Lock()
+        self._thread = threading.Thread(
+            target=self._engine.sender.run, name=f"kafkaprod-{self._config.client_id}", daemon=True
+        )
+        self._engine.sender.is_running = True
+        self._thread.start()
+        # A producer that is dropped without close() still delivers what it was given.
+        self._finalizer = weakref.finalize(self, self._engine.sender.close, MAX_CLOSE_MS)
+        self._finalizer.atexit = False
+        _open_producers.add(self)
+
+    # --- one record ------------------------------------------------------------------------------------------------
+
+    def _send_general(
+        self, topic: str, value: Any, key: Any, headers: Any, partition: int | None, timestamp_ms: int | None
+    ) -> DeliveryFuture:
+        self._check_usable()
+        deadline_ms = self._clock.now_ms() + self._config.max_block_ms
+        record = self._hooks.on_send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms))
+        try:
+            future = self._append(record, deadline_ms)
+        except Exception as error:
+            self._hooks.on_refused(record.topic, record.partition, error)
+            raise
+        self._hooks.watch(future)
+        return future
+
+    def _append(self, record: ProducerRecord, deadline_ms: int) -> DeliveryFuture:
+        topic, headers = record.topic, record.headers
+        queues = self._topic_queues(topic, deadline_ms, record.partition)
+        key, value = self._hooks.serialize(record)
+        partition = self._hooks.choose_partition(record, key, value, self._engine.leaders_of(topic))
+        timestamp_ms = self._clock.wall_ms() if record.timestamp_ms is None else record.timestamp_ms
+        if timestamp_ms < 0:
+            raise InvalidRecordError(f"timestamp_ms={timestamp_ms} must be at least 0")
+        chosen = -1 if partition is None else partition
+
+        def append(ticket: int) -> DeliveryFuture | None:
+            return self.accumulator.append(queues, key, value, headers, chosen, timestamp_ms, -1, ticket)
+
+        future = append(0)
+        if future is not None:
+            return future
+        need = self.accumulator.memory_need(key, value, headers)
+        waited: DeliveryFuture = self._with_memory(append, lambda: need, deadline_ms, topic)
+        return waited
+
+    # --- blocks of records -----------------------------------------------------------------------------------------
+
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        keys: Iterable[Any] | None = None,
+        headers: Any = None,
+        timestamps_ms: Any = None,
+        partitions: Any = None,
+        partition: int | None = None,
+    ) -> BlockResult:
+        """Queue a list of records; one result for all of them.
+
+        Serializers and the partitioner see them, interceptors do not.
+
+        Args:
+            topic: Its name.
+            values: Bytes-like objects or None, or what the serializers take.
+            keys: As many, likewise; None: no keys.
+            headers: Pairs (str, bytes or None) for every record alike, or a list of such lists, one per record.
+            timestamps_ms: int64 array (NumPy, array.array) of ms since the epoch, one per record; None: now.
+            partitions: int32 array, one per record, -1 to choose by key or sticky; None: choose for all.
+            partition: One partition for all.
+
+        Returns: A BlockResult; row i is record i.
+        Raises: InvalidRecordError, RecordTooLargeError, SerializationError naming the row: nothing was queued.
+            BufferFullError after max_block_ms: its `result` has the rows that were queued before.
+        """
+        self._check_usable()
+        values = list(values)
+        keys = None if keys is None else list(keys)
+        if self._hooks.has_any:
+            keys, values = self._hooks.serialize_block(topic, keys, values, headers)
+            if partitions is None and partition is None:
+                self._topic_queues(topic, self._clock.now_ms() + self._config.max_block_ms)
+                partitions = self._hooks.choose_partitions(topic, keys, values, lambda: self._engine.leaders_of(topic))
+        return self._send_block(
+            topic,
+            Column.from_list(values, "values"),
+            None if keys is None else Column.from_list(keys, "keys"),
+            Headers.from_python(headers),
+            None,
+            timestamps_ms,
+            partitions,
+            partition,
+        )
+
+    def send_columns(
+        self,
+        topic: str,
+        value: ColumnLike | None,
+        key: ColumnLike | None = None,
+        headers: Headers | Any = None,
+        timestamps_ms: Any = None,
+        partitions: Any = None,
+        partition: int | None = None,
+        row_count: int | None = None,
+    ) -> BlockResult:
+        """Queue columns of bytes without making an object per record; serializers and interceptors do not see them.
+
+        Args:
+            topic: Its name.
+            value, key: A Column, or a tuple (offsets, data) or (offsets, data, validity) of buffers: int32 or int64
+                offsets, one more than rows, as Arrow and NumPy have them; None: null in every row.
+            headers: Headers, or pairs (str, bytes or None) for every row.
+            timestamps_ms, partitions, partition: As for send_many.
+            row_count: Needed only if neither value nor key has a length.
+
+        Returns, raises: As send_many.
+        """
+        self._check_usable()
+        return self._send_block(
+            topic,
+            _column(value, "value"),
+            _column(key, "key"),
+            headers if isinstance(headers, Headers) else Headers.from_python(headers),
+            row_count,
+            timestamps_ms,
+            partitions,
+            partition,
+        )
+
+    def _send_block(
+        self,
+        topic: str,
+        value: Column,
+        key: Column | None,
+        headers: Headers,
+        row_count: int | None,
+        timestamps_ms: Any,
+        partitions: Any,
+        partition: int | None,
+    ) -> BlockResult:
+        deadline_ms = self._clock.now_ms() + self._config.max_block_ms
+        queues = self._topic_queues(topic, deadline_ms, partition)
+        block = Block(
+            self.accumulator,
+            queues,
+            value,
+            key,
+            headers,
+            row_count,
+            timestamps_ms,
+            self._clock.wall_ms() if timestamps_ms is None else -1,
+            partitions,
+            -1 if partition is None else partition,
+        )
+
+        def run(ticket: int) -> bool | None:
+            before = block.rows_appended
+            if block.run(-1, ticket):
+                return True
+            # Some rows got in: the time to wait for memory starts anew, as it would for a loop of send().
+            return False if block.rows_appended > before else None
+
+        while (progress := run(0)) is not True:
+            if progress is False:
+                deadline_ms = self._clock.now_ms() + self._config.max_block_ms
+            try:
+                if self._with_memory(run, lambda: block.memory_need, deadline_ms, topic):
+                    break
+                deadline_ms = self._clock.now_ms() + self._config.max_block_ms
+            except BufferFullError as error:
+                error.result = BlockResult(block, error)
+                raise
+        return BlockResult(block)
+
+    # --- waiting ---------------------------------------------------------------------------------------------------
+
+    def _with_memory(self, attempt: Callable[[int], Any], need: Callable[[], int], deadline_ms: int, topic: str) -> Any:
+        """Wait in line for memory and retry `attempt(ticket)` until it does not return None."""
+        if self._config.buffer_full_policy == "raise" or threading.get_ident() == self._engine.sender.thread_id:
+            raise self._buffer_full(topic, 0)
+        started_ns = time.perf_counter_ns()
+        told = threading.Event()
+        pool = self.accumulator.pool
+        ticket = pool.enqueue_waiter(need(), told.set)
+        try:
+            self._engine.sender.wakeup()
+            while True:
+                outcome = attempt(ticket)
+                if outcome is not None:
+                    return outcome
+                remaining_ms = deadline_ms - self._clock.now_ms()
+                if remaining_ms <= 0:
+                    raise self._buffer_full(topic, self._config.max_block_ms)
+                told.wait(remaining_ms / 1000)
+                told.clear()
+                self._check_usable()
+        finally:
+            pool.dequeue_waiter(ticket)
+            self._engine.metrics.on_memory_wait(time.perf_counter_ns() - started_ns)
+
+    def _buffer_full(self, topic: str, waited_ms: int) -> BufferFullError:
+        pool = self.accumulator.pool
+        holders = "; ".join(
+            f"{name}[{partition}] on node {leader}: {size} bytes in {batches} batches"
+            for name, partition, leader, size, batches in self.accumulator.explain()
+        )
+        return BufferFullError(
+            f"no memory for a record of topic {topic!r} within max_block_ms={waited_ms}: {pool.in_use} of "
+            f"buffer_memory={pool.capacity} bytes in use, most by {holders or 'records being sent'}. Raise "
+            "buffer_memory, or find out why these partitions are slow",
+            topic=topic,
+        )
+
+    def _topic_queues(self, topic: str, deadline_ms: int, partition: int | None = None) -> TopicQueues:
+        """The topic's queues once its metadata is here; waits also for a partition that is not known yet."""
+        queues = self.accumulator.topics.get(topic)
+        if queues is not None and (partition is None or 0 <= partition < queues.partition_count):
+            return queues
+        if not isinstance(topic, str):
+            raise InvalidRecordError(f"topic must be str, not {type(topic).__name__}")
+        if partition is not None and partition < 0:
+            raise InvalidRecordError(f"partition={partition} of topic {topic!r} must be at least 0")
+        _check_topic_name(topic)
+        return self._engine.topic_watch.wait_for(topic, partition, deadline_ms, self._check_usable)
+
+    def _check_usable(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal()
+        if self._engine.sender.fatal_error is not None:
+            raise ProducerClosedError(
+                f"the sender thread has died: {self._engine.sender.fatal_error!r}"
+            ) from self._engine.sender.fatal_error
+
+    # --- flush and close -------------------------------------------------------------------------------------------
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send everything queued so far at once and wait until each record has its outcome.
+
+        Args:
+            timeout: Seconds; None: as long as it takes, which delivery_timeout_ms bounds.
+
+        Raises:
+            TimeoutError: Not all have their outcome; they stay queued.
+            DeliveryFailedError: Records failed since the last flush and nobody looked at their results.
+            IllegalStateError: Called from a delivery callback, which runs on the thread that would have to do it.
+        """
+        self._check_usable()
+        if threading.get_ident() == self._engine.sender.thread_id:
+            raise IllegalStateError("flush() inside a delivery callback would wait for itself")
+        started_ns = time.perf_counter_ns()
+        mark = self.accumulator.begin_flush()
+        try:
+            if not self._engine.sender.flush_event(mark).wait(timeout):
+                raise TimeoutError(
+                    f"{self.accumulator.incomplete_batch_count} batches have no outcome after {timeout} s of flush()"
+                )
+        finally:
+            self.accumulator.end_flush()
+            self._engine.metrics.on_flush(time.perf_counter_ns() - started_ns)
+        self._raise_unseen_failures()
+
+    def _raise_unseen_failures(self) -> None:
+        count, error = self._engine.ledger.take()
+        if count:
+            raise DeliveryFailedError(
+                f"{count} records were not delivered, the first because: {error}", failed_count=count
+            ) from error
+
+    def close(self, timeout: float | None = None) -> None:
+        """Refuse further records, deliver those queued, and end the sender thread.
+
+        Args:
+            timeout: Seconds; what is not delivered then fails with ProducerClosedError. None: as long as it takes.
+
+        A second call waits likewise. From a delivery callback it acts as close(0) and returns at once. Failures that
+        nobody looked at are logged.
+        """
+        if self._refusal is _forked:
+            return
+        self._refusal = self._refusal or _closed
+        self.has_hooks = True  # sends every record through _send_general, which refuses it
+        _open_producers.discard(self)
+        self._finalizer.detach()
+        in_callback = threading.get_ident() == self._engine.sender.thread_id
+        limit_ms = MAX_CLOSE_MS if timeout is None else int(timeout * 1000)
+        self._engine.sender.close(self._clock.now_ms() + (0 if in_callback else limit_ms))
+        if in_callback:
+            return
+        while self._thread.is_alive():
+            self._thread.join(timeout=0.1 if timeout is None else max(timeout, 0.1))
+        with self._close_lock:
+            count, error = self._engine.ledger.take()
+        if count:
+            _log.error("%d records were not delivered, the first because: %s", count, error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and self._refusal is None:
+            try:
+                self.flush()
+            finally:
+                self.close()
+        else:
+            self.close()
+
+    # --- questions -------------------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> ProducerConfig:
+        """The effective configuration."""
+        return self._config
+
+    def partitions_for(self, topic: str) -> set[int]:
+        """Return the topic's partition numbers, waiting for its metadata up to max_block_ms.
+
+        Raises: MetadataTimeoutError, AuthorizationError, InvalidRecordError for a bad name.
+        """
+        self._check_usable()
+        queues = self._topic_queues(topic, self._clock.now_ms() + self._config.max_block_ms)
+        return set(range(queues.partition_count))
+
+    def bootstrap_connected(self) -> bool:
+        """Whether cluster metadata has arrived."""
+        return self._engine.topic_watch.is_connected
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Return Kafka's producer metrics as {group: {name: value}}, as kafka-python does."""
+        return self._engine.metrics_snapshot()
+
+    def __len__(self) -> int:
+        """Batches that have no outcome yet."""
+        return int(self.accumulator.incomplete_batch_count)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def _closed() -> KafkaError:
+    return ProducerClosedError("the producer is closed")
+
+
+def _forked() -> KafkaError:
+    return ForkedProducerError(
+        f"this producer was made in process {os.getppid()} or before and did not survive fork(): make one in the child"
+    )
+
+
+def _column(source: ColumnLike | None, name: str) -> Column:
+    if isinstance(source, Column):
+        return source
+    if source is None:
+        return Column.nulls()
+    if isinstance(source, tuple) and len(source) in (2, 3):
+        return Column.from_offsets(source[0], source[1], *source[2:], name=name)
+    raise InvalidRecordError(
+        f"{name} must be a Column or a tuple (offsets, data[, validity]), not {type(source).__name__}"
+    )
+
+
+def _check_topic_name(topic: str) -> None:
+    legal = all(c.isascii() and (c.isalnum() or c in "._-") for c in topic)
+    if not 1 <= len(topic) <= 249 or topic in (".", "..") or not legal:
+        raise InvalidRecordError(
+            f"topic {topic[:260]!r} is not a legal name: 1 to 249 of the characters a-z A-Z 0-9 . _ -, not . or .."
+        )
+
+
+def _after_fork_in_child() -> None:
+    for producer in list(_open_producers):
+        producer._refusal = _forked
+        producer.has_hooks = True
+        producer._finalizer.detach()
+    _open_producers.clear()
+
+
+def _at_exit() -> None:
+    for producer in list(_open_producers):
+        try:
+            producer.close(EXIT_TIMEOUT_S)
+        except Exception:
+            _log.exception("closing a producer at exit")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)
