@@ -13,52 +13,29 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TypeVar
 
-from kafkaprod.broker.storage import log_reads
+from kafkaprod.broker.storage import log_appends, log_reads
 from kafkaprod.broker.storage.append_validation import validate_client_batch
-from kafkaprod.broker.storage.batch_header import (
-    NO_PRODUCER_ID,
-    NO_TIMESTAMP,
-    BatchHeader,
-    assign_offset,
-    parse_header,
-)
 from kafkaprod.broker.storage.control_batch import EndTransactionMarker, build_marker
 from kafkaprod.broker.storage.errors import (
-    Code,
     LogError,
     OffsetOutOfRangeError,
     PartitionFencedError,
-    RecordsRefusedError,
 )
 from kafkaprod.broker.storage.fence import Fence
 from kafkaprod.broker.storage.group_commit import GroupCommit
+from kafkaprod.broker.storage.log_appends import AppendResult
 from kafkaprod.broker.storage.log_config import LogConfig
 from kafkaprod.broker.storage.log_reads import ReadResult, RecordPosition
 from kafkaprod.broker.storage.log_store import LogEnvironment, LogStore, open_store
 from kafkaprod.broker.storage.producer_state import UNGUARDED, TransactionGuard
 from kafkaprod.broker.storage.recovery import Damage
-from kafkaprod.broker.storage.segment_scan import follows, split_batch
 from kafkaprod.broker.storage.transaction_index import AbortedTransaction
 from kafkaprod.broker.storage.watermark import Watermark, WatermarkRule
-from kafkaprod.errors import CorruptDataError, IllegalStateError
 from kafkaprod.structs import TopicPartition
 
-
-class AppendResult(NamedTuple):
-    """Where a batch is in the log.
-
-    Attributes:
-        log_append_time_ms: the broker's timestamp on LogAppendTime topics, else -1.
-        is_duplicate: the batch was in the log already; nothing was written. It still has to be committed.
-    """
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    is_duplicate: bool
+T = TypeVar("T")
 
 
 class PartitionLog:
@@ -179,22 +156,9 @@ class PartitionLog:
             LogError: 56, the disk refused the write; nothing of it stays.
             IllegalStateError: the leader epoch is older than the log's.
         """
-        valid = validate_client_batch(
-            memoryview(records), self._store.config, self._environment.reader, self._environment.clock.wall_ms()
-        )
-        with self._lock:
-            self._fence.check()
-            if valid.header.producer_id != NO_PRODUCER_ID:
-                duplicate = self._store.producers.find_duplicate(valid.header)
-                if duplicate is not None:
-                    time = duplicate.timestamp if self._store.config.uses_log_append_time else NO_TIMESTAMP
-                    start = self._store.log_start_offset
-                    return AppendResult(duplicate.first_offset, duplicate.last_offset, time, start, True)
-                self._store.producers.check(valid.header, guard)
-            header = self._assign(valid.data, valid.header, leader_epoch)
-            self._write(valid.data, header)
-            self._store.producers.add(header, header.base_offset)
-            return self._finish_append(header)
+        environment = self._environment
+        valid = validate_client_batch(memoryview(records), self.config, environment.reader, environment.clock.wall_ms())
+        return self._append(lambda: log_appends.append_produced(self._store, valid, leader_epoch, guard))
 
     def append_internal(self, records: bytearray | memoryview, leader_epoch: int) -> AppendResult:
         """Append a coordinator's batch (group offsets, transaction state), which has no sequence; the caller vouches
@@ -204,16 +168,7 @@ class PartitionLog:
             RecordsRefusedError: 47, the batch has a stale producer epoch.
             PartitionFencedError, LogError: as `append`.
         """
-        batch = memoryview(records)
-        header = parse_header(batch)
-        with self._lock:
-            self._fence.check()
-            if header.producer_id != NO_PRODUCER_ID:
-                self._store.producers.check_epoch(header)
-            header = self._assign(batch, header, leader_epoch)
-            self._write(batch, header)
-            self._store.producers.add(header, header.base_offset)
-            return self._finish_append(header)
+        return self._append(lambda: log_appends.append_internal(self._store, memoryview(records), leader_epoch))
 
     def append_marker(
         self,
@@ -230,16 +185,9 @@ class PartitionLog:
             PartitionFencedError, LogError: as `append`.
         """
         batch = memoryview(build_marker(producer_id, producer_epoch, marker, self._environment.clock.wall_ms()))
-        header = parse_header(batch)
-        with self._lock:
-            self._fence.check()
-            self._store.producers.check_marker(header, marker, transaction_version)
-            header = self._assign(batch, header, leader_epoch)
-            self._write(batch, header)
-            completed = self._store.producers.add_marker(header, marker, header.base_offset)
-            if completed is not None and completed.is_aborted:
-                self._store.segments.active.append_aborted(self._store.producers.aborted(completed))
-            return self._finish_append(header)
+        return self._append(
+            lambda: log_appends.append_marker(self._store, batch, marker, leader_epoch, transaction_version)
+        )
 
     def append_replicated(self, records: bytes | bytearray | memoryview) -> int:
         """Append batches fetched from the leader, offsets and epochs as given; return the new log end offset.
@@ -250,27 +198,7 @@ class PartitionLog:
             RecordsRefusedError: 2, a batch is damaged or does not follow the log's end; those before it are in the log.
             PartitionFencedError, LogError: as `append`.
         """
-        rest = memoryview(records)
-        with self._lock:
-            self._fence.check()
-            while len(rest):
-                try:
-                    cut = split_batch(rest, self._store.log_end_offset)
-                except CorruptDataError as error:
-                    raise RecordsRefusedError(Code.CORRUPT_MESSAGE, str(error)) from error
-                if cut is None:
-                    break
-                batch, header, marker, rest = cut
-                if not follows(header, self._store.log_end_offset, is_dense=False):
-                    raise RecordsRefusedError(
-                        Code.CORRUPT_MESSAGE, f"offset {header.base_offset} is below the log end {self.log_end_offset}"
-                    )
-                self._write(batch, header)
-                aborted = self._store.producers.replay(header, marker)
-                if aborted is not None:
-                    self._store.segments.active.append_aborted(aborted)
-                self._finish_append(header)
-            return self._store.log_end_offset
+        return self._append(lambda: log_appends.append_replicated(self._store, memoryview(records)))
 
     def commit(self, offset: int) -> None:
         """Return when the flush policy allows data below `offset` to be acknowledged. Call it for acks=0 too.
@@ -441,24 +369,17 @@ class PartitionLog:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _assign(self, batch: memoryview, header: BatchHeader, leader_epoch: int) -> BatchHeader:
-        base_offset, latest = self._store.log_end_offset, self._store.epochs.latest_epoch
-        if leader_epoch < latest:
-            raise IllegalStateError(f"leader epoch {leader_epoch} of {self.topic_partition} is below {latest}")
-        assign_offset(batch, base_offset, leader_epoch)
-        return header._replace(base_offset=base_offset, partition_leader_epoch=leader_epoch)
-
-    def _write(self, batch: memoryview, header: BatchHeader) -> None:
-        old_end, old_active = self._store.log_end_offset, self._store.segments.active
-        self._fence.guard_write(lambda: self._store.write(batch, header))
-        if self._store.segments.active is not old_active:
-            self._commits.advance(old_end)
-
-    def _finish_append(self, header: BatchHeader) -> AppendResult:
-        if not self._environment.policy.syncs_before_ack:
-            self._maybe_advance_watermark()
-        time = header.max_timestamp if self._store.config.uses_log_append_time else NO_TIMESTAMP
-        return AppendResult(header.base_offset, header.last_offset, time, self._store.log_start_offset, False)
+    def _append(self, append: Callable[[], T]) -> T:
+        with self._lock:
+            self._fence.check()
+            active = self._store.segments.active
+            try:
+                return self._fence.guard_write(append)
+            finally:
+                if self._store.segments.active is not active:  # a roll synced what was before it
+                    self._commits.advance(self._store.segments.active.base_offset)
+                if not self._environment.policy.syncs_before_ack:
+                    self._maybe_advance_watermark()
 
     def _maybe_advance_watermark(self) -> None:
         if self.watermark.rule is WatermarkRule.SOLE_REPLICA:
