@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, TopicPartition
 from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
