@@ -1,6 +1,7 @@
 """The user's code on the line of a record: interceptors, serializers, partitioner, in that order.
 
-It runs on the caller's thread. One object per producer. Where nothing is configured `has_any` is False and no record passes through here.
+It runs on the caller's thread. One object per producer; where nothing is configured `has_any` is False and no record
+passes through here.
 """
 
 from __future__ import annotations

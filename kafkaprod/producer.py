@@ -428,7 +428,7 @@ def _column(source: ColumnLike | None, name: str) -> Column:
     if source is None:
         return Column.nulls()
     if isinstance(source, tuple) and len(source) in (2, 3):
-        return Column.from_offsets(source[0], source[1], *source[2:], name=name)
+        return Column.from_offsets(source[0], source[1], source[2] if len(source) == 3 else None, name=name)
     raise InvalidRecordError(
         f"{name} must be a Column or a tuple (offsets, data[, validity]), not {type(source).__name__}"
     )
