@@ -1,4 +1,4 @@
-"""A broker process killed in the middle of its work: the page cache survives, so nothing acknowledged may be missing."""
+"""A writing process killed in the middle of its work: the page cache survives, so nothing acknowledged is lost."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Fence:
         """Run a read; damage it meets fences the log, and the next start reads everything.
 
         Raises:
-            LogError: 2, the bytes are damaged.
+            LogError: 2, the bytes are damaged; 56, the disk or the descriptors failed, and nothing is fenced.
         """
         try:
             return operation()
@@ -82,6 +82,8 @@ class Fence:
             self.trip(str(error))
             self._limit_recovery(0)
             raise LogError(Code.CORRUPT_MESSAGE, str(error)) from error
+        except OSError as error:
+            raise LogError.of_disk(f"cannot read {self._name}", error) from error
 
     def _limit_recovery(self, offset: int) -> None:
         self.recovery_limit = offset if self.recovery_limit is None else min(self.recovery_limit, offset)
