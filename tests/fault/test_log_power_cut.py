@@ -12,12 +12,13 @@ import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from kafkaprod.broker.storage.control_batch import EndTransactionMarker
-from kafkaprod.broker.storage.disk import Buffer, Disk, LogFile
+from kafkaprod.broker.storage.disk import Buffer, Disk, LogFile, replace_file_durably
 from kafkaprod.broker.storage.group_commit import each
 from kafkaprod.broker.storage.log_config import LogConfig
 from kafkaprod.broker.storage.partition_log import PartitionLog
@@ -245,3 +246,21 @@ def test_image_of_a_power_cut_opens_and_answers_like_the_log_it_was(tmp_path: Pa
             assert found.offset <= batch.base_offset
         log.abandon()
         workload.log.abandon()
+
+
+def test_checkpoint_is_the_old_or_the_new_one_after_a_power_cut_at_any_step(tmp_path: Path) -> None:
+    disk, rng, path = PowerCutDisk(), random.Random(3), str(tmp_path / "recovery-point-offset-checkpoint")
+    contents = [f"0\n1\norders 0 {10**index}\n".encode() for index in range(8)]
+    replace_file_durably(disk, path, contents[0])
+    for old, new in pairwise(contents):
+        seen: set[bytes] = set()
+
+        def look(seen: set[bytes] = seen) -> None:
+            for _ in range(20):
+                seen.add(disk.crash_image(rng)[os.path.basename(path)])
+
+        disk.on_call = look
+        replace_file_durably(disk, path, new)
+        disk.on_call = lambda: None
+        assert seen == {old, new}
+        assert disk.crash_image(rng) == {os.path.basename(path): new}

@@ -82,6 +82,7 @@ def test_topic_options_have_kafkas_names_and_defaults() -> None:
     [
         ("retention.ms", "soon"),
         ("segment.bytes", "0"),
+        ("segment.bytes", str(2**31)),
         ("cleanup.policy", "shred"),
         ("message.timestamp.type", "Local"),
         ("compression.type", "rar"),

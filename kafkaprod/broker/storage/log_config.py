@@ -12,6 +12,7 @@ from typing import Any
 from kafkaprod.errors import ConfigError
 
 INT64_MAX = 2**63 - 1
+_INT32_MAX = 2**31 - 1
 UNLIMITED = -1
 
 
@@ -87,6 +88,8 @@ def _check(config: LogConfig) -> None:
     for name in ("segment_bytes", "segment_ms", "segment_index_bytes", "min_insync_replicas"):
         if getattr(config, name) < 1:
             raise ConfigError(f"{name.replace('_', '.')}={getattr(config, name)} must be at least 1")
+    if config.segment_bytes > _INT32_MAX:  # positions in the offset index are int32
+        raise ConfigError(f"segment.bytes={config.segment_bytes} must be at most {_INT32_MAX}")
     if not set(config.cleanup_policy.split(",")) <= {"delete", "compact", ""}:
         raise ConfigError(f"cleanup.policy={config.cleanup_policy!r} is not a list of delete, compact")
     if config.message_timestamp_type not in ("CreateTime", "LogAppendTime"):

@@ -73,7 +73,8 @@ class Segment:
         created_ms: Wall time it became active in this process; decides rolling where records have no timestamps.
         rule: State of the index rule; known while active.
         active_indexes: Open for appends while active, else None.
-        has_whole_indexes: An index write failed: entries are missing, answers are still right but slower.
+        has_whole_indexes: False once an index write failed: entries are missing, the index gets no checksum and is
+        rebuilt.
     """
 
     def __init__(
