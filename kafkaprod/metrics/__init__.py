@@ -1,0 +1,21 @@
+"""Metrics: Kafka's names, windows and totals, latency histograms, and where they are reported.
+
+producer_metrics.py   what the sender and callers record, and the snapshot      samples.py      the names
+windows.py            rates, averages, maxima, totals over time                 histogram.py    percentiles
+reporters.py          the reporter protocol, a log reporter                     prometheus.py   needs its own extra
+"""
+
+from kafkaprod.metrics.histogram import LatencyHistogram
+from kafkaprod.metrics.producer_metrics import ProducerMetrics, Snapshot, Stage, Timer
+from kafkaprod.metrics.reporters import LogReporter, MetricsSource, Reporter
+
+__all__ = [
+    "LatencyHistogram",
+    "LogReporter",
+    "MetricsSource",
+    "ProducerMetrics",
+    "Reporter",
+    "Snapshot",
+    "Stage",
+    "Timer",
+]

@@ -1,0 +1,293 @@
+"""Kafka's producer metrics, by name, in kafka-python's shape: {group: {name: value}}.
+
+Recorded by the sender per batch and per request, by callers only where they had to wait: nothing happens per record.
+Time is an argument. The groups:
+
+    producer-metrics                   of the whole producer
+    producer-topic-metrics.<topic>     of a topic, from its first request on
+    producer-node-metrics.node-<id>    of a broker; bootstrap servers have negative ids
+    producer-latency-metrics           percentiles per stage of a batch, in us; ours, not Kafka's
+    app-info, kafka-metrics-count
+
+Threads: `snapshot` and the `add_...` methods may be called by any, the `on_...` methods and `observe_nodes` by the
+sender's alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+
+from kafkaprod.metrics.histogram import LatencyHistogram
+from kafkaprod.metrics.samples import (
+    CallerSample,
+    NodeSample,
+    ProducerSample,
+    TopicSample,
+    caller_values,
+    connection_values,
+    node_values,
+    producer_values,
+    topic_values,
+)
+from kafkaprod.metrics.windows import SampleRing
+
+Snapshot: TypeAlias = dict[str, dict[str, Any]]
+
+Stage: TypeAlias = Literal["append", "seal", "send", "ack"]
+"""Of a batch: open for records; sealed and compressed; written to the socket; answered."""
+
+Timer: TypeAlias = Literal[
+    "flush",
+    "metadata-wait",
+    "txn-init",
+    "txn-begin",
+    "txn-send-offsets",
+    "txn-commit",
+    "txn-abort",
+    "txn-prepare",
+]
+"""What callers wait in; each is a metric `<name>-time-ns-total`."""
+
+STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
+PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+
+
+class SentBatch(Protocol):
+    """What is read of a batch. Sizes in bytes before compression, `created_ms` monotonic."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def record_count(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def created_ms(self) -> int: ...
+
+
+class NodeCounters(Protocol):
+    """What the connections of a broker count; never goes back."""
+
+    bytes_sent: int
+    bytes_received: int
+    requests_sent: int
+    responses_received: int
+    connections_created: int
+    connections_closed: int
+    authentications_succeeded: int
+    authentications_failed: int
+    reauthentications_succeeded: int
+
+
+COUNTER_NAMES: Final = tuple(NodeCounters.__annotations__)
+
+
+class ProducerMetrics:
+    """The metrics of one producer.
+
+    Args:
+        client_id: Tag of all of them.
+        version: Of this package.
+        start_ms: Epoch time the producer was made at.
+        sample_count: Windows that rates, averages and maxima cover.
+        window_ms: Length of one.
+    """
+
+    def __init__(
+        self,
+        client_id: str = "",
+        version: str = "",
+        start_ms: int = 0,
+        *,
+        sample_count: int = 2,
+        window_ms: int = 30_000,
+    ) -> None:
+        self.client_id = client_id
+        self._app_info = {"version": version, "commit-id": "", "start-time-ms": start_ms}
+        self._ring_size = (sample_count, window_ms)
+        self._producer = SampleRing(ProducerSample, *self._ring_size)
+        self._all_nodes = SampleRing(NodeSample, *self._ring_size)
+        self._nodes: dict[int, SampleRing[NodeSample]] = {}
+        self._topics: dict[str, SampleRing[TopicSample]] = {}
+        self._observed: dict[int, tuple[int, ...]] = {}  # node id -> counters when last looked at
+        self._gauges: dict[str, Callable[[int], float]] = {}
+        self.histograms: dict[Stage, LatencyHistogram] = {stage: LatencyHistogram() for stage in STAGES}
+        self._lock = threading.Lock()
+        self._callers = SampleRing(CallerSample, *self._ring_size)  # guarded by _lock: written by any thread
+        self._timers_ns: dict[Timer, int] = dict.fromkeys(get_args(Timer), 0)  # guarded by _lock
+
+    def add_gauge(self, name: str, read: Callable[[int], float]) -> None:
+        """Add a metric of `producer-metrics` that is read when asked for; `read` takes the time, on any thread."""
+        self._gauges[name] = read
+
+    # --- recorded by the sender ------------------------------------------------------------------------------------
+
+    def on_request(self, node_id: int, batches: Iterable[SentBatch], size_bytes: int, now_ms: int) -> None:
+        """A produce request goes out.
+
+        Sizes of batches as sent are shares of the request's size, so they include their part of its few header bytes.
+
+        Args:
+            node_id: The broker.
+            batches: Of the request.
+            size_bytes: Of the request, batches compressed.
+            now_ms: When they were drained.
+        """
+        batches = list(batches)
+        uncompressed = sum([batch.size_bytes for batch in batches])
+        ratio = size_bytes / uncompressed if uncompressed else 1.0
+        sample = self._producer.current(now_ms)
+        sample.requests += 1
+        sample.batches += len(batches)
+        sample.batch_bytes += size_bytes
+        sample.uncompressed_bytes += uncompressed
+        by_topic: dict[str, list[int]] = {}  # records, bytes
+        record_open_time = self.histograms["append"].record
+        for batch in batches:  # there may be as many as partitions: locals and comparisons only
+            size, count, queue_ms = batch.size_bytes, batch.record_count, now_ms - batch.created_ms
+            record_open_time(queue_ms * 1000)
+            sample.queue_ms += queue_ms
+            if queue_ms > sample.queue_ms_max:
+                sample.queue_ms_max = queue_ms
+            if size * ratio > sample.batch_bytes_max:
+                sample.batch_bytes_max = round(size * ratio)
+            if count and size > sample.record_bytes_max * count:
+                sample.record_bytes_max = size / count
+            sums = by_topic.get(batch.topic)
+            if sums is None:
+                sums = by_topic[batch.topic] = [0, 0]
+            sums[0] += count
+            sums[1] += size
+        for name, (count, size) in by_topic.items():
+            topic = self._topic(name, now_ms)
+            topic.records += count
+            topic.batch_bytes += round(size * ratio)
+            topic.uncompressed_bytes += size
+            sample.records += count
+        for node in (self._node(node_id, now_ms), self._all_nodes.current(now_ms)):
+            node.produce_requests += 1
+            node.request_bytes += size_bytes
+            node.request_bytes_max = max(node.request_bytes_max, size_bytes)
+
+    def on_response(self, node_id: int, latency_ms: int, now_ms: int) -> None:
+        """A produce request was answered, `latency_ms` after it was sent."""
+        sample = self._producer.current(now_ms)
+        sample.responses += 1
+        sample.latency_ms += latency_ms
+        sample.latency_ms_max = max(sample.latency_ms_max, latency_ms)
+        node = self._node(node_id, now_ms)
+        node.produce_responses += 1
+        node.latency_ms += latency_ms
+        node.latency_ms_max = max(node.latency_ms_max, latency_ms)
+        self.histograms["ack"].record(latency_ms * 1000)
+
+    def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
+        """A response asked to hold back."""
+        sample = self._producer.current(now_ms)
+        sample.throttle_ms += throttle_ms
+        sample.throttle_ms_max = max(sample.throttle_ms_max, throttle_ms)
+
+    def on_retry(self, topic: str, record_count: int, now_ms: int) -> None:
+        """A batch is to be sent again."""
+        self._producer.current(now_ms).retried_records += record_count
+        self._topic(topic, now_ms).retried_records += record_count
+
+    def on_error(self, topic: str, record_count: int, now_ms: int) -> None:
+        """A batch failed."""
+        self._producer.current(now_ms).failed_records += record_count
+        self._topic(topic, now_ms).failed_records += record_count
+
+    def on_split(self, now_ms: int) -> None:
+        """A batch was too large for the broker and was cut in two."""
+        self._producer.current(now_ms).splits += 1
+
+    def on_poll(self, wait_ns: int, work_ns: int, now_ms: int) -> None:
+        """One turn of the loop: time spent waiting for the sockets, and on everything else."""
+        sample = self._producer.current(now_ms)
+        sample.polls += 1
+        sample.wait_ns += wait_ns
+        sample.work_ns += work_ns
+
+    def on_stage(self, stage: Stage, latency_us: int, batch_count: int = 1) -> None:
+        """How long batches took in one stage; `append` and `ack` are recorded by themselves."""
+        self.histograms[stage].record(latency_us, batch_count)
+
+    def observe_nodes(self, counters: Mapping[int, NodeCounters], now_ms: int) -> None:
+        """Take over what connections counted. To be called every second or so: rates are as fine as that."""
+        for node_id, node in counters.items():
+            counts = tuple([getattr(node, name) for name in COUNTER_NAMES])
+            before = self._observed.get(node_id, (0,) * len(counts))
+            if counts == before:
+                continue
+            self._observed[node_id] = counts
+            for sample in (self._node(node_id, now_ms), self._all_nodes.current(now_ms)):
+                for name, count, count_before in zip(COUNTER_NAMES, counts, before, strict=True):
+                    setattr(sample, name, getattr(sample, name) + count - count_before)
+
+    # --- recorded by callers ---------------------------------------------------------------------------------------
+
+    def add_memory_wait(self, wait_ns: int, now_ms: int) -> None:
+        """A caller waited for memory. Thread-safe."""
+        with self._lock:
+            self._callers.current(now_ms).memory_wait_ns += wait_ns
+
+    def add_refused_records(self, count: int, now_ms: int) -> None:
+        """Records were refused because memory stayed full. Thread-safe."""
+        with self._lock:
+            self._callers.current(now_ms).refused_records += count
+
+    def add_time(self, timer: Timer, time_ns: int) -> None:
+        """A caller spent time in a call. Thread-safe."""
+        with self._lock:
+            self._timers_ns[timer] += time_ns
+
+    # --- read ------------------------------------------------------------------------------------------------------
+
+    def snapshot(self, now_ms: int) -> Snapshot:
+        """All metrics now. Thread-safe; costs the caller some 10 us per topic and broker."""
+        with self._lock:
+            callers = caller_values(self._callers, now_ms)
+            timers = {f"{name}-time-ns-total": float(time_ns) for name, time_ns in self._timers_ns.items()}
+        groups: Snapshot = {
+            "producer-metrics": {
+                **producer_values(self._producer, now_ms),
+                **connection_values(self._all_nodes, now_ms),
+                **callers,
+                **timers,
+                **{name: read(now_ms) for name, read in list(self._gauges.items())},
+            },
+            "producer-latency-metrics": self._latencies(),
+            "app-info": dict(self._app_info),
+        }
+        for name, topic in list(self._topics.items()):
+            groups[f"producer-topic-metrics.{name}"] = dict(topic_values(topic, now_ms))
+        for node_id, node in list(self._nodes.items()):
+            groups[f"producer-node-metrics.node-{node_id}"] = dict(node_values(node, now_ms))
+        groups["kafka-metrics-count"] = {"count": 1 + sum(len(group) for group in groups.values())}
+        return groups
+
+    def _latencies(self) -> dict[str, float]:
+        values: dict[str, float] = {}
+        for stage, histogram in self.histograms.items():
+            percentiles = histogram.percentiles(list(PERCENTILES.values()))
+            values |= {f"{stage}-time-us-{name}": each for name, each in zip(PERCENTILES, percentiles, strict=True)}
+            values[f"{stage}-time-us-avg"] = histogram.mean
+            values[f"{stage}-time-us-max"] = histogram.highest
+        return values
+
+    def _topic(self, topic: str, now_ms: int) -> TopicSample:
+        ring = self._topics.get(topic)
+        if ring is None:
+            ring = self._topics[topic] = SampleRing(TopicSample, *self._ring_size)
+        return ring.current(now_ms)
+
+    def _node(self, node_id: int, now_ms: int) -> NodeSample:
+        ring = self._nodes.get(node_id)
+        if ring is None:
+            ring = self._nodes[node_id] = SampleRing(NodeSample, *self._ring_size)
+        return ring.current(now_ms)

@@ -1,0 +1,83 @@
+"""Where metrics go: the protocol of `metric_reporters`, and one that writes to the log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Protocol
+
+from kafkaprod.metrics.histogram import LatencyHistogram
+from kafkaprod.metrics.producer_metrics import Snapshot, Stage
+
+
+class MetricsSource(Protocol):
+    """What a reporter reads. Thread-safe."""
+
+    @property
+    def client_id(self) -> str:
+        """The producer's name."""
+        ...
+
+    @property
+    def histograms(self) -> Mapping[Stage, LatencyHistogram]:
+        """Latencies per stage, in us, since the start."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """All metrics now, as {group: {name: value}}."""
+        ...
+
+
+class Reporter(Protocol):
+    """Takes the metrics of a producer wherever they should go."""
+
+    def start(self, source: MetricsSource) -> None:
+        """A producer was made. Must not block."""
+        ...
+
+    def close(self) -> None:
+        """It was closed; its last values can still be read."""
+        ...
+
+
+class LogReporter:
+    """Writes metrics as one line of JSON to the logger `kafkaprod.metrics`, every so often and at the end.
+
+    Args:
+        interval_s: Time between lines.
+        groups: Those to write; names of groups start with one of them.
+        level: Of the log.
+    """
+
+    def __init__(
+        self, interval_s: float = 60.0, groups: tuple[str, ...] = ("producer-metrics",), level: int = logging.INFO
+    ) -> None:
+        self._interval_s = interval_s
+        self._groups = groups
+        self._level = level
+        self._log = logging.getLogger("kafkaprod.metrics")
+        self._ended = threading.Event()
+        self._source: MetricsSource | None = None
+
+    def start(self, source: MetricsSource) -> None:
+        """Begin to write, from a thread of its own."""
+        self._source = source
+        threading.Thread(target=self._run, name=f"kafkaprod-metrics-{source.client_id}", daemon=True).start()
+
+    def close(self) -> None:
+        """Write a last line."""
+        self._ended.set()
+        self.write()
+
+    def write(self) -> None:
+        """Write one line now."""
+        if self._source is not None:
+            snapshot = self._source.snapshot()
+            chosen = {group: values for group, values in snapshot.items() if group.startswith(self._groups)}
+            self._log.log(self._level, "%s %s", self._source.client_id, json.dumps(chosen))
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._interval_s):
+            self.write()

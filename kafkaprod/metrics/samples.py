@@ -1,0 +1,210 @@
+"""What is counted in one window, by kind: of the whole producer, of a topic, of a broker, of the callers' threads.
+
+Each knows the metrics that follow from it, by Kafka's names. Source: Kafka's SenderMetricsRegistry, Selector,
+KafkaProducerMetrics, BufferPool, RecordAccumulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kafkaprod.metrics.windows import Sample, SampleRing
+
+Values: TypeAlias = dict[str, float]
+
+
+def _average(total: float, count: float) -> float:
+    return total / count if count else 0.0
+
+
+def _rates_and_totals(names: Mapping[str, tuple[float, float]], seconds: float) -> Values:
+    """`<name>-rate` per second and `<name>-total`, of (recent, ever)."""
+    values: Values = {}
+    for name, (recent, ever) in names.items():
+        values[f"{name}-rate"] = recent / seconds
+        values[f"{name}-total"] = ever
+    return values
+
+
+@dataclass(slots=True)
+class ProducerSample(Sample):
+    """Of the sender thread, over all topics and brokers."""
+
+    requests: int = 0
+    batches: int = 0
+    records: int = 0
+    batch_bytes: int = 0  # as sent
+    uncompressed_bytes: int = 0
+    batch_bytes_max: int = 0
+    record_bytes_max: float = 0
+    queue_ms: int = 0
+    queue_ms_max: int = 0
+    responses: int = 0
+    latency_ms: int = 0
+    latency_ms_max: int = 0
+    retried_records: int = 0
+    failed_records: int = 0
+    splits: int = 0
+    throttle_ms: int = 0
+    throttle_ms_max: int = 0
+    polls: int = 0
+    wait_ns: int = 0
+    work_ns: int = 0
+
+
+def producer_values(ring: SampleRing[ProducerSample], now_ms: int) -> Values:
+    """The metrics of a `ProducerSample`."""
+    recent, seconds = ring.recent(now_ms)
+    ever = ring.total()
+    return {
+        "batch-size-avg": _average(recent.batch_bytes, recent.batches),
+        "batch-size-max": recent.batch_bytes_max,
+        "compression-rate-avg": _average(recent.batch_bytes, recent.uncompressed_bytes),
+        "record-queue-time-avg": _average(recent.queue_ms, recent.batches),
+        "record-queue-time-max": recent.queue_ms_max,
+        "request-latency-avg": _average(recent.latency_ms, recent.responses),
+        "request-latency-max": recent.latency_ms_max,
+        "records-per-request-avg": _average(recent.records, recent.requests),
+        "record-size-avg": _average(recent.uncompressed_bytes, recent.records),
+        "record-size-max": recent.record_bytes_max,
+        "produce-throttle-time-avg": _average(recent.throttle_ms, recent.responses),
+        "produce-throttle-time-max": recent.throttle_ms_max,
+        "io-wait-time-ns-avg": _average(recent.wait_ns, recent.polls),
+        "io-wait-time-ns-total": ever.wait_ns,
+        "io-wait-ratio": recent.wait_ns / 1e9 / seconds,
+        "io-time-ns-avg": _average(recent.work_ns, recent.polls),
+        "io-time-ns-total": ever.work_ns,
+        "io-ratio": recent.work_ns / 1e9 / seconds,
+        **_rates_and_totals(
+            {
+                "record-send": (recent.records, ever.records),
+                "record-retry": (recent.retried_records, ever.retried_records),
+                "record-error": (recent.failed_records, ever.failed_records),
+                "batch-split": (recent.splits, ever.splits),
+                "select": (recent.polls, ever.polls),
+            },
+            seconds,
+        ),
+    }
+
+
+@dataclass(slots=True)
+class TopicSample(Sample):
+    """Of one topic."""
+
+    records: int = 0
+    batch_bytes: int = 0
+    uncompressed_bytes: int = 0
+    retried_records: int = 0
+    failed_records: int = 0
+
+
+def topic_values(ring: SampleRing[TopicSample], now_ms: int) -> Values:
+    """The metrics of a `TopicSample`."""
+    recent, seconds = ring.recent(now_ms)
+    ever = ring.total()
+    return {
+        "compression-rate": _average(recent.batch_bytes, recent.uncompressed_bytes),
+        **_rates_and_totals(
+            {
+                "record-send": (recent.records, ever.records),
+                "byte": (recent.batch_bytes, ever.batch_bytes),
+                "record-retry": (recent.retried_records, ever.retried_records),
+                "record-error": (recent.failed_records, ever.failed_records),
+            },
+            seconds,
+        ),
+    }
+
+
+@dataclass(slots=True)
+class NodeSample(Sample):
+    """Of one broker, or of all: what its connections counted, and its produce requests."""
+
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    requests_sent: int = 0
+    responses_received: int = 0
+    connections_created: int = 0
+    connections_closed: int = 0
+    authentications_succeeded: int = 0
+    authentications_failed: int = 0
+    reauthentications_succeeded: int = 0
+    request_bytes: int = 0
+    request_bytes_max: int = 0
+    produce_requests: int = 0
+    produce_responses: int = 0
+    latency_ms: int = 0
+    latency_ms_max: int = 0
+
+
+def node_values(ring: SampleRing[NodeSample], now_ms: int) -> Values:
+    """The metrics of a `NodeSample` in the group of a broker."""
+    recent, seconds = ring.recent(now_ms)
+    ever = ring.total()
+    return {
+        "request-size-avg": _average(recent.request_bytes, recent.produce_requests),
+        "request-size-max": recent.request_bytes_max,
+        "request-latency-avg": _average(recent.latency_ms, recent.produce_responses),
+        "request-latency-max": recent.latency_ms_max,
+        **_traffic(recent, ever, seconds),
+    }
+
+
+def connection_values(ring: SampleRing[NodeSample], now_ms: int) -> Values:
+    """The metrics of a `NodeSample` of all brokers, in the group of the producer."""
+    recent, seconds = ring.recent(now_ms)
+    ever = ring.total()
+    return {
+        "request-size-avg": _average(recent.request_bytes, recent.produce_requests),
+        "request-size-max": recent.request_bytes_max,
+        "connection-count": ever.connections_created - ever.connections_closed,
+        **_traffic(recent, ever, seconds),
+        **_rates_and_totals(
+            {
+                "network-io": (
+                    recent.requests_sent + recent.responses_received,
+                    ever.requests_sent + ever.responses_received,
+                ),
+                "connection-creation": (recent.connections_created, ever.connections_created),
+                "connection-close": (recent.connections_closed, ever.connections_closed),
+                "successful-authentication": (recent.authentications_succeeded, ever.authentications_succeeded),
+                "failed-authentication": (recent.authentications_failed, ever.authentications_failed),
+                "successful-reauthentication": (recent.reauthentications_succeeded, ever.reauthentications_succeeded),
+            },
+            seconds,
+        ),
+    }
+
+
+def _traffic(recent: NodeSample, ever: NodeSample, seconds: float) -> Values:
+    return _rates_and_totals(
+        {
+            "request": (recent.requests_sent, ever.requests_sent),
+            "response": (recent.responses_received, ever.responses_received),
+            "outgoing-byte": (recent.bytes_sent, ever.bytes_sent),
+            "incoming-byte": (recent.bytes_received, ever.bytes_received),
+        },
+        seconds,
+    )
+
+
+@dataclass(slots=True)
+class CallerSample(Sample):
+    """Of the application's threads, where they had to wait or were refused."""
+
+    memory_wait_ns: int = 0
+    refused_records: int = 0
+
+
+def caller_values(ring: SampleRing[CallerSample], now_ms: int) -> Values:
+    """The metrics of a `CallerSample`."""
+    recent, seconds = ring.recent(now_ms)
+    ever = ring.total()
+    return {
+        "bufferpool-wait-ratio": recent.memory_wait_ns / 1e9 / seconds,
+        "bufferpool-wait-time-ns-total": ever.memory_wait_ns,
+        **_rates_and_totals({"buffer-exhausted": (recent.refused_records, ever.refused_records)}, seconds),
+    }

@@ -1,0 +1,86 @@
+"""Windowed statistics: what happened lately, in a few samples that take turns; and in total.
+
+A `Sample` is a record of sums and maxima, filled for one window; recording is an addition to the current one. Rates and
+averages are computed from the samples that are not too old, when somebody asks.
+Source: org.apache.kafka.common.metrics.stats (SampledStat, Rate): a rate counts from the start of the oldest sample,
+but never over less than all windows but one, so that it starts low and does not jump.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Self, TypeVar
+
+
+@dataclass(slots=True)
+class Sample:
+    """Sums, and maxima in the fields named `..._max`; all start at 0."""
+
+    def add(self, other: Self) -> None:
+        """Take over what another one holds."""
+        for each in dataclasses.fields(self):
+            mine, theirs = getattr(self, each.name), getattr(other, each.name)
+            setattr(self, each.name, max(mine, theirs) if each.name.endswith("_max") else mine + theirs)
+
+
+S = TypeVar("S", bound=Sample)
+
+
+class SampleRing(Generic[S]):
+    """Samples of one kind over time. One thread records; others may read.
+
+    Args:
+        make: Makes an empty sample.
+        sample_count: Windows kept.
+        window_ms: Length of one.
+    """
+
+    __slots__ = ("_make", "_sample_count", "_state", "_window_ms")
+
+    def __init__(self, make: Callable[[], S], sample_count: int, window_ms: int) -> None:
+        self._make = make
+        self._sample_count = sample_count
+        self._window_ms = window_ms
+        # What old samples held, and (start, sample) of the others, oldest first. Replaced together: readers see both.
+        self._state: tuple[S, list[tuple[int, S]]] = (make(), [])
+
+    def current(self, now_ms: int) -> S:
+        """The sample to record into now."""
+        samples = self._state[1]
+        if samples and now_ms < samples[-1][0] + self._window_ms:
+            return samples[-1][1]
+        return self._begin_window(now_ms)
+
+    def _begin_window(self, now_ms: int) -> S:
+        folded, samples = self._state
+        fresh = self._make()
+        kept = [*samples, (now_ms, fresh)]
+        if len(kept) > self._sample_count:
+            total = self._make()
+            total.add(folded)
+            total.add(kept.pop(0)[1])
+            folded = total
+        self._state = (folded, kept)
+        return fresh
+
+    def recent(self, now_ms: int) -> tuple[S, float]:
+        """What the windows that are not too old hold together, and the seconds they cover."""
+        oldest_ms = now_ms
+        recent = self._make()
+        for start_ms, sample in self._state[1]:
+            if start_ms > now_ms - self._sample_count * self._window_ms:
+                oldest_ms = min(oldest_ms, start_ms)
+                recent.add(sample)
+        covered_ms = max(now_ms - oldest_ms, (self._sample_count - 1) * self._window_ms)
+        return recent, max(covered_ms, 1) / 1000
+
+    def total(self) -> S:
+        """What was ever recorded."""
+        folded, samples = self._state
+        total = self._make()
+        total.add(folded)
+        for _, sample in samples:
+            total.add(sample)
+        return total
