@@ -1,16 +1,25 @@
-"""kafkaprod: a compiled, high-throughput Apache Kafka producer for Python."""
+"""kafkaprod: a compiled, high-throughput Apache Kafka producer for Python.
 
+The public names are loaded when they are first used, so that `kafkaprod broker` does not load the producer and the
+producer not the broker.
+"""
+
+from __future__ import annotations
+
+import importlib
 import logging
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-from kafkaprod._core.columns import Column, Headers
-from kafkaprod.aio import AsyncProducer
-from kafkaprod.completion import BlockResult, DeliveryFuture
-from kafkaprod.config import ProducerConfig
-from kafkaprod.errors import KafkaError
-from kafkaprod.producer import Producer
-from kafkaprod.structs import RecordMetadata, TopicPartition
+if TYPE_CHECKING:
+    from kafkaprod._core.columns import Column, Headers
+    from kafkaprod.aio import AsyncProducer
+    from kafkaprod.completion import BlockResult, DeliveryFuture
+    from kafkaprod.config import ProducerConfig
+    from kafkaprod.errors import KafkaError
+    from kafkaprod.producer import Producer
+    from kafkaprod.structs import RecordMetadata, TopicPartition
 
 __all__ = [
     "AsyncProducer",
@@ -26,4 +35,29 @@ __all__ = [
     "__version__",
 ]
 
+_MODULES = {
+    "AsyncProducer": "aio",
+    "BlockResult": "completion",
+    "Column": "_core.columns",
+    "DeliveryFuture": "completion",
+    "Headers": "_core.columns",
+    "KafkaError": "errors",
+    "Producer": "producer",
+    "ProducerConfig": "config",
+    "RecordMetadata": "structs",
+    "TopicPartition": "structs",
+}
+
 logging.getLogger("kafkaprod").addHandler(logging.NullHandler())
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -53,6 +53,8 @@ _XERIAL_NEXT_HEADER: Final = 0x82534E41  # a block length that is really the sta
 _LZ4_FAST_LEVEL: Final = 9  # Java's level 9 selects its fast compressor; only other levels are high compression
 _LZ4_LIBRARY_MAX_LEVEL: Final = 12
 
+_ZSTD_PIECE_BYTES: Final = 16 * 1024
+
 _per_thread = threading.local()
 
 
@@ -218,7 +220,9 @@ def _decompress_snappy(data: BytesLike, limit: int) -> bytes:
             continue
         position += 4
         if size > len(view) - position:
-            raise CorruptDataError(f"snappy block of {size} bytes at byte {position} exceeds the {len(view)} bytes given")
+            raise CorruptDataError(
+                f"snappy block of {size} bytes at byte {position} exceeds the {len(view)} bytes given"
+            )
         block = _decompress_snappy_block(view[position : position + size], room)
         out.append(block)
         room -= len(block)
@@ -230,7 +234,9 @@ def _decompress_snappy_block(block: memoryview, limit: int) -> bytes:
     assert cramjam is not None
     size = cramjam.snappy.decompress_raw_len(block)
     if size > limit:
-        raise CorruptDataError(f"snappy block of {len(block)} bytes expands to {size}, beyond the limit of {limit} bytes")
+        raise CorruptDataError(
+            f"snappy block of {len(block)} bytes expands to {size}, beyond the limit of {limit} bytes"
+        )
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
@@ -243,5 +249,21 @@ def _decompress_lz4(data: BytesLike, limit: int) -> bytes:
 
 
 def _decompress_zstd(data: BytesLike, limit: int) -> bytes:
-    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
-        return reader.read(limit + 1)
+    # Frame by frame, because a stream reader ends silently where a frame is cut off.
+    out = bytearray()
+    source: BytesLike = data
+    while source and len(out) <= limit:
+        stream = zstandard.ZstdDecompressor().decompressobj(write_size=_ZSTD_PIECE_BYTES)
+        view = memoryview(source)
+        position = 0
+        while not stream.eof and position < len(view) and len(out) <= limit:
+            # In small pieces of input, so that a bomb is noticed soon after the limit.
+            out += stream.decompress(view[position : position + _ZSTD_PIECE_BYTES])
+            position += _ZSTD_PIECE_BYTES
+        if len(out) > limit:
+            break
+        if not stream.eof:
+            raise CorruptDataError(f"zstd data of {len(data)} bytes is cut off")
+        rest = len(stream.unused_data) + max(len(view) - position, 0)
+        source = view[len(view) - rest :]
+    return bytes(out)

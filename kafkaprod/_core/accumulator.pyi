@@ -1,13 +1,13 @@
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Self, final
 
-from typing_extensions import Buffer, disjoint_base
+from typing_extensions import Buffer
 
 from kafkaprod._core.buffer_pool import BufferPool
 from kafkaprod._core.completion import BatchResult, DeliveryFuture
 from kafkaprod._core.record_arguments import _Headers
 
-@disjoint_base
+@final
 class TopicQueues:
     name: str
     name_utf8: bytes
@@ -16,7 +16,7 @@ class TopicQueues:
     partition_count: int
     def __init__(self, *_: object) -> None: ...  # refused: made by Accumulator.set_topic()
 
-@disjoint_base
+@final
 class Accumulator:
     pool: BufferPool
     topics: dict[str, TopicQueues]

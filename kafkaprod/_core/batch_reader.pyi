@@ -1,7 +1,7 @@
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, final
 
-from typing_extensions import Buffer, disjoint_base
+from typing_extensions import Buffer
 
 class Record(NamedTuple):
     offset: int
@@ -18,7 +18,7 @@ class RecordScan(NamedTuple):
     first_early: int
     first_late: int
 
-@disjoint_base
+@final
 class RecordBatchReader:
     base_offset: int
     leader_epoch: int

@@ -53,7 +53,7 @@ cdef inline int64_t _wrapping_sum(int64_t base, int64_t delta) noexcept nogil:
 cdef ReadStatus parse_record(const char *at, const char *end, ParsedRecord *record) noexcept nogil:
     """Read the record at `at`; `record.end` is where the next one starts. Pointers go into the memory given."""
     cdef int32_t length = 0
-    cdef int32_t i
+    cdef int32_t _
     cdef const char *data
     cdef Py_ssize_t size
     at = get_varint(at, end, &length)
@@ -77,7 +77,7 @@ cdef ReadStatus parse_record(const char *at, const char *end, ParsedRecord *reco
     if record.header_count < 0 or record.header_count > (end - at) // 2:
         return READ_BAD_COUNT
     record.headers = at
-    for i in range(record.header_count):
+    for _ in range(record.header_count):
         at = _get_field(at, end, &data, &size)
         if at is NULL or size < 0:
             return READ_BAD_COUNT

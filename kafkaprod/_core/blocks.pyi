@@ -1,11 +1,11 @@
-from typing import Any
+from typing import Any, final
 
-from typing_extensions import Buffer, disjoint_base
+from typing_extensions import Buffer
 
 from kafkaprod._core.accumulator import Accumulator, TopicQueues
 from kafkaprod._core.columns import Column, Headers
 
-@disjoint_base
+@final
 class Block:
     row_count: int
     rows_appended: int
@@ -29,7 +29,7 @@ class Block:
     def memory_need(self) -> int: ...
     def partition_of_rows(self) -> RowPartitions: ...
 
-@disjoint_base
+@final
 class RowPartitions:
     def __init__(self, block: Block) -> None: ...
     def __len__(self) -> int: ...

@@ -50,8 +50,8 @@ cdef class Block:
     """
 
     def __init__(self, Accumulator accumulator not None, TopicQueues topic not None, Column value not None,
-                 Column key=None, Headers headers=None, row_count=None, timestamps=None, int64_t timestamp=-1,
-                 partitions=None, int32_t partition=ANY_PARTITION):
+                 Column key=None, Headers headers=None, row_count=None, timestamps=None, timestamp=-1, partitions=None,
+                 partition=ANY_PARTITION):
         self.accumulator = accumulator
         self.topic = topic
         self._value = value
@@ -59,8 +59,15 @@ cdef class Block:
         self._headers = Headers.from_python(None) if headers is None else headers
         self._results = []
         self.row_count = _agree(
-            [("value", self._value.row_count), ("key", self._key.row_count), ("headers", self._headers.row_count)], row_count
+            [("value", self._value.row_count), ("key", self._key.row_count), ("headers", self._headers.row_count)],
+            row_count,
         )
+        if not isinstance(timestamp, int) or not -1 <= timestamp <= 0x7FFFFFFFFFFFFFFF:
+            raise InvalidRecordError(f"timestamp={timestamp!r} must be an integer of at least 0 in 64 bits, or -1 for none")
+        if not isinstance(partition, int) or not ANY_PARTITION <= partition < topic.partition_count:
+            raise InvalidRecordError(
+                f"partition={partition!r} of topic {topic.name!r} is outside 0..{topic.partition_count - 1}"
+            )
         self._timestamp = timestamp
         self._kept = [_int_array(timestamps, "timestamps", "q", self.row_count),
                       _int_array(partitions, "partitions", "i", self.row_count)]
@@ -79,15 +86,12 @@ cdef class Block:
         self._held = <Partition **>malloc(<size_t>min(self._partition_count, <int32_t>MOST_HELD) * sizeof(void *))
         if self._row_partitions is NULL or self._slots is NULL or self._held is NULL:
             raise MemoryError
+        cdef int32_t for_all = partition
         cdef Py_ssize_t i
         for i in range(self.row_count):
-            self._row_partitions[i] = partition
+            self._row_partitions[i] = for_all
         for i in range(self._partition_count):
             self._slots[i].last_segment = -1
-        if not ANY_PARTITION <= partition < self._partition_count:
-            raise InvalidRecordError(f"partition={partition} of topic {topic.name!r} is outside 0..{self._partition_count - 1}")
-        if timestamp < -1:
-            raise InvalidRecordError(f"timestamp={timestamp} must be at least 0, or -1 for none")
         self._check_rows()
 
     def __dealloc__(self):

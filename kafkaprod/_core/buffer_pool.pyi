@@ -1,9 +1,7 @@
 from collections.abc import Callable
-from typing import Self
+from typing import Self, final
 
-from typing_extensions import disjoint_base
-
-@disjoint_base
+@final
 class BufferPool:
     def __new__(cls, capacity: int) -> Self: ...
     def enqueue_waiter(self, need: int, wake: Callable[[], object]) -> int: ...
@@ -22,7 +20,7 @@ class BufferPool:
     @property
     def refused_release_count(self) -> int: ...
 
-@disjoint_base
+@final
 class SlabLease:
     def __init__(self, pool: BufferPool, need: int, ticket: int = 0) -> None: ...
     @property

@@ -12,6 +12,7 @@ from kafkaprod._core.lock cimport mutex_destroy, mutex_init, mutex_lock, mutex_u
 
 from kafkaprod.errors import IllegalStateError, InvalidRecordError
 
+
 @cython.final
 cdef class BufferPool:
     """Slabs within a byte bound.

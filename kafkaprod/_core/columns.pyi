@@ -1,10 +1,11 @@
 from collections.abc import Iterable
+from typing import final
 
-from typing_extensions import Buffer, disjoint_base
+from typing_extensions import Buffer
 
 from kafkaprod._core.record_arguments import _Headers
 
-@disjoint_base
+@final
 class Column:
     row_count: int
     @staticmethod
@@ -43,7 +44,7 @@ class Column:
     def __len__(self) -> int: ...
     def __getitem__(self, row: int) -> bytes | None: ...
 
-@disjoint_base
+@final
 class Headers:
     row_count: int
     @staticmethod

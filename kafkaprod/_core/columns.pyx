@@ -39,7 +39,7 @@ cdef class Column:
         buffer = &self._buffers[self._buffer_count]
         try:
             PyObject_GetBuffer(source, buffer, PyBUF_ND | PyBUF_FORMAT)
-        except BufferError as error:
+        except (BufferError, TypeError, ValueError) as error:       # NumPy says ValueError
             raise InvalidRecordError(f"{name} must be a contiguous buffer: {error}") from error
         self._buffer_count += 1
         if item_size and buffer.itemsize != item_size:
@@ -113,7 +113,7 @@ cdef class Column:
         return column
 
     @staticmethod
-    def from_offsets(offsets not None, data not None, validity=None, Py_ssize_t start=0, row_count=None, str name="values"):
+    def from_offsets(offsets not None, data not None, validity=None, start=0, row_count=None, str name="values"):
         """Arrow's binary and large_binary layout.
 
         Args:
@@ -140,7 +140,7 @@ cdef class Column:
         return column
 
     @staticmethod
-    def from_views(views not None, buffers=(), validity=None, Py_ssize_t start=0, row_count=None, str name="values"):
+    def from_views(views not None, buffers=(), validity=None, start=0, row_count=None, str name="values"):
         """Arrow's binary_view layout: 16-byte views and the data buffers they point into. Arguments as from_offsets."""
         cdef Column column = Column.__new__(Column)
         cdef Py_buffer *buffer = column._hold(views, f"{name}.views", 0)
@@ -164,7 +164,7 @@ cdef class Column:
         return column
 
     @staticmethod
-    def from_fixed(data not None, Py_ssize_t width, validity=None, Py_ssize_t start=0, row_count=None, str name="values"):
+    def from_fixed(data not None, Py_ssize_t width, validity=None, start=0, row_count=None, str name="values"):
         """Rows of `width` bytes each, one behind the other. Arguments as from_offsets."""
         cdef Column column = Column.__new__(Column)
         if width < 1:
@@ -202,11 +202,15 @@ cdef class Column:
         return None if length < 0 else data[:length]
 
 
-cdef int _finish(Column column, object validity, Py_ssize_t start, object row_count, Py_ssize_t available, str name) except -1:
+cdef int _finish(Column column, object validity, object first, object row_count, Py_ssize_t available, str name) except -1:
     cdef Py_buffer *buffer
-    cdef Py_ssize_t count = available - start if row_count is None else row_count
-    if start < 0 or count < 0 or start + count > available:
-        raise InvalidRecordError(f"{name}: rows {start}..{start + count} are outside the {max(available, 0)} rows given")
+    cdef Py_ssize_t start
+    cdef Py_ssize_t count
+    wanted = available - first if row_count is None else row_count
+    if first < 0 or wanted < 0 or first + wanted > available:
+        raise InvalidRecordError(f"{name}: rows {first}..{first + wanted} are outside the {max(available, 0)} rows given")
+    start = first
+    count = wanted
     column.c.start = start
     column.row_count = count
     if validity is not None:
@@ -257,7 +261,8 @@ cdef str _describe_bad_row(const ByteColumn *c, Py_ssize_t row):
     if c.layout == VIEWS:
         memcpy(&length, c.views + 16 * i, 4)
         memcpy(place, c.views + 16 * i + 8, 8)
-        return f"has a view of {length} bytes at {place[1]} of buffer {place[0]}, outside the {c.view_buffer_count} buffers"
+        return (f"has a view of {length} bytes at {place[1]} of buffer {place[0]}, outside the "
+                f"{c.view_buffer_count} buffers")
     begin = c.offsets32[i] if c.layout == OFFSETS32 else c.offsets64[i]
     end = c.offsets32[i + 1] if c.layout == OFFSETS32 else c.offsets64[i + 1]
     return f"has offsets {begin}..{end}, which run backwards or past the {c.data_size} bytes of data"
@@ -310,8 +315,12 @@ cdef class Headers:
         self._kept = arguments
         if headers is None:
             return self
-        rows = headers.items() if isinstance(headers, dict) else headers
-        rows = list(rows)
+        try:
+            rows = list(headers.items() if isinstance(headers, dict) else headers)
+        except TypeError:
+            raise InvalidRecordError(
+                f"headers must be pairs (str, bytes) or a list of them per row, not {type(headers).__name__}"
+            ) from None
         if not rows or isinstance(rows[0], tuple):
             self._add_row(arguments, rows, 0)
             self.c.constant_count = self._view_count

@@ -1,15 +1,15 @@
-from typing_extensions import disjoint_base
+from typing import final
 
 from kafkaprod._core.accumulator import Accumulator
 from kafkaprod._core.produce_request import ProduceRequest
 from kafkaprod.compression import Codec
 
-@disjoint_base
+@final
 class NodeQueues:
     node_id: int
     def __init__(self, *_: object) -> None: ...  # refused: made by Drain.update_leaders()
 
-@disjoint_base
+@final
 class Drain:
     accumulator: Accumulator
     linger_ms: int

@@ -1,9 +1,7 @@
 from collections.abc import Iterable
-from typing import Self
+from typing import Self, final
 
-from typing_extensions import disjoint_base
-
-@disjoint_base
+@final
 class StickyPartitioner:
     def __new__(cls, partition_count: int, seed: int = 1) -> Self: ...
     def set_loads(self, candidates: Iterable[int], queue_lengths: Iterable[int] | None = None) -> None: ...

@@ -1,6 +1,4 @@
-from typing import Final, Self
-
-from typing_extensions import disjoint_base
+from typing import Final, Self, final
 
 from kafkaprod._core.accumulator import Accumulator
 from kafkaprod._core.settlement import BatchRef
@@ -9,13 +7,13 @@ from kafkaprod.compression import Codec
 OLDEST_VERSION: Final[int]
 NEWEST_VERSION: Final[int]
 
-@disjoint_base
+@final
 class SlabBuffer:
     def __init__(self, *_: object) -> None: ...  # refused: made by ProduceRequest.body()
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
-@disjoint_base
+@final
 class ProduceRequest:
     accumulator: Accumulator
     node_id: int

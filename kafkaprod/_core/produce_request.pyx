@@ -15,7 +15,6 @@ Source: Kafka protocol guide, Produce (key 0); KIP-516 for topic ids.
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
-from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdlib cimport free, qsort, realloc
 
 from kafkaprod._core.accumulator cimport TopicQueues
@@ -30,7 +29,7 @@ from kafkaprod._core.batch cimport (
     batch_sealed_size,
 )
 from kafkaprod._core.lock cimport add32, load32, mutex_lock, mutex_unlock
-from kafkaprod._core.settlement cimport BatchRef, make_ref
+from kafkaprod._core.settlement cimport make_ref
 
 from kafkaprod.errors import IllegalStateError, UnsupportedVersionError
 

@@ -1,9 +1,9 @@
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, final
 
-from typing_extensions import Buffer, disjoint_base
+from typing_extensions import Buffer
 
 _Headers: TypeAlias = Mapping[str, Buffer | None] | Iterable[tuple[str, Buffer | None]]
 
-@disjoint_base
+@final
 class RecordArguments: ...

@@ -116,7 +116,7 @@ cdef class RecordArguments:
         buffer = &self._buffers[self._buffer_count]
         try:
             PyObject_GetBuffer(data, buffer, PyBUF_SIMPLE)
-        except BufferError as error:
+        except (BufferError, TypeError, ValueError) as error:       # NumPy says ValueError
             raise InvalidRecordError(f"{name} must be a contiguous buffer: {error}") from error
         self._buffer_count += 1
         # memcpy wants a pointer even for no bytes.

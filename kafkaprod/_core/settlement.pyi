@@ -1,12 +1,10 @@
-from typing import Final
-
-from typing_extensions import disjoint_base
+from typing import Final, final
 
 from kafkaprod._core.accumulator import Accumulator
 
 STATE_NAMES: Final[dict[int, str]]
 
-@disjoint_base
+@final
 class BatchRef:
     def __init__(self, *_: object) -> None: ...  # refused: made by ProduceRequest.refs(), expired_batches()
     @property
