@@ -16,12 +16,12 @@ from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC, OffsetLog
 from kafkaprod.broker.faults import Faults
 from kafkaprod.broker.producer_ids import ProducerIds
 from kafkaprod.broker.purgatory import Purgatory
+from kafkaprod.broker.storage.core_record_reader import CoreRecordReader
 from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.log_config import parse_properties
 from kafkaprod.broker.storage.log_dir import LogDir, open_log_dir
 from kafkaprod.broker.storage.log_store import LogEnvironment
 from kafkaprod.broker.storage.partition_log import PartitionLog
-from kafkaprod.broker.storage.records import PythonRecordReader
 from kafkaprod.broker.storage.segments import OpenHandles
 from kafkaprod.broker.topics import FILE_NAME as TOPICS_FILE
 from kafkaprod.broker.topics import TopicTable, read_saved_topics
@@ -117,7 +117,7 @@ def _open_log_dir(config: BrokerConfig, clock: Clock, disk: Disk) -> LogDir:
     saved = read_saved_topics(os.path.join(config.data_dir, TOPICS_FILE))
     return open_log_dir(
         config.data_dir,
-        LogEnvironment(disk, clock, config.flush_policy, PythonRecordReader(), OpenHandles()),
+        LogEnvironment(disk, clock, config.flush_policy, CoreRecordReader(), OpenHandles()),
         node_id=config.node_id,
         cluster_id=config.cluster_id,
         defaults=config.log,
