@@ -200,6 +200,15 @@ def test_failed_request_is_asked_again_in_full() -> None:
     assert exchange(metadata, BACKOFF_MS, answer(topic("a"))) == ["a"]
 
 
+def test_failed_full_request_stays_a_full_one() -> None:
+    metadata = knowing(topic("a"))
+    metadata.request_update()
+    metadata.make_request(100)
+    metadata.on_failure(LOST, 150)
+    exchange(metadata, 300, answer(topic("a")))
+    assert metadata.age_ms(300) == 0
+
+
 def test_failed_partial_request_is_asked_again_with_newer_topics() -> None:
     metadata = knowing(topic("a"))
     metadata.add_topic("b", 0)
@@ -398,6 +407,16 @@ def test_refused_topic_that_is_wanted_again_waits_for_the_backoff() -> None:
     assert metadata.next_refresh_ms(1) == BACKOFF_MS - 1
     exchange(metadata, BACKOFF_MS, answer(topic("a")))
     assert leaders(metadata) == (1,)
+
+
+def test_refusals_are_remembered_until_the_next_full_refresh() -> None:
+    metadata = make()
+    metadata.add_topic("a", 0)
+    exchange(metadata, 0, answer(topic("a", [], error=29)))
+    metadata.request_update()
+    exchange(metadata, BACKOFF_MS, answer())
+    metadata.add_topic("a", BACKOFF_MS)
+    assert metadata.next_refresh_ms(BACKOFF_MS) == 0
 
 
 def test_known_topic_that_vanishes_waits_for_its_leaders_and_keeps_its_epochs() -> None:
