@@ -9,7 +9,7 @@ Time is an argument. The groups:
     producer-latency-metrics           percentiles per stage of a batch, in us; ours, not Kafka's
     app-info, kafka-metrics-count
 
-Threads: `snapshot` and the `add_...` methods may be called by any, the `on_...` methods and `observe_nodes` by the
+Threads: `snapshot` and the `add_...` methods may be called by any, the `on_...` and `observe_...` methods by the
 sender's alone.
 """
 
@@ -115,6 +115,7 @@ class ProducerMetrics:
         self._nodes: dict[int, SampleRing[NodeSample]] = {}
         self._topics: dict[str, SampleRing[TopicSample]] = {}
         self._observed: dict[int, tuple[int, ...]] = {}  # node id -> counters when last looked at
+        self._loop_observed: tuple[int, int, int] | None = None  # polls, ns waited, when
         self._gauges: dict[str, Callable[[int], float]] = {}
         self.histograms: dict[Stage, LatencyHistogram] = {stage: LatencyHistogram() for stage in STAGES}
         self._lock = threading.Lock()
@@ -206,13 +207,6 @@ class ProducerMetrics:
         """A batch was too large for the broker and was cut in two."""
         self._producer.current(now_ms).splits += 1
 
-    def on_poll(self, wait_ns: int, work_ns: int, now_ms: int) -> None:
-        """One turn of the loop: time spent waiting for the sockets, and on everything else."""
-        sample = self._producer.current(now_ms)
-        sample.polls += 1
-        sample.wait_ns += wait_ns
-        sample.work_ns += work_ns
-
     def on_stage(self, stage: Stage, latency_us: int, batch_count: int = 1) -> None:
         """How long batches took in one stage; `append` and `ack` are recorded by themselves."""
         self.histograms[stage].record(latency_us, batch_count)
@@ -228,6 +222,19 @@ class ProducerMetrics:
             for sample in (self._node(node_id, now_ms), self._all_nodes.current(now_ms)):
                 for name, count, count_before in zip(COUNTER_NAMES, counts, before, strict=True):
                     setattr(sample, name, getattr(sample, name) + count - count_before)
+
+    def observe_loop(self, poll_count: int, wait_ns: int, now_ms: int) -> None:
+        """Take over how often the loop waited for its sockets and how long in all; the rest of the time it worked.
+
+        To be called as `observe_nodes` is. `poll_count` and `wait_ns` never go back.
+        """
+        polls_before, wait_before_ns, before_ms = self._loop_observed or (poll_count, wait_ns, now_ms)
+        self._loop_observed = (poll_count, wait_ns, now_ms)
+        waited_ns = wait_ns - wait_before_ns
+        sample = self._producer.current(now_ms)
+        sample.polls += poll_count - polls_before
+        sample.wait_ns += waited_ns
+        sample.work_ns += max((now_ms - before_ms) * 1_000_000 - waited_ns, 0)
 
     # --- recorded by callers ---------------------------------------------------------------------------------------
 

@@ -159,10 +159,11 @@ def test_connection_counters_become_rates_and_totals(metrics: ProducerMetrics) -
 
 
 def test_loop_times_become_ratios(metrics: ProducerMetrics) -> None:
-    metrics.on_poll(15_000_000_000, 3_000_000_000, 0)
+    metrics.observe_loop(100, 7_000_000_000, 0)
+    metrics.observe_loop(104, 22_000_000_000, 18_000)
     values = producer_metrics(metrics, 30_000)
     assert (values["io-wait-ratio"], values["io-ratio"]) == (0.5, 0.1)
-    assert (values["select-total"], values["io-wait-time-ns-avg"]) == (1, 15_000_000_000)
+    assert (values["select-total"], values["io-wait-time-ns-avg"]) == (4, 15_000_000_000 / 4)
 
 
 def test_waits_of_callers_are_counted_from_several_threads(metrics: ProducerMetrics) -> None:
