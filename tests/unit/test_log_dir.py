@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.storage.checkpoints import parse_offsets, parse_partition_metadata, parse_properties_file
+from kafkaprod.broker.storage.core_record_reader import CoreRecordReader
 from kafkaprod.broker.storage.errors import DirectoryLockedError, LogError
 from kafkaprod.broker.storage.group_commit import each, interval
 from kafkaprod.broker.storage.log_config import LogConfig
@@ -278,7 +279,8 @@ def test_directory_names(name: str, expected: tuple[str, int] | None) -> None:
 
 
 def test_million_records_in_a_thousand_segments_open_in_two_seconds_after_a_clean_shutdown(tmp_path: Path) -> None:
-    directory = open_dir(tmp_path)
+    environment = make_environment()._replace(reader=CoreRecordReader())
+    directory = open_log_dir(str(tmp_path / "data"), environment)
     log = directory.create(ORDERS, TOPIC_ID, LogConfig(segment_bytes=15_000))
     batch = make_batch([b"x"] * 1000)
     for _ in range(1000):
