@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib
 import logging
-from typing import TYPE_CHECKING, Any
+import typing
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from kafkaprod._core.columns import Column, Headers
     from kafkaprod.aio import AsyncProducer
     from kafkaprod.completion import BlockResult, DeliveryFuture
@@ -51,7 +51,7 @@ _MODULES = {
 logging.getLogger("kafkaprod").addHandler(logging.NullHandler())
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typing.Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
