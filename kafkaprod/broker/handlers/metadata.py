@@ -8,6 +8,8 @@ Topics are made on request only if the broker's option `auto_create_topics` allo
 
 from __future__ import annotations
 
+import uuid
+
 from kafkaprod.broker.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafkaprod.broker.broker import Broker
 from kafkaprod.broker.request import ClientRequest, Lane
@@ -28,6 +30,8 @@ API = ApiKey.METADATA
 LANE = Lane.CONTROL
 MAX_VERSION = 12
 
+_FIRST_VERSION_WITHOUT_NAMES = 12
+
 
 def handle(broker: Broker, request: ClientRequest[MetadataRequest]) -> MetadataResponse:
     """Describe the cluster and the topics asked for; unknown ones with 3 or 100, bad names with 17."""
@@ -36,7 +40,12 @@ def handle(broker: Broker, request: ClientRequest[MetadataRequest]) -> MetadataR
         topics = [_describe(broker, topic) for topic in broker.topics.all()]
     else:
         may_create = body.allow_auto_topic_creation and broker.config.auto_create_topics
-        topics = [_find(broker, wanted, may_create=may_create) for wanted in body.topics]
+        topics = [
+            _find_id(broker, wanted, request.version)
+            if wanted.name is None
+            else _find_name(broker, wanted.name, may_create=may_create)
+            for wanted in body.topics
+        ]
     if body.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
@@ -54,26 +63,36 @@ def handle(broker: Broker, request: ClientRequest[MetadataRequest]) -> MetadataR
 
 def refuse(request: ClientRequest[MetadataRequest], error_code: int) -> MetadataResponse:
     """The topics asked for with the error, and no broker."""
-    topics = request.body.topics or []
-    return MetadataResponse(topics=[_failed(topic.name, error_code) for topic in topics])
+    return MetadataResponse(
+        topics=[
+            _failed(topic.name or _no_name(request.version), error_code, topic.topic_id)
+            for topic in request.body.topics or []
+        ]
+    )
 
 
-def _find(broker: Broker, wanted: MetadataRequestTopic, *, may_create: bool) -> MetadataResponseTopic:
-    if wanted.name is None:
-        by_id = None if wanted.topic_id is None else broker.topics.by_id(wanted.topic_id)
-        if by_id is None:
-            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, topic_id=wanted.topic_id)
-        return _describe(broker, by_id)
+def _find_id(broker: Broker, wanted: MetadataRequestTopic, version: int) -> MetadataResponseTopic:
+    topic = None if wanted.topic_id is None else broker.topics.by_id(wanted.topic_id)
+    if topic is None:
+        return _failed(_no_name(version), ErrorCode.UNKNOWN_TOPIC_ID, wanted.topic_id)
+    return _describe(broker, topic)
+
+
+def _find_name(broker: Broker, name: str, *, may_create: bool) -> MetadataResponseTopic:
     try:
-        topic = broker.topics.get(wanted.name)
+        topic = broker.topics.get(name)
         if topic is None:
-            check_name(wanted.name)
+            check_name(name)
             if not may_create:
-                return _failed(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            topic = broker.topics.create(wanted.name, broker.config.num_partitions, {})
+                return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            topic = broker.topics.create(name, broker.config.num_partitions, {})
         return _describe(broker, topic)
     except BrokerError as error:
-        return _failed(wanted.name, error.code)
+        return _failed(name, error.code)
+
+
+def _no_name(version: int) -> str | None:
+    return None if version >= _FIRST_VERSION_WITHOUT_NAMES else ""
 
 
 def _describe(broker: Broker, topic: Topic) -> MetadataResponseTopic:
@@ -93,5 +112,5 @@ def _describe(broker: Broker, topic: Topic) -> MetadataResponseTopic:
     )
 
 
-def _failed(name: str | None, error_code: int) -> MetadataResponseTopic:
-    return MetadataResponseTopic(name=name, error_code=error_code)
+def _failed(name: str | None, error_code: int, topic_id: uuid.UUID | None = None) -> MetadataResponseTopic:
+    return MetadataResponseTopic(name=name, error_code=error_code, topic_id=topic_id)
