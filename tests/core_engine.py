@@ -111,6 +111,11 @@ class Engine:
             record.value, partition, key=record.key, headers=list(record.headers), timestamp=record.timestamp
         )
 
+    def introduce(self, partition: int = 0) -> None:
+        """Have one record of a partition acknowledged: from then on an idempotent producer pipelines its batches."""
+        self.append(b"first", partition)
+        succeed(self.take())
+
     def ready_nodes(self) -> list[int]:
         """Ids of the nodes that have something sendable now."""
         return self.drain.ready(self.now_ms)[0]

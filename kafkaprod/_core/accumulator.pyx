@@ -172,6 +172,7 @@ cdef class Accumulator:
                 topic.sticky = StickyPartitioner(count, <unsigned long long>id(topic))
             else:
                 topic.sticky.set_loads(range(count))
+        is_made_anew = topic.topic_id is not None and topic_id is not None and topic.topic_id != topic_id
         topic.topic_id = topic_id
         for i in range(topic.partition_count):
             p = topic.partitions[i]
@@ -181,6 +182,8 @@ cdef class Accumulator:
             p.leader = leader
             p.leader_epoch = epoch
             p.is_removed = i >= count
+            if is_made_anew:
+                p.last_acked_sequence = -1      # its log knows nothing of this producer
             mutex_unlock(&p.lock)
         if is_new:
             self.topic_list.append(topic)

@@ -6,6 +6,9 @@ Rules (KIP-98, KIP-360; TransactionManager, TxnPartitionMap; deviations marked *
 - A batch gets its sequence when it is first drained and keeps it; it is *outstanding* until its outcome is known.
 - A batch sent before goes out again only while it is the first outstanding one: retries are one at a time, in order.
 - A partition starts over at 0 under the producer's current epoch once nothing of it is outstanding.
+- * Until a batch under the current epoch is acknowledged, one batch at a time: a leader that has no state of the producer
+  takes any sequence as the first. If it refuses the first batch for a moment (a new partition it has not heard of yet) it
+  would let the second in, and the first could never be written after it. Java runs into this.
 - A sequence that may be missing from the log (a batch failed or expired after it was sent) sets `needs_new_epoch`:
   nothing unsent goes out until the partition is quiet and has a newer epoch. If it turns out that everything sent was
   acknowledged after all, it goes on as it was.
@@ -40,7 +43,7 @@ cdef inline bint sequence_allows(Partition *p, const Batch *b, int64_t producer_
     if b.base_sequence >= 0:
         return p.first_outstanding == b
     if not p.needs_new_epoch and p.producer_id == producer_id and p.producer_epoch == producer_epoch:
-        return True
+        return p.first_outstanding is NULL or p.last_acked_sequence >= 0
     if p.first_outstanding is not NULL:
         return False
     if p.needs_new_epoch and p.producer_id == producer_id and p.producer_epoch == producer_epoch:

@@ -377,12 +377,42 @@ def test_plain_batches_carry_no_producer() -> None:
 
 def test_each_batch_continues_the_sequence_of_its_partition() -> None:
     engine = Engine(leaders=[1, 1], batch_size=1000, is_idempotent=True)
+    engine.introduce()
     for _ in range(3):
         engine.append(b"x" * 400, 0)
         engine.append(b"x" * 400, 0)
-    assert _sequences(engine) == [(4000, 1, 0), (4000, 1, 2), (4000, 1, 4)]
+    assert _sequences(engine) == [(4000, 1, 1), (4000, 1, 3), (4000, 1, 5)]
     engine.append(b"x", 1)
     assert _sequences(engine) == [(4000, 1, 0)]
+
+
+def test_first_batches_go_one_at_a_time_until_one_is_acknowledged() -> None:
+    engine = Engine(batch_size=1000, is_idempotent=True)
+    for value in (b"a", b"b", b"c"):
+        engine.append(value * 900)
+    first = engine.take()
+    assert engine.ready_nodes() == []
+    assert engine.drain.drain(1, engine.now_ms) is None
+    requeue(first, engine.now_ms, 0)  # the leader has not heard of the partition yet: it would let the next one in
+    retry = engine.take()
+    assert values_of(retry) == [b"a" * 900]
+    assert engine.drain.drain(1, engine.now_ms) is None
+    succeed(retry)
+    assert _sequences(engine) == [(4000, 1, 1), (4000, 1, 2)]
+
+
+def test_topic_made_anew_gets_its_first_batches_one_at_a_time() -> None:
+    engine = Engine(batch_size=1000, is_idempotent=True)
+    engine.lead([1], topic_id=b"a" * 16)
+    engine.introduce()
+    engine.lead([1], topic_id=b"a" * 16)
+    for value in (b"a", b"b", b"c"):
+        engine.append(value * 900)
+    engine.take()
+    succeed(engine.take())
+    engine.lead([1], topic_id=b"b" * 16)
+    assert engine.ready_nodes() == []
+    assert engine.drain.drain(1, engine.now_ms) is None
 
 
 def test_requeued_batch_keeps_its_numbers() -> None:
@@ -397,6 +427,7 @@ def test_requeued_batch_keeps_its_numbers() -> None:
 
 def test_only_the_first_outstanding_batch_is_sent_again() -> None:
     engine = Engine(batch_size=1000, is_idempotent=True)
+    engine.introduce()
     for value in [b"a", b"b", b"c"]:
         engine.append(value * 900)
     requests = engine.take_all()
@@ -411,13 +442,14 @@ def test_only_the_first_outstanding_batch_is_sent_again() -> None:
 
 def test_new_batches_wait_behind_a_retry() -> None:
     engine = Engine(batch_size=1000, is_idempotent=True)
+    engine.introduce()
     engine.append(b"a" * 900)
     requeue(engine.take(), engine.now_ms, 0)
     engine.append(b"b" * 900)
     retry = engine.take()
     assert values_of(retry) == [b"a" * 900]
     # The retry is in flight; a new batch may follow it, as it continues the sequence.
-    assert only_ref(engine.take()).producer == (4000, 1, 1)
+    assert only_ref(engine.take()).producer == (4000, 1, 2)
 
 
 def test_epoch_bump_waits_until_nothing_is_outstanding() -> None:
@@ -459,6 +491,7 @@ def test_failed_batch_holds_new_ones_back_until_a_newer_epoch() -> None:
 
 def test_failed_batch_whose_successor_was_acknowledged_needs_no_new_epoch() -> None:
     engine = Engine(batch_size=1000, is_idempotent=True)
+    engine.introduce()
     for value in [b"a", b"b", b"c"]:
         engine.append(value * 900)
     first, second = engine.take(), engine.take()
@@ -469,11 +502,12 @@ def test_failed_batch_whose_successor_was_acknowledged_needs_no_new_epoch() -> N
     succeed(second)
     assert engine.ready_nodes() == [1]
     assert not engine.drain.wants_epoch
-    assert _sequences(engine) == [(4000, 1, 2)]
+    assert _sequences(engine) == [(4000, 1, 3)]
 
 
 def test_batches_in_flight_may_finish_while_a_new_epoch_is_wanted() -> None:
     engine = Engine(batch_size=1000, is_idempotent=True)
+    engine.introduce()
     for value in [b"a", b"b"]:
         engine.append(value * 900)
     first, second = engine.take(), engine.take()
@@ -481,7 +515,7 @@ def test_batches_in_flight_may_finish_while_a_new_epoch_is_wanted() -> None:
     first.finish()
     requeue(second, engine.now_ms, 0)
     retry = engine.take()
-    assert only_ref(retry).producer == (4000, 1, 1)
+    assert only_ref(retry).producer == (4000, 1, 2)
 
 
 def test_rejected_batch_that_forgets_its_sequence_is_numbered_anew() -> None:

@@ -171,6 +171,7 @@ def test_references_are_made_by_the_core_only():
 @pytest.mark.parametrize("is_idempotent", [False, True])
 def test_order_is_kept_whatever_comes_back_first(order, is_idempotent):
     engine = Engine(batch_size=1000, is_idempotent=is_idempotent)
+    engine.introduce()
     for i in range(4):
         engine.append(bytes([97 + i]) * 900)
     requests = [engine.take() for _ in range(3)]

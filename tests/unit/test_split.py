@@ -98,6 +98,7 @@ def test_children_continue_the_sequence_of_the_original():
 @pytest.mark.parametrize("is_idempotent", [False, True])
 def test_order_is_kept_against_batches_behind_it(is_idempotent):
     engine = Engine(batch_size=1000, is_idempotent=is_idempotent)
+    engine.introduce()
     for value in (b"a", b"b", b"c"):
         for _ in range(2):
             engine.append(value * 450)
