@@ -165,8 +165,16 @@ cdef class BufferPool:
         free(waiter)
         return 1
 
-    def enqueue_waiter(self, Py_ssize_t need, wake):
-        """Queue for `need` bytes; return a ticket for the append that follows.
+    def new_ticket(self):
+        """A ticket for enqueue_waiter(). Having it first, a caller can leave the queue however it is interrupted."""
+        mutex_lock(&self._lock)
+        self._last_ticket += 1
+        cdef int64_t ticket = self._last_ticket
+        mutex_unlock(&self._lock)
+        return ticket
+
+    def enqueue_waiter(self, Py_ssize_t need, wake, int64_t ticket=0):
+        """Queue for `need` bytes; return the ticket for the append that follows: `ticket`, or a new one if that is 0.
 
         `wake()` is called once the ticket is at the head and the bytes are free, from the thread that noticed; it may
         be called again and must not block. End every wait with dequeue_waiter(ticket).
@@ -179,8 +187,9 @@ cdef class BufferPool:
             raise MemoryError
         waiter.need = need
         mutex_lock(&self._lock)
-        self._last_ticket += 1
-        cdef int64_t ticket = self._last_ticket
+        if ticket == 0:
+            self._last_ticket += 1
+            ticket = self._last_ticket
         waiter.ticket = ticket
         if self._first_waiter is NULL:
             self._first_waiter = waiter
