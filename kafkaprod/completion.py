@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -19,16 +20,47 @@ from numpy.typing import NDArray
 
 from kafkaprod._core.blocks import Block
 from kafkaprod._core.completion import BatchResult, DeliveryFuture
-from kafkaprod.errors import BrokerError, KafkaError
+from kafkaprod.errors import BrokerError, ForkedProducerError, IllegalStateError, KafkaError
+from kafkaprod.waiting import Waiter
 
-__all__ = ["CLIENT_ERROR", "PENDING", "BatchCompletion", "BlockResult", "DeliveryFuture", "FailureLedger"]
+__all__ = ["CLIENT_ERROR", "PENDING", "BatchCompletion", "BlockResult", "DeliveryFuture", "FailureLedger", "WaitGuard"]
 
 CLIENT_ERROR: Final = -2  # in BlockResult.error_codes: an error that is not a broker's code; see BlockResult.errors
 PENDING: Final = -3  # in BlockResult.error_codes: the outcome is not known yet
+MAX_UNSEEN_BATCHES: Final = 1000  # failed batches kept to be looked at; of older ones only the count
 
 _log = logging.getLogger("kafkaprod.completion")
 # One lock for all completions: it is held for a few assignments, and most batches are never waited for.
 _lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """After a fork, in the child: the thread that held the lock does not exist there."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+class WaitGuard:
+    """Refuses waits that could never end. One per producer.
+
+    Attributes:
+        thread_id: Of the sender thread, which gives records their outcome and runs the callbacks.
+        is_forked: Whether this is the child of the process in which that thread runs.
+    """
+
+    def __init__(self) -> None:
+        self.thread_id: int | None = None
+        self.is_forked = False
+
+    def check(self) -> None:
+        """Raises ForkedProducerError in a child, IllegalStateError inside a delivery callback."""
+        if self.is_forked:
+            raise ForkedProducerError("the record was sent by the parent process: its outcome is known only there")
+        if threading.get_ident() == self.thread_id:
+            raise IllegalStateError("waiting for a record inside a delivery callback would wait for itself")
 
 
 class FailureLedger:
@@ -36,13 +68,25 @@ class FailureLedger:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._unseen: dict[BatchCompletion, None] = {}  # guarded by _lock; in order of failure
+        # guarded by _lock:
+        self._unseen: dict[BatchCompletion, None] = {}  # in order of failure
+        self._older_count = 0  # records of batches that found no place in _unseen
+        self._older_error: Exception | None = None
         self.callback_error_count = 0
+
+    def after_fork_in_child(self) -> None:
+        """The thread that held the lock does not exist in the child."""
+        self._lock = threading.Lock()
 
     def add(self, completion: BatchCompletion) -> None:
         """A batch failed."""
         with self._lock:
             self._unseen[completion] = None
+            if len(self._unseen) > MAX_UNSEEN_BATCHES:
+                oldest = next(iter(self._unseen))
+                del self._unseen[oldest]
+                self._older_count += oldest.record_count
+                self._older_error = self._older_error or oldest.error
 
     def discard(self, completion: BatchCompletion) -> None:
         """Somebody looked at the failure of a batch."""
@@ -54,18 +98,24 @@ class FailureLedger:
         with self._lock:
             unseen = list(self._unseen)
             self._unseen.clear()
-        if not unseen:
-            return 0, None
-        return sum(completion.record_count for completion in unseen), unseen[0].error
+            count, self._older_count = self._older_count, 0
+            error, self._older_error = self._older_error, None
+        for completion in unseen:
+            count += completion.record_count
+            error = error or completion.error
+        return count, error
 
 
 class BatchCompletion(BatchResult):
     """The outcome of one batch, with those who wait for it."""
 
-    def __init__(self, topic: str, partition: int, ledger: FailureLedger | None = None) -> None:
+    def __init__(
+        self, topic: str, partition: int, ledger: FailureLedger | None = None, guard: WaitGuard | None = None
+    ) -> None:
         super().__init__(topic, partition)
         self._ledger = ledger
-        self._event: threading.Event | None = None  # guarded by _lock
+        self._guard = guard
+        self._waiters: list[Waiter] | None = None  # guarded by _lock
         self._listeners: list[Callable[[], None]] | None = None  # guarded by _lock
         self._loop_futures: dict[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None  # guarded by _lock
         self._is_told = False  # guarded by _lock
@@ -74,13 +124,13 @@ class BatchCompletion(BatchResult):
         """Wake and call everybody; once, on the sender thread."""
         with _lock:
             self._is_told = True
-            event, self._event = self._event, None
+            waiters, self._waiters = self._waiters, None
             listeners, self._listeners = self._listeners, None
             loop_futures, self._loop_futures = self._loop_futures, None
         if self.error is not None and self._ledger is not None:
             self._ledger.add(self)
-        if event is not None:
-            event.set()
+        for waiter in waiters or ():
+            waiter.wake()
         for listener in listeners or ():
             self._call(listener)
         for loop, future in (loop_futures or {}).items():
@@ -90,14 +140,25 @@ class BatchCompletion(BatchResult):
                 _log.debug("an event loop was closed before its records of %s were delivered", self.topic)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the outcome is known; False after `timeout` seconds."""
+        """Wait until the outcome is known; False after `timeout` seconds.
+
+        Raises: IllegalStateError, ForkedProducerError where it could never become known while waiting.
+        """
+        if self._guard is not None and timeout != 0:
+            self._guard.check()
+        waiter = Waiter()
         with _lock:
             if self._is_told:
                 return True
-            if self._event is None:
-                self._event = threading.Event()
-            event = self._event
-        return event.wait(timeout)
+            if self._waiters is None:
+                self._waiters = []
+            self._waiters.append(waiter)
+        try:
+            return waiter.wait(timeout)
+        finally:
+            with _lock:
+                if self._waiters is not None:
+                    self._waiters.remove(waiter)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener()` when the outcome is known: later on the sender thread, or now if it is known.
@@ -140,7 +201,7 @@ class BatchCompletion(BatchResult):
     def _call(self, listener: Callable[[], None]) -> None:
         try:
             listener()
-        except Exception:
+        except BaseException:  # sys.exit() in a callback must not end the sender thread
             if self._ledger is not None:
                 self._ledger.callback_error_count += 1
             _log.exception("a delivery callback for %s[%d] raised", self.topic, self.partition)

@@ -5,6 +5,7 @@ Kept apart from `Producer` so that the sender thread, which holds the engine, do
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from kafkaprod._core.accumulator import Accumulator
 from kafkaprod._core.buffer_pool import BufferPool
 from kafkaprod._core.drain import Drain
 from kafkaprod.clock import Clock
-from kafkaprod.completion import BatchCompletion, FailureLedger
+from kafkaprod.completion import BatchCompletion, FailureLedger, WaitGuard
 from kafkaprod.compression import make_codec
 from kafkaprod.config import ProducerConfig
 from kafkaprod.hooks import Hooks
@@ -39,14 +40,18 @@ class Engine:
         self.config = config
         self.clock = clock
         self.ledger = FailureLedger()
+        self.guard = WaitGuard()
         self.hooks = Hooks.from_config(config)
         self.metrics = Instruments()
+        codec = make_codec(config.compression_type, compression_level(config))
+        buffers = BufferPool(config.buffer_memory)
+        # From here on there are descriptors to close: nothing below refuses an option.
         self.node_pool = NodePool(connection_settings(config), clock)
         self.accumulator = Accumulator(
-            BufferPool(config.buffer_memory),
+            buffers,
             config.batch_size,
             config.max_request_size,
-            partial(BatchCompletion, ledger=self.ledger),
+            partial(BatchCompletion, ledger=self.ledger, guard=self.guard),
             self.node_pool.wakeup,
         )
         self.accumulator.ignore_keys = config.partitioner_ignore_keys
@@ -56,7 +61,7 @@ class Engine:
             config.max_request_size,
             config.enable_idempotence,
             config.max_in_flight_requests_per_connection == 1,
-            make_codec(config.compression_type, compression_level(config)),
+            codec,
         )
         self.metadata = Metadata.from_config(config, clock.now_ms())
         self.topic_watch = TopicWatch(self.accumulator, clock, self.node_pool.wakeup)
@@ -71,6 +76,16 @@ class Engine:
             self.metrics,
         )
         self.node_pool.set_bootstrap(config.bootstrap_servers)
+
+    def run(self) -> None:
+        """Body of the sender thread."""
+        self.guard.thread_id = threading.get_ident()
+        self.sender.run()
+
+    def after_fork_in_child(self) -> None:
+        """The sender thread does not exist here; nothing of the parent's is touched."""
+        self.guard.is_forked = True
+        self.ledger.after_fork_in_child()
 
     def leaders_of(self, topic: str) -> tuple[int, ...]:
         """Leader node ids of the topic's partitions, -1 where there is none; empty if it is unknown."""

@@ -36,12 +36,17 @@ from kafkaprod.errors import (
     ProducerClosedError,
 )
 from kafkaprod.interceptors import ProducerRecord
+from kafkaprod.sender import Flush
+from kafkaprod.waiting import Waiter
 
 EXIT_TIMEOUT_S: Final = 10.0  # how long the end of the interpreter waits for records still on their way
 MAX_CLOSE_MS: Final = 1 << 40
+CLOSE_GRACE_S: Final = 1.0  # beyond close()'s timeout, for failing what is left and for callbacks
+MEMORY_POLL_S: Final = 0.25  # longest sleep between looks at whether the producer is still usable
 
 _log = logging.getLogger("kafkaprod.producer")
 _open_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+_running: dict[Engine, threading.Thread] = {}  # also of producers that were dropped, or whose close() was interrupted
 
 ColumnLike = Column | tuple[Any, ...] | Sequence[Any]
 
@@ -70,12 +75,17 @@ class Producer(RecordSender):
         super().__init__(self._engine.accumulator, self._engine.hooks.has_any)
         self._hooks = self._engine.hooks
         self._refusal: Callable[[], KafkaError] | None = None
-        self._close_lock = threading.Lock()
         self._thread = threading.Thread(
-            target=self._engine.sender.run, name=f"kafkaprod-{self._config.client_id}", daemon=True
+            target=_run, args=(self._engine,), name=f"kafkaprod-{self._config.client_id}", daemon=True
         )
         self._engine.sender.is_running = True
-        self._thread.start()
+        _running[self._engine] = self._thread
+        try:
+            self._thread.start()
+        except RuntimeError:  # no more threads
+            del _running[self._engine]
+            self._engine.node_pool.close()
+            raise
         # A producer that is dropped without close() still delivers what it was given.
         self._finalizer = weakref.finalize(self, self._engine.sender.close, MAX_CLOSE_MS)
         self._finalizer.atexit = False
@@ -249,13 +259,14 @@ class Producer(RecordSender):
 
     def _with_memory(self, attempt: Callable[[int], Any], need: Callable[[], int], deadline_ms: int, topic: str) -> Any:
         """Wait in line for memory and retry `attempt(ticket)` until it does not return None."""
-        if self._config.buffer_full_policy == "raise" or threading.get_ident() == self._engine.sender.thread_id:
+        if self._config.buffer_full_policy == "raise" or self._is_in_callback():
             raise self._buffer_full(topic, 0)
         started_ns = time.perf_counter_ns()
-        told = threading.Event()
+        told = Waiter()
         pool = self.accumulator.pool
-        ticket = pool.enqueue_waiter(need(), told.set)
+        ticket = pool.new_ticket()
         try:
+            pool.enqueue_waiter(need(), told.wake, ticket)
             self._engine.sender.wakeup()
             while True:
                 outcome = attempt(ticket)
@@ -264,8 +275,7 @@ class Producer(RecordSender):
                 remaining_ms = deadline_ms - self._clock.now_ms()
                 if remaining_ms <= 0:
                     raise self._buffer_full(topic, self._config.max_block_ms)
-                told.wait(remaining_ms / 1000)
-                told.clear()
+                told.wait(min(remaining_ms / 1000, MEMORY_POLL_S))
                 self._check_usable()
         finally:
             pool.dequeue_waiter(ticket)
@@ -294,7 +304,12 @@ class Producer(RecordSender):
         if partition is not None and partition < 0:
             raise InvalidRecordError(f"partition={partition} of topic {topic!r} must be at least 0")
         _check_topic_name(topic)
+        if self._is_in_callback():
+            deadline_ms = 0  # the thread that fetches metadata must not wait for it: the topic is only asked for
         return self._engine.topic_watch.wait_for(topic, partition, deadline_ms, self._check_usable)
+
+    def _is_in_callback(self) -> bool:
+        return threading.get_ident() == self._engine.guard.thread_id
 
     def _check_usable(self) -> None:
         if self._refusal is not None:
@@ -318,19 +333,24 @@ class Producer(RecordSender):
             IllegalStateError: Called from a delivery callback, which runs on the thread that would have to do it.
         """
         self._check_usable()
-        if threading.get_ident() == self._engine.sender.thread_id:
+        if self._is_in_callback():
             raise IllegalStateError("flush() inside a delivery callback would wait for itself")
+        if self.accumulator.incomplete_batch_count > 0:
+            self._wait_for_flush(timeout)
+        self._raise_unseen_failures()
+
+    def _wait_for_flush(self, timeout: float | None) -> None:
         started_ns = time.perf_counter_ns()
-        mark = self.accumulator.begin_flush()
+        flush = Flush()
         try:
-            if not self._engine.sender.flush_event(mark).wait(timeout):
+            self._engine.sender.add_flush(flush)
+            if not flush.wait(timeout):
                 raise TimeoutError(
                     f"{self.accumulator.incomplete_batch_count} batches have no outcome after {timeout} s of flush()"
                 )
         finally:
-            self.accumulator.end_flush()
+            flush.is_over = True
             self._engine.metrics.on_flush(time.perf_counter_ns() - started_ns)
-        self._raise_unseen_failures()
 
     def _raise_unseen_failures(self) -> None:
         count, error = self._engine.ledger.take()
@@ -345,8 +365,11 @@ class Producer(RecordSender):
         Args:
             timeout: Seconds; what is not delivered then fails with ProducerClosedError. None: as long as it takes.
 
-        A second call waits likewise. From a delivery callback it acts as close(0) and returns at once. Failures that
-        nobody looked at are logged.
+        A second call waits likewise; the earliest end of all calls holds. From a delivery callback it acts as close(0)
+        and returns at once. Failures that nobody looked at are logged.
+
+        Raises:
+            TimeoutError: A delivery callback has not returned a second after the timeout.
         """
         if self._refusal is _forked:
             return
@@ -354,15 +377,14 @@ class Producer(RecordSender):
         self.has_hooks = True  # sends every record through _send_general, which refuses it
         _open_producers.discard(self)
         self._finalizer.detach()
-        in_callback = threading.get_ident() == self._engine.sender.thread_id
-        limit_ms = MAX_CLOSE_MS if timeout is None else int(timeout * 1000)
-        self._engine.sender.close(self._clock.now_ms() + (0 if in_callback else limit_ms))
-        if in_callback:
+        limit_ms = MAX_CLOSE_MS if timeout is None else int(min(timeout * 1000, MAX_CLOSE_MS))
+        self._engine.sender.close(self._clock.now_ms() + (0 if self._is_in_callback() else limit_ms))
+        if self._is_in_callback():
             return
-        while self._thread.is_alive():
-            self._thread.join(timeout=0.1 if timeout is None else max(timeout, 0.1))
-        with self._close_lock:
-            count, error = self._engine.ledger.take()
+        self._thread.join(None if timeout is None else max(timeout, 0) + CLOSE_GRACE_S)
+        if self._thread.is_alive():
+            raise TimeoutError(f"a delivery callback still runs {CLOSE_GRACE_S} s after close(timeout={timeout})")
+        count, error = self._engine.ledger.take()
         if count:
             _log.error("%d records were not delivered, the first because: %s", count, error)
 
@@ -402,6 +424,8 @@ class Producer(RecordSender):
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return Kafka's producer metrics as {group: {name: value}}, as kafka-python does."""
+        if self._refusal is _forked:
+            raise _forked()
         return self._engine.metrics_snapshot()
 
     def __len__(self) -> int:
@@ -442,20 +466,38 @@ def _check_topic_name(topic: str) -> None:
         )
 
 
+def _run(engine: Engine) -> None:
+    """Body of the sender thread. Not a method: the thread must not keep a forgotten producer alive."""
+    try:
+        engine.run()
+    finally:
+        del _running[engine]
+
+
 def _after_fork_in_child() -> None:
     for producer in list(_open_producers):
         producer._refusal = _forked
         producer.has_hooks = True
         producer._finalizer.detach()
     _open_producers.clear()
+    for engine in _running:
+        engine.after_fork_in_child()
+    _running.clear()
 
 
 def _at_exit() -> None:
-    for producer in list(_open_producers):
-        try:
-            producer.close(EXIT_TIMEOUT_S)
-        except Exception:
-            _log.exception("closing a producer at exit")
+    """Give all records still on their way EXIT_TIMEOUT_S together; the senders say which were not delivered."""
+    engines = dict(_running)
+    end = time.monotonic() + EXIT_TIMEOUT_S
+    for engine in engines:
+        engine.sender.close(engine.clock.now_ms() + int(EXIT_TIMEOUT_S * 1000))
+    for engine, thread in engines.items():
+        thread.join(max(end - time.monotonic(), 0) + CLOSE_GRACE_S)
+        if thread.is_alive():
+            _log.error("a delivery callback still runs at exit: the outcome of other records is not told")
+        count, error = engine.ledger.take()
+        if count:
+            _log.error("%d records were not delivered, the first because: %s", count, error)
 
 
 if hasattr(os, "register_at_fork"):

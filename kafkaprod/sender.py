@@ -1,7 +1,7 @@
 """The one thread behind a producer: ready -> drain -> send -> poll -> settle -> expire, until closed.
 
 On the record's line between the accumulator and the results. Everything here runs on the sender thread, except
-`wakeup`, `flush_event` and `close`. Waiting happens in one place, `NodePool.poll`; time comes from the clock given.
+`wakeup`, `add_flush` and `close`. Waiting happens in one place, `NodePool.poll`; time comes from the clock given.
 Memory: a request's slabs are given back by `ProduceRequest.finish()`, which is called when its answer is there or its
 socket is closed, never when its records merely expired.
 Source: org.apache.kafka.clients.producer.internals.Sender.
@@ -12,6 +12,8 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import uuid
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -48,10 +50,12 @@ from kafkaprod.net.pool import NodePool
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kafkaprod.protocol.messages.produce import ProduceResponse
+from kafkaprod.protocol.messages.produce import ProduceResponse, TopicProduceResponse
 from kafkaprod.protocol.outgoing import Buffer
+from kafkaprod.protocol.schema import Request
 from kafkaprod.retry import ExponentialBackoff
 from kafkaprod.topic_watch import TopicWatch
+from kafkaprod.waiting import Waiter
 
 PRODUCE_VERSIONS: Final = (3, 13)
 LAST_VERSION_BY_NAME: Final = 12  # version 13 names topics by id
@@ -76,6 +80,22 @@ class SenderSettings:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1000
     enable_idempotence: bool = True
+
+
+class Flush(Waiter):
+    """Somebody who waits until all that is queued now has its outcome.
+
+    Attributes:
+        mark: Up to which batch; None until the sender has seen the flush.
+        is_over: Written by the one who waits: no longer interested.
+    """
+
+    __slots__ = ("is_over", "mark")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mark: int | None = None
+        self.is_over = False
 
 
 class Sender:
@@ -106,8 +126,10 @@ class Sender:
         self._producer_id_failures = 0
         self._next_producer_id_ms = 0
         self._next_load_update_ms = 0
-        self._lock = threading.Lock()
-        self._flushes: list[tuple[int, threading.Event]] = []  # guarded by _lock: (mark, told when done)
+        self._close_lock = threading.Lock()
+        self._new_flushes: deque[Flush] = deque()  # appended by any thread
+        self._flushes: list[Flush] = []
+        self._topic_names: dict[uuid.UUID, str] = {}  # of every id ever seen: an answer may name one that is gone
         self._close_deadline_ms: int | None = None  # written by close()
         self.fatal_error: BaseException | None = None
         self.is_running = False
@@ -119,19 +141,21 @@ class Sender:
         """Make the loop look for work soon. Thread-safe."""
         self._pool.wakeup()
 
-    def flush_event(self, mark: int) -> threading.Event:
-        """Return an event that is set once no batch up to `mark` (Accumulator.begin_flush) is without outcome."""
-        event = threading.Event()
-        with self._lock:
-            self._flushes.append((mark, event))
+    def add_flush(self, flush: Flush) -> None:
+        """Send what is queued at once, and wake `flush` when all of it has its outcome. Thread-safe."""
+        self._new_flushes.append(flush)
         if not self.is_running:
-            event.set()
+            flush.wake()
         self.wakeup()
-        return event
 
     def close(self, deadline_ms: int) -> None:
-        """End the loop when everything has its outcome; at `deadline_ms` (monotonic) what is left fails."""
-        self._close_deadline_ms = deadline_ms
+        """End the loop when everything has its outcome; at `deadline_ms` (monotonic) what is left fails.
+
+        Thread-safe. Of several deadlines the earliest holds.
+        """
+        with self._close_lock:
+            known_ms = self._close_deadline_ms
+            self._close_deadline_ms = deadline_ms if known_ms is None else min(deadline_ms, known_ms)
         self._accumulator.close()
         self.wakeup()
 
@@ -154,6 +178,7 @@ class Sender:
     def run_once(self) -> None:
         """One turn: look after metadata and the producer id, send what is ready, wait, settle what came back."""
         now_ms = self._clock.now_ms()
+        self._begin_flushes()
         wait_ms = min(MAX_WAIT_MS, self._look_after_metadata(now_ms), self._look_after_producer_id(now_ms))
         # Said before looking: an append after the look wakes the poll below.
         self._accumulator.set_sender_sleeps(True)
@@ -191,8 +216,15 @@ class Sender:
                     completion.token.finish()
         finally:
             self.is_running = False
+            self._begin_flushes()
             self._tell_waiters(all_of_them=True)
             self._topic_watch.tell_end()
+
+    def _begin_flushes(self) -> None:
+        while self._new_flushes:
+            flush = self._new_flushes.popleft()
+            flush.mark = self._accumulator.begin_flush()
+            self._flushes.append(flush)
 
     def _tell_waiters(self, *, all_of_them: bool = False) -> None:
         if self._accumulator.pool.waiter_count:
@@ -200,12 +232,12 @@ class Sender:
         if not self._flushes:
             return
         oldest = self._accumulator.oldest_serial
-        with self._lock:
-            done = [event for mark, event in self._flushes if all_of_them or oldest == 0 or oldest > mark]
-            if done:
-                self._flushes = [pair for pair in self._flushes if pair[1] not in done]
-        for event in done:
-            event.set()
+        for flush in self._flushes.copy():
+            assert flush.mark is not None
+            if all_of_them or flush.is_over or oldest == 0 or oldest > flush.mark:
+                self._flushes.remove(flush)
+                self._accumulator.end_flush()
+                flush.wake()
 
     # --- metadata and producer id ----------------------------------------------------------------------------------
 
@@ -229,8 +261,15 @@ class Sender:
             return MAX_WAIT_MS  # connecting: that ends the poll by itself
         for topic in self._metadata.forget_idle_topics(now_ms, self._accumulator.take_used):
             self._accumulator.forget_topic(topic)
-        request = self._metadata.make_request(now_ms)
-        self._pool.send(node_id, request, token="metadata", now_ms=now_ms, timeout_ms=self._settings.request_timeout_ms)
+        return self._ask(node_id, self._metadata.make_request(now_ms), "metadata", now_ms)
+
+    def _ask(self, node_id: int, request: Request, token: str, now_ms: int) -> int:
+        """Send a request to a node that is ready; a node too old for it is a failure like any other."""
+        try:
+            self._pool.send(node_id, request, token=token, now_ms=now_ms, timeout_ms=self._settings.request_timeout_ms)
+        except UnsupportedVersionError as error:
+            self._settle(Completion(node_id, token, request.api, -1, error=error))
+            return 0
         return MAX_WAIT_MS
 
     def _shortest_delay(self, now_ms: int) -> int:
@@ -253,6 +292,8 @@ class Sender:
         for name in changed:
             topic = snapshot.topics[name]
             queues = self._accumulator.set_topic(name, topic.leaders, topic.leader_epochs, topic.topic_id)
+            if topic.topic_uuid is not None:
+                self._topic_names[topic.topic_uuid] = name
             if queues.partition_count > topic.partition_count:
                 self._fail_removed_partitions(name, topic.partition_count)
         if changed:
@@ -286,10 +327,7 @@ class Sender:
             return MAX_WAIT_MS if node_id is not None else self._shortest_delay(now_ms)
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT)
         self._producer_id_asked = True
-        self._pool.send(
-            node_id, request, token="producer id", now_ms=now_ms, timeout_ms=self._settings.request_timeout_ms
-        )
-        return MAX_WAIT_MS
+        return self._ask(node_id, request, "producer id", now_ms)
 
     def _start_epoch(self) -> None:
         """A plain idempotent producer raises its epoch by itself (KIP-360); used up, it needs a new id."""
@@ -436,42 +474,40 @@ class Sender:
 
     def _on_answer(self, request: ProduceRequest, completion: Completion, now_ms: int) -> int:
         """Judge an answer that is not plain success, batch by batch; return the throttle time in ms."""
-        open_refs: dict[tuple[Any, int], BatchRef] = {
-            self._key_of(ref, completion.version): ref for ref in request.refs()
-        }
+        open_refs = {(ref.topic, ref.partition): ref for ref in request.refs()}
         try:
             assert completion.body is not None
             response = ProduceResponse.decode(completion.body, completion.version)
-            self._check_asked_for(response, open_refs, completion.version)
+            answers = [
+                ((self._topic_name(topic, completion.version), partition.index), partition)
+                for topic in response.responses
+                for partition in topic.partition_responses
+            ]
+            for key, _ in answers:
+                if key not in open_refs:
+                    raise CorruptDataError(f"produce response for {key[0]}[{key[1]}], which was not asked for")
         except CorruptDataError as error:
             # Nothing this connection says can be believed: what is in flight on it fails and is retried.
             self._pool.disconnect(completion.node_id, error)
             for ref in open_refs.values():
                 self._apply(ref, NETWORK_EXCEPTION, now_ms, error, maybe_persisted=True)
             return 0
-        for topic in response.responses:
-            for partition in topic.partition_responses:
-                name = topic.topic_id if completion.version > LAST_VERSION_BY_NAME else topic.name
-                answered = open_refs.pop((name, partition.index), None)
-                if answered is not None:  # a repeated partition: the first one counts
-                    self._on_partition(answered, partition, response, now_ms)
+        for key, partition in answers:
+            answered = open_refs.pop(key, None)
+            if answered is not None:  # a repeated partition: the first one counts
+                self._on_partition(answered, partition, response, now_ms)
         for ref in open_refs.values():  # left out by the broker: as good as no answer
             self._apply(ref, NETWORK_EXCEPTION, now_ms, None, maybe_persisted=True)
         self._take_over_cluster()
         return int(response.throttle_time_ms)
 
-    def _key_of(self, ref: BatchRef, version: int) -> tuple[Any, int]:
-        if version > LAST_VERSION_BY_NAME:
-            return self._metadata.snapshot.topics[ref.topic].topic_uuid, ref.partition
-        return ref.topic, ref.partition
-
-    @staticmethod
-    def _check_asked_for(response: ProduceResponse, asked: dict[tuple[Any, int], BatchRef], version: int) -> None:
-        for topic in response.responses:
-            name = topic.topic_id if version > LAST_VERSION_BY_NAME else topic.name
-            for partition in topic.partition_responses:
-                if (name, partition.index) not in asked:
-                    raise CorruptDataError(f"produce response for {name}[{partition.index}], which was not asked for")
+    def _topic_name(self, topic: TopicProduceResponse, version: int) -> str:
+        """Raises CorruptDataError for an id that no topic ever had."""
+        if version <= LAST_VERSION_BY_NAME:
+            return topic.name
+        if topic.topic_id not in self._topic_names:
+            raise CorruptDataError(f"produce response for topic id {topic.topic_id}, which was not asked for")
+        return self._topic_names[topic.topic_id]
 
     def _on_partition(self, ref: BatchRef, partition: Any, response: ProduceResponse, now_ms: int) -> None:
         code = partition.error_code
@@ -544,6 +580,11 @@ class Sender:
         if isinstance(error, AuthenticationError):
             _log.error("authentication failed: %s", error)
             self._metadata.on_fatal(error)
+            self._topic_watch.tell_trouble(error, is_hopeless=True)
             abort_batches(self._accumulator, error, unsent_only=True)
-        else:
-            self._metadata.request_update()
+            return
+        self._metadata.request_update()
+        if not self._topic_watch.is_connected:
+            trouble = self._pool.bootstrap_error()
+            _log.warning("%s", trouble)
+            self._topic_watch.tell_trouble(trouble, is_hopeless=False)

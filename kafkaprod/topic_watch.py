@@ -8,8 +8,20 @@ from collections.abc import Callable
 from kafkaprod._core.accumulator import Accumulator, TopicQueues
 from kafkaprod.clock import Clock
 from kafkaprod.errors import KafkaError, MetadataTimeoutError
+from kafkaprod.waiting import Waiter
 
 POLL_S = 1.0  # longest sleep between looks at whether the producer is still usable
+
+
+class _TopicWaiter(Waiter):
+    """Somebody who waits for a topic, and the error that came instead."""
+
+    __slots__ = ("error", "topic")
+
+    def __init__(self, topic: str) -> None:
+        super().__init__()
+        self.topic = topic
+        self.error: KafkaError | None = None
 
 
 class TopicWatch:
@@ -25,10 +37,10 @@ class TopicWatch:
         self._accumulator = accumulator
         self._clock = clock
         self._wakeup = wakeup
-        self._news = threading.Condition()
-        # guarded by _news:
+        self._lock = threading.Lock()
+        # guarded by _lock:
+        self._waiters: dict[_TopicWaiter, None] = {}
         self._wanted: dict[str, None] = {}
-        self._errors: dict[str, KafkaError] = {}
         self._hopeless: KafkaError | None = None  # why no cluster can be reached, if that is not going to heal
         self._last_trouble: KafkaError | None = None
         self.is_connected = False
@@ -41,22 +53,28 @@ class TopicWatch:
         Raises: the topic's own error; BootstrapError or AuthenticationError if no broker can be used;
             MetadataTimeoutError at `deadline_ms` (monotonic); what `check_usable` raises.
         """
-        while True:
-            queues = self._accumulator.topics.get(topic)
-            if queues is not None and (partition is None or partition < queues.partition_count):
-                return queues
-            check_usable()
-            with self._news:
-                if topic in self._errors:
-                    raise self._errors.pop(topic)
-                if self._hopeless is not None:
-                    raise self._hopeless
-                self._wanted[topic] = None
+        waiter = _TopicWaiter(topic)
+        try:
+            with self._lock:
+                self._waiters[waiter] = None
+            while True:
+                queues = self._accumulator.topics.get(topic)
+                if queues is not None and (partition is None or partition < queues.partition_count):
+                    return queues
+                check_usable()
+                with self._lock:
+                    error = waiter.error or self._hopeless
+                    if error is not None:
+                        raise error
+                    self._wanted[topic] = None
                 self._wakeup()
                 remaining_ms = deadline_ms - self._clock.now_ms()
                 if remaining_ms <= 0:
                     raise self._timed_out(topic, partition, queues)
-                self._news.wait(min(remaining_ms / 1000, POLL_S))
+                waiter.wait(min(remaining_ms / 1000, POLL_S))
+        finally:
+            with self._lock:
+                self._waiters.pop(waiter, None)
 
     def _timed_out(self, topic: str, partition: int | None, queues: TopicQueues | None) -> KafkaError:
         if not self.is_connected and self._last_trouble is not None:
@@ -73,29 +91,34 @@ class TopicWatch:
         """Topics wanted since the last call."""
         if not self._wanted:
             return []
-        with self._news:
+        with self._lock:
             wanted = list(self._wanted)
             self._wanted.clear()
         return wanted
 
     def tell(self, errors: dict[str, KafkaError] | None = None) -> None:
         """Metadata has come: wake everybody; those who wait for a topic in `errors` get its error."""
-        with self._news:
+        with self._lock:
             self.is_connected = True
             self._hopeless = None
             self._last_trouble = None
-            self._errors.update(errors or {})
-            self._news.notify_all()
+            for waiter in self._waiters:
+                waiter.error = (errors or {}).get(waiter.topic, waiter.error)
+            self._wake_all()
 
     def tell_trouble(self, error: KafkaError, *, is_hopeless: bool) -> None:
         """No broker could be reached: the reason for those whose time runs out, or, if hopeless, for all at once."""
-        with self._news:
+        with self._lock:
             self._last_trouble = error
             if is_hopeless and not self.is_connected:
                 self._hopeless = error
-                self._news.notify_all()
+                self._wake_all()
 
     def tell_end(self) -> None:
         """The producer ends: wake everybody to find that out."""
-        with self._news:
-            self._news.notify_all()
+        with self._lock:
+            self._wake_all()
+
+    def _wake_all(self) -> None:
+        for waiter in self._waiters:
+            waiter.wake()
