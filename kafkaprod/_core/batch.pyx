@@ -134,32 +134,43 @@ cdef void batch_release(Batch *b, BufferPool pool) noexcept:
     free(b)
 
 
-cdef int batch_seal(Batch *b, object codec) except -1:
-    """Write header and CRC (compress first if there is a codec); nothing if that was done for these header fields.
+cdef list batch_records(Batch *b):
+    """The records section of a closed batch as memoryviews, one per slab; valid while the batch keeps its memory."""
+    cdef list parts = []
+    cdef Slab *slab = b.first
+    b.last.used = b.position - b.last.data
+    parts.append(PyMemoryView_FromMemory(slab.data + BATCH_HEADER_BYTES, slab.used - BATCH_HEADER_BYTES, PyBUF_READ))
+    slab = slab.next
+    while slab is not NULL:
+        parts.append(PyMemoryView_FromMemory(slab.data, slab.used, PyBUF_READ))
+        slab = slab.next
+    return parts
 
-    The batch must not be OPEN: its producer fields are final. Needs the GIL; codecs release it themselves.
-    Raises IllegalStateError if the batch is open, and what the codec raises; then the batch is unchanged.
+
+cdef int batch_set_compressed(Batch *b, bytes blob, int codec_id) except -1:
+    """Send `blob` in place of the records section."""
+    Py_INCREF(blob)
+    Py_XDECREF(b.compressed)
+    b.compressed = <PyObject *>blob
+    b.codec = <int8_t>codec_id
+    b.sealed = False
+    return 0
+
+
+cdef int batch_seal(Batch *b) except -1:
+    """Write header and CRC; nothing if that was done for these header fields.
+
+    The batch must not be OPEN: its producer fields are final. Needs the GIL.
+    Raises IllegalStateError if the batch is open; it is unchanged then.
     """
     cdef char *header
     cdef Slab *slab
     cdef uint32_t crc
-    cdef list parts
     if b.sealed:
         return 0
     if b.state == OPEN or b.first is NULL:
         raise IllegalStateError("only a closed batch that still has its memory can be sealed")
     b.last.used = b.position - b.last.data
-    if codec is not None and b.compressed is NULL:
-        parts = []
-        slab = b.first
-        while slab is not NULL:
-            parts.append(PyMemoryView_FromMemory(slab.data + (BATCH_HEADER_BYTES if slab is b.first else 0),
-                                                 slab.used - (BATCH_HEADER_BYTES if slab is b.first else 0), PyBUF_READ))
-            slab = slab.next
-        blob = codec.compress(parts)
-        Py_INCREF(blob)
-        b.compressed = <PyObject *>blob
-        b.codec = codec.codec_id
     header = b.first.data
     put_i64(header, 0)
     put_i32(header + 8, <int32_t>(batch_sealed_size(b) - LOG_OVERHEAD))

@@ -4,6 +4,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 
 from kafkaprod._core.accumulator cimport Accumulator
 from kafkaprod._core.batch cimport Batch, Partition
+from kafkaprod._core.produce_request cimport ProduceRequest
 
 
 cdef class NodeQueues:
@@ -13,6 +14,8 @@ cdef class NodeQueues:
     cdef Partition **partitions
     cdef Py_ssize_t partition_count
     cdef Py_ssize_t start
+    cdef int64_t ready_ms                   # when it last had something sendable
+    cdef int64_t drained_ms                 # when it could last be sent to while it had
 
 
 cdef class Drain:
@@ -26,6 +29,9 @@ cdef class Drain:
     cdef readonly bint wants_epoch          # a partition waits for a newer producer epoch
     cdef readonly int64_t next_check_ms     # when ready() should be asked again if nothing else happens
     cdef object codec
+    cdef object workers
+    cdef readonly int64_t availability_timeout_ms
+    cdef readonly object preferred_nodes    # frozenset of node ids, or None
     cdef double codec_ratio                 # compressed / raw size, estimated over all topics
     cdef dict _nodes
 
@@ -33,6 +39,10 @@ cdef class Drain:
     cdef bint _may_go(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil
     cdef bint _node_ready(self, NodeQueues node, int64_t now_ms, bint hurry, int64_t *wait_ms) noexcept nogil
     cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, bint is_first, Py_ssize_t *looked_at) noexcept nogil
+    cdef int _compress(self, ProduceRequest request) except -1
+    cdef list _compress_all(self, list sections)
+    cdef int _seal(self, ProduceRequest request) except -1
+    cdef bint _is_available(self, int32_t leader) except -1
     cdef int _find_waiting(self, NodeQueues node, set topics) except -1
     cdef void _take_head(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil
     cdef Py_ssize_t _estimate(self, const Batch *b) noexcept nogil

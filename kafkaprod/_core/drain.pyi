@@ -1,3 +1,5 @@
+from collections.abc import Iterable
+from concurrent.futures import Executor
 from typing import final
 
 from kafkaprod._core.accumulator import Accumulator
@@ -28,7 +30,13 @@ class Drain:
         is_idempotent: bool = False,
         mutes: bool = False,
         codec: Codec | None = None,
+        workers: Executor | None = None,
+        availability_timeout_ms: int = 0,
     ) -> None: ...
+    availability_timeout_ms: int
+    preferred_nodes: frozenset[int] | None
+    def note_node(self, node_id: int, now_ms: int, can_send: bool) -> None: ...
+    def prefer_nodes(self, node_ids: Iterable[int] | None) -> None: ...
     def set_producer(self, producer_id: int, producer_epoch: int) -> None: ...
     def update_leaders(self) -> None: ...
     def ready(self, now_ms: int, hurry: bool = False) -> tuple[list[int], set[str]]: ...

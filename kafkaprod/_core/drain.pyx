@@ -23,19 +23,25 @@ from kafkaprod._core.accumulator cimport TopicQueues
 from kafkaprod._core.batch cimport (
     BATCH_HEADER_BYTES,
     CLOSED,
+    DONE,
     FAILED,
     OPEN,
     SENT,
     batch_move,
+    batch_records,
     batch_release,
+    batch_release_memory,
     batch_seal,
     batch_sealed_size,
+    batch_set_compressed,
     batch_size_bytes,
 )
 from kafkaprod._core.lock cimport load32, mutex_lock, mutex_unlock, store32
 from kafkaprod._core.produce_request cimport ProduceRequest
 from kafkaprod._core.settlement cimport finish_batch
 from kafkaprod._core.sequences cimport assign_sequence, sequence_allows
+
+from functools import partial
 
 from kafkaprod.errors import InvalidRecordError
 
@@ -64,16 +70,21 @@ cdef class Drain:
         is_idempotent: number the batches; nothing goes out until set_producer().
         mutes: keep one batch in flight per partition (max_in_flight_requests_per_connection == 1).
         codec: a compression.Codec, or None.
+        workers: an object with Executor.map, to compress several batches at a time; None: one after the other.
+        availability_timeout_ms: records without a key avoid a node that could not be sent to for so long; 0: never.
     """
 
     def __init__(self, Accumulator accumulator not None, int64_t linger_ms=5, Py_ssize_t max_request_bytes=1048576,
-                 bint is_idempotent=False, bint mutes=False, codec=None):
+                 bint is_idempotent=False, bint mutes=False, codec=None, workers=None, int64_t availability_timeout_ms=0):
         self.accumulator = accumulator
         self.linger_ms = linger_ms
         self.max_request_bytes = max_request_bytes
         self.is_idempotent = is_idempotent
         self.mutes = mutes
         self.codec = codec
+        self.workers = workers
+        self.availability_timeout_ms = availability_timeout_ms
+        self.preferred_nodes = None
         self.producer_id = -1
         self.producer_epoch = -1
         self.codec_ratio = 1.0
@@ -112,6 +123,8 @@ cdef class Drain:
             if leader in nodes:
                 node = nodes[leader]
                 node.start = (<NodeQueues>old).start % node.partition_count
+                node.ready_ms = (<NodeQueues>old).ready_ms
+                node.drained_ms = (<NodeQueues>old).drained_ms
         self._nodes = nodes
 
     def ready(self, int64_t now_ms, bint hurry=False):
@@ -205,21 +218,64 @@ cdef class Drain:
                 b = self._take(node, now_ms, room, request.batch_count == 0, &looked_at)
             if b is NULL:
                 break
-            try:
-                batch_seal(b, self.codec)
-                request.add(b)
-            except Exception as error:
-                # The codec refused, or memory ran out: these records fail, the others go.
-                b.request_count -= 1
-                finish_batch(self.accumulator, b, FAILED, -1, -1, error, None)
-                batch_release(b, self.accumulator.pool)
-                continue
-            room -= batch_sealed_size(b)
-            self._learn_ratio(b)
+            room -= self._estimate(b)
+            request.add(b)
+        self._compress(request)
+        self._seal(request)
         if request.batch_count == 0:
             return None
         request.sort()
         return request
+
+    cdef int _compress(self, ProduceRequest request) except -1:
+        """Compress the batches that are not compressed yet, several at a time if the codec is given workers."""
+        cdef Py_ssize_t i
+        cdef Batch *b
+        cdef list waiting = []
+        cdef list sections = []
+        if self.codec is None:
+            return 0
+        for i in range(request.batch_count):
+            if request.batches[i].compressed is NULL:
+                waiting.append(i)
+                sections.append(batch_records(request.batches[i]))
+        if not waiting:
+            return 0
+        for position, blob in zip(waiting, self._compress_all(sections)):
+            i = position
+            b = request.batches[i]
+            if isinstance(blob, Exception):
+                # The codec refused, or memory ran out: these records fail, the others go.
+                finish_batch(self.accumulator, b, FAILED, -1, -1, blob, None)
+            else:
+                batch_set_compressed(b, blob, self.codec.codec_id)
+                self._learn_ratio(b)
+        return 0
+
+    cdef list _compress_all(self, list sections):
+        """A blob, or the exception instead of it, for each section."""
+        if self.workers is None or len(sections) == 1:
+            return [_compressed(self.codec, section) for section in sections]
+        return list(self.workers.map(partial(_compressed, self.codec), sections))
+
+    cdef int _seal(self, ProduceRequest request) except -1:
+        """Seal what still is to be sent, and drop what failed in compression."""
+        cdef Py_ssize_t i
+        cdef Py_ssize_t kept = 0
+        cdef Batch *b
+        for i in range(request.batch_count):
+            b = request.batches[i]
+            if b.state != DONE:
+                batch_seal(b)
+                request.batches[kept] = b
+                kept += 1
+                continue
+            request.record_count -= b.record_count
+            b.request_count -= 1
+            batch_release_memory(b, self.accumulator.pool)
+            batch_release(b, self.accumulator.pool)
+        request.batch_count = kept
+        return 0
 
     cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, bint is_first,
                       Py_ssize_t *looked_at) noexcept nogil:
@@ -288,6 +344,27 @@ cdef class Drain:
         queues.partitions[partition].is_muted = is_muted
         mutex_unlock(&queues.partitions[partition].lock)
 
+    def note_node(self, int32_t node_id, int64_t now_ms, bint can_send):
+        """Said of each node that has something sendable: whether it could be sent to (KIP-794, availability timeout)."""
+        cdef NodeQueues node = self._nodes.get(node_id)
+        if node is not None:
+            node.ready_ms = now_ms
+            if can_send:
+                node.drained_ms = now_ms
+
+    def prefer_nodes(self, node_ids):
+        """Draw sticky partitions from those that these nodes lead, where there are any; None: no preference."""
+        self.preferred_nodes = None if node_ids is None else frozenset(node_ids)
+
+    cdef bint _is_available(self, int32_t leader) except -1:
+        cdef NodeQueues node
+        if leader < 0:
+            return False
+        if self.availability_timeout_ms <= 0:
+            return True
+        node = self._nodes.get(leader)
+        return node is None or node.ready_ms - node.drained_ms <= self.availability_timeout_ms
+
     def update_loads(self):
         """Tell the sticky partitioners how long their partitions' queues are (KIP-794); cheap where nothing is sticky."""
         cdef TopicQueues topic
@@ -298,8 +375,19 @@ cdef class Drain:
             if not topic.sticky_used:
                 continue
             topic.sticky_used = False
-            candidates = [i for i in range(topic.partition_count) if topic.partitions[i].leader >= 0]
+            candidates = [i for i in range(topic.partition_count) if self._is_available(topic.partitions[i].leader)]
+            if self.preferred_nodes is not None:
+                near = [i for i in candidates if topic.partitions[<int32_t>i].leader in self.preferred_nodes]
+                candidates = near or candidates
             if not candidates:
                 candidates = list(range(topic.partition_count))
             queues = [load32(&topic.partitions[i].queue_length) for i in candidates]
             topic.sticky.set_loads(candidates, queues)
+
+
+def _compressed(codec, list section):
+    """The section compressed, or the exception that the codec raised."""
+    try:
+        return codec.compress(section)
+    except Exception as error:
+        return error

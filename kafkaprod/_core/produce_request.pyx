@@ -25,7 +25,6 @@ from kafkaprod._core.batch cimport (
     Batch,
     batch_release,
     batch_release_memory,
-    batch_seal,
     batch_sealed_size,
 )
 from kafkaprod._core.lock cimport add32, load32, mutex_lock, mutex_unlock
@@ -118,12 +117,6 @@ cdef class ProduceRequest:
             if (<TopicQueues>self.accumulator.topic_list[self.batches[i].partition.topic_index]).topic_id is None:
                 return False
         return True
-
-    def seal(self, codec):
-        """Compress and checksum every batch that is not sealed yet. Raises what the codec raises."""
-        cdef Py_ssize_t i
-        for i in range(self.batch_count):
-            batch_seal(self.batches[i], codec)
 
     def body(self, int version, int16_t acks, int32_t timeout_ms, str transactional_id=None):
         """Assemble the request body.

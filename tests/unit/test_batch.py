@@ -89,14 +89,16 @@ def test_compressed_batch_has_the_codec_in_its_attributes_and_gives_its_memory_b
     assert engine.pool.in_use == 0
 
 
-def test_sealing_again_changes_nothing():
+def test_sending_again_changes_no_byte():
     engine = Engine()
     engine.append(b"v")
     request = engine.take()
     before = batches_of(request)
-    request.seal(None)
-    assert batches_of(request) == before
-    succeed(request)
+    only_ref(request).requeue(engine.now_ms, 0)
+    request.finish()
+    again = engine.take()
+    assert batches_of(again) == before
+    succeed(again)
 
 
 def test_states_go_from_closed_over_sent_to_done():
