@@ -178,7 +178,6 @@ class Sender:
     def run_once(self) -> None:
         """One turn: look after metadata and the producer id, send what is ready, wait, settle what came back."""
         now_ms = self._clock.now_ms()
-        self._begin_flushes()
         wait_ms = min(MAX_WAIT_MS, self._look_after_metadata(now_ms), self._look_after_producer_id(now_ms))
         # Said before looking: an append after the look wakes the poll below.
         self._accumulator.set_sender_sleeps(True)
@@ -216,7 +215,6 @@ class Sender:
                     completion.token.finish()
         finally:
             self.is_running = False
-            self._begin_flushes()
             self._tell_waiters(all_of_them=True)
             self._topic_watch.tell_end()
 
@@ -229,6 +227,7 @@ class Sender:
     def _tell_waiters(self, *, all_of_them: bool = False) -> None:
         if self._accumulator.pool.waiter_count:
             self._accumulator.pool.wake_waiters()
+        self._begin_flushes()  # here and not before the poll, which would not end for a flush that is over already
         if not self._flushes:
             return
         oldest = self._accumulator.oldest_serial
