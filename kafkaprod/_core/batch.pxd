@@ -94,6 +94,7 @@ cdef struct Batch:
     int64_t producer_id
     int16_t producer_epoch
     int32_t base_sequence       # -1: not sequenced yet
+    int64_t ordinal             # of the partition's sequenced batches
     bint transactional
     bint from_split
     # result
@@ -112,6 +113,7 @@ cdef struct Partition:
     int queue_length            # written under lock, peeked at with load32
     int incomplete_count        # batches not DONE, queued or sent
     Batch *first_outstanding
+    int64_t last_ordinal
     Batch *last_outstanding
     int64_t producer_id         # whose sequences next_sequence continues
     int16_t producer_epoch

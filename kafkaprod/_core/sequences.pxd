@@ -9,6 +9,8 @@ Rules (KIP-98, KIP-360; TransactionManager, TxnPartitionMap; deviations marked *
 - * Until a batch under the current epoch is acknowledged, one batch at a time: a leader that has no state of the producer
   takes any sequence as the first. If it refuses the first batch for a moment (a new partition it has not heard of yet) it
   would let the second in, and the first could never be written after it. Java runs into this.
+- * Never more than five batches from the first outstanding one on. The in-flight limit of a connection does not see to
+  that when the leader moves: the new one would acknowledge later batches and forget the first before it is retried.
 - A sequence that may be missing from the log (a batch failed or expired after it was sent) sets `needs_new_epoch`:
   nothing unsent goes out until the partition is quiet and has a newer epoch. If it turns out that everything sent was
   acknowledged after all, it goes on as it was.
@@ -24,6 +26,7 @@ from kafkaprod._core.batch cimport Batch, Partition
 
 cdef enum:
     SEQUENCE_MASK = 0x7FFFFFFF      # sequences wrap from 2**31 - 1 to 0
+    BROKER_WINDOW = 5               # batches of a producer that a partition remembers
 
 
 cdef inline int32_t advance_sequence(int32_t sequence, int32_t count) noexcept nogil:
@@ -43,7 +46,9 @@ cdef inline bint sequence_allows(Partition *p, const Batch *b, int64_t producer_
     if b.base_sequence >= 0:
         return p.first_outstanding == b
     if not p.needs_new_epoch and p.producer_id == producer_id and p.producer_epoch == producer_epoch:
-        return p.first_outstanding is NULL or p.last_acked_sequence >= 0
+        return p.first_outstanding is NULL or (
+            p.last_acked_sequence >= 0 and p.last_ordinal - p.first_outstanding.ordinal < BROKER_WINDOW - 1
+        )
     if p.first_outstanding is not NULL:
         return False
     if p.needs_new_epoch and p.producer_id == producer_id and p.producer_epoch == producer_epoch:
@@ -68,6 +73,8 @@ cdef inline void assign_sequence(Partition *p, Batch *b, int64_t producer_id, in
     b.producer_id = producer_id
     b.producer_epoch = producer_epoch
     b.base_sequence = p.next_sequence
+    p.last_ordinal += 1
+    b.ordinal = p.last_ordinal
     b.sealed = False
     p.next_sequence = advance_sequence(p.next_sequence, b.record_count)
     insert_outstanding(p, b, p.last_outstanding)

@@ -167,6 +167,8 @@ cdef Batch *_open_child(Accumulator accumulator, Batch *b, int32_t index, const 
     child.max_timestamp = record.timestamp
     child.transactional = b.transactional
     child.from_split = True
+    child.maybe_persisted = b.maybe_persisted
+    child.ordinal = b.ordinal
     child.producer_id = b.producer_id
     child.producer_epoch = b.producer_epoch
     child.base_sequence = -1 if b.base_sequence < 0 else advance_sequence(b.base_sequence, index)
