@@ -42,7 +42,7 @@ def imported_modules(source: str) -> set[str]:
 
 def nogil_functions(path: Path) -> Iterator[NogilFunction]:
     """The nogil functions that a .pyx defines."""
-    lines = path.read_text().split("\n")
+    lines = path.read_text().splitlines()
     number = 0
     while number < len(lines):
         match = _CDEF_FUNCTION.match(lines[number])

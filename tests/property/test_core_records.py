@@ -68,7 +68,7 @@ def test_appended_records_are_read_back(
     for record in given_records:
         engine.append_record(record)
     found = []
-    for request in engine.take_all():
+    while (request := engine.drain.drain(1, engine.now_ms)) is not None:
         for batch in batches_of(request):
             found += read_back(batch)
             if codec is None:
@@ -165,6 +165,7 @@ def test_split_moves_records_without_changing_them(rows: list[ModelRecord], targ
 @given(st.permutations(range(5)), st.integers(1, 5), st.booleans())
 def test_order_survives_any_requeue_order(order: list[int], sent_count: int, is_idempotent: bool) -> None:
     engine = Engine(batch_size=1000, is_idempotent=is_idempotent)
+    engine.introduce()
     for i in range(6):
         engine.append(bytes([97 + i]) * 900)
     requests = [engine.take() for _ in range(sent_count)]
