@@ -7,7 +7,6 @@ producer not the broker.
 from __future__ import annotations
 
 import importlib
-import logging
 import typing
 
 __version__ = "0.1.0"
@@ -47,8 +46,6 @@ _MODULES = {
     "RecordMetadata": "structs",
     "TopicPartition": "structs",
 }
-
-logging.getLogger("kafkaprod").addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> typing.Any:
