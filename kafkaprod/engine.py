@@ -22,6 +22,7 @@ from kafkaprod.metadata import Metadata
 from kafkaprod.net.pool import NodePool
 from kafkaprod.sender import Sender
 from kafkaprod.topic_watch import TopicWatch
+from kafkaprod.waiting import Waiter
 from kafkaprod.wiring import compression_level, connection_settings, sender_settings
 
 
@@ -75,12 +76,31 @@ class Engine:
             clock,
             self.metrics,
         )
+        self._is_ended = False
+        self._end_waiters: list[Waiter] = []
         self.node_pool.set_bootstrap(config.bootstrap_servers)
 
     def run(self) -> None:
         """Body of the sender thread."""
         self.guard.thread_id = threading.get_ident()
-        self.sender.run()
+        try:
+            self.sender.run()
+        finally:
+            self._is_ended = True
+            for waiter in self._end_waiters.copy():
+                waiter.wake()
+
+    def wait_end(self, timeout: float | None = None) -> bool:
+        """Wait until the sender thread is done; False after `timeout` seconds. Thread-safe.
+
+        Not Thread.join(): up to CPython 3.12 a join that Ctrl-C interrupts takes the thread for ended (bpo-45274).
+        """
+        waiter = Waiter()
+        self._end_waiters.append(waiter)
+        try:
+            return self._is_ended or waiter.wait(timeout)
+        finally:
+            self._end_waiters.remove(waiter)
 
     def after_fork_in_child(self) -> None:
         """The sender thread does not exist here; nothing of the parent's is touched."""

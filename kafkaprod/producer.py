@@ -46,7 +46,7 @@ MEMORY_POLL_S: Final = 0.25  # longest sleep between looks at whether the produc
 
 _log = logging.getLogger("kafkaprod.producer")
 _open_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
-_running: dict[Engine, threading.Thread] = {}  # also of producers that were dropped, or whose close() was interrupted
+_running: dict[Engine, None] = {}  # also of producers that were dropped, or whose close() was interrupted
 
 ColumnLike = Column | tuple[Any, ...] | Sequence[Any]
 
@@ -79,7 +79,7 @@ class Producer(RecordSender):
             target=_run, args=(self._engine,), name=f"kafkaprod-{self._config.client_id}", daemon=True
         )
         self._engine.sender.is_running = True
-        _running[self._engine] = self._thread
+        _running[self._engine] = None
         try:
             self._thread.start()
         except RuntimeError:  # no more threads
@@ -381,9 +381,9 @@ class Producer(RecordSender):
         self._engine.sender.close(self._clock.now_ms() + (0 if self._is_in_callback() else limit_ms))
         if self._is_in_callback():
             return
-        self._thread.join(None if timeout is None else max(timeout, 0) + CLOSE_GRACE_S)
-        if self._thread.is_alive():
+        if not self._engine.wait_end(None if timeout is None else max(timeout, 0) + CLOSE_GRACE_S):
             raise TimeoutError(f"a delivery callback still runs {CLOSE_GRACE_S} s after close(timeout={timeout})")
+        self._thread.join(CLOSE_GRACE_S)  # its last instructions
         count, error = self._engine.ledger.take()
         if count:
             _log.error("%d records were not delivered, the first because: %s", count, error)
@@ -487,13 +487,12 @@ def _after_fork_in_child() -> None:
 
 def _at_exit() -> None:
     """Give all records still on their way EXIT_TIMEOUT_S together; the senders say which were not delivered."""
-    engines = dict(_running)
+    engines = list(_running)
     end = time.monotonic() + EXIT_TIMEOUT_S
     for engine in engines:
         engine.sender.close(engine.clock.now_ms() + int(EXIT_TIMEOUT_S * 1000))
-    for engine, thread in engines.items():
-        thread.join(max(end - time.monotonic(), 0) + CLOSE_GRACE_S)
-        if thread.is_alive():
+    for engine in engines:
+        if not engine.wait_end(max(end - time.monotonic(), 0) + CLOSE_GRACE_S):
             _log.error("a delivery callback still runs at exit: the outcome of other records is not told")
         count, error = engine.ledger.take()
         if count:

@@ -1,0 +1,128 @@
+"""fork() while threads send: the child is told loudly and ends cleanly, the parent does not notice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.sink import Sink
+from tests.stress.scale import scaled
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PROLOGUE = """
+import multiprocessing, os, signal, sys, threading, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: fork() with threads, which is what this is about
+from kafkaprod import Producer
+from kafkaprod.errors import ForkedProducerError, KafkaError
+bootstrap, fork_count = sys.argv[1], int(sys.argv[2])
+producer = Producer(bootstrap_servers=bootstrap, linger_ms=2, buffer_memory=4 << 20, batch_size=16384)
+accepted = [0] * 4
+stop = threading.Event()
+latest = producer.send("t", b"x")
+latest.result(20)
+
+def send(index):
+    global latest
+    block = [b"y" * 100] * 50
+    while not stop.is_set():
+        if index % 2:
+            latest = producer.send("t", b"x" * 100)
+            accepted[index] += 1
+        else:
+            producer.send_many("t", block)
+            accepted[index] += len(block)
+
+def refused(call):
+    try:
+        call()
+    except ForkedProducerError:
+        return
+    os._exit(41)
+
+def in_child(future):
+    signal.alarm(30)  # a child that hangs dies of it
+    refused(lambda: producer.send("t", b"child"))
+    refused(lambda: producer.try_send("t", b"child") or producer.send("t", b"child"))
+    refused(lambda: producer.send_many("t", [b"child"]))
+    refused(lambda: producer.send_columns("t", ([0, 1], b"c")))
+    refused(producer.flush)
+    refused(producer.metrics)
+    refused(lambda: producer.partitions_for("t"))
+    if not future.done():
+        refused(lambda: future.result())
+    producer.close()
+    with producer:
+        pass
+
+threads = [threading.Thread(target=send, args=(index,)) for index in range(4)]
+for thread in threads:
+    thread.start()
+
+def finish():
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    producer.close(30)
+    print(sum(accepted) + 1, producer.accumulator.pool.in_use)
+"""
+
+OS_FORK = """
+for number in range(fork_count):
+    future = latest
+    pid = os.fork()
+    if pid == 0:
+        in_child(future)
+        if number % 3 == 0:
+            os._exit(7)
+        if number % 3 == 1:  # a producer of its own works
+            with Producer(bootstrap_servers=bootstrap) as own:
+                own.send("child", b"own").result(20)
+        sys.exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7, number
+finish()
+"""
+
+MULTIPROCESSING = """
+context = multiprocessing.get_context("fork")
+for number in range(fork_count):
+    process = context.Process(target=in_child, args=(latest,))
+    process.start()
+    process.join(40)
+    assert process.exitcode == 0, (number, process.exitcode)
+finish()
+"""
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    with Sink({"t": 6, "child": 1}) as sink:
+        yield sink
+
+
+@pytest.mark.parametrize(
+    ("program", "count"),
+    [(OS_FORK, scaled(21, 1000)), (MULTIPROCESSING, scaled(9, 300))],
+    ids=["os.fork", "multiprocessing"],
+)
+def test_children_are_refused_and_the_parent_goes_on(sink: Sink, program: str, count: int) -> None:
+    process = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", PROLOGUE + program, sink.bootstrap, str(count)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120 + count,
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stderr == ""
+    accepted, in_use = map(int, process.stdout.split())
+    assert in_use == 0
+    offsets = sink.offsets()
+    assert sum(offsets["t"]) == accepted
+    assert sum(offsets["child"]) == (len(range(1, count, 3)) if program is OS_FORK else 0)
