@@ -60,7 +60,7 @@ cdef class Block:
     cdef void _let_go(self) noexcept nogil
     cdef void _prepare(self, Py_ssize_t first, Py_ssize_t end) noexcept nogil
     cdef AppendStatus _append_rows(self, int64_t now_ms, int64_t ticket, int *events) noexcept nogil
-    cdef int32_t _choose(self, const RecordView *r, int *events) noexcept nogil
+    cdef int32_t _choose_sticky(self, const RecordView *r, int *events) noexcept nogil
     cdef int _reserve_segment(self) noexcept nogil
     cdef void _note(self, int32_t partition, Batch *b) noexcept nogil
     cdef int _publish_segments(self) except -1

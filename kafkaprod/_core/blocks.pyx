@@ -10,15 +10,16 @@ of all and waits for that one. Hence no deadlock whatever order two blocks touch
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 
 from kafkaprod._core.accumulator cimport ANY_PARTITION
 from kafkaprod._core.batch cimport BATCH_HEADER_BYTES, OPEN, batch_append, batch_release, batch_retain
 from kafkaprod._core.buffer_pool cimport slab_total
-from kafkaprod._core.columns cimport column_get
+from kafkaprod._core.columns cimport ByteColumn, HeaderColumn, column_get
 from kafkaprod._core.completion cimport batch_result
 from kafkaprod._core.lock cimport load32, mutex_lock, mutex_trylock, mutex_unlock
-from kafkaprod._core.murmur2 cimport partition_for_key
+from kafkaprod._core.murmur2 cimport murmur2, partition_for_key
 from kafkaprod._core.record_view cimport APPENDED, EVENT_BATCH_FULL, POOL_EXHAUSTED
 from kafkaprod._core.record_writer cimport RECORD_OVERHEAD_BOUND, headers_size, record_size_bound
 
@@ -27,11 +28,51 @@ from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooL
 cdef extern from * nogil:
     """
     #define kp_prefetch(p) __builtin_prefetch((p), 1)
+    #define kp_high_product(a, b) ((uint64_t)(((unsigned __int128)(a) * (b)) >> 64))
     """
+    uint64_t high_product "kp_high_product"(uint64_t a, uint64_t b)
     void prefetch "kp_prefetch"(const void *p)
 
 cdef enum:
     MOST_OVERHEAD = RECORD_OVERHEAD_BOUND + 1 + 5 + 5      # no headers; lengths of key and value
+
+
+cdef struct FastModulo:
+    uint64_t magic
+    uint32_t divisor
+
+
+cdef inline FastModulo fast_modulo(int32_t divisor) noexcept nogil:
+    cdef FastModulo modulo
+    modulo.divisor = <uint32_t>divisor
+    modulo.magic = (~<uint64_t>0) // <uint64_t>divisor + 1
+    return modulo
+
+
+cdef inline int32_t modulo_of(uint32_t x, FastModulo modulo) noexcept nogil:
+    """x % divisor by two multiplications. Source: D. Lemire et al., "Faster Remainder by Direct Computation", 2019."""
+    return <int32_t>high_product(modulo.magic * x, modulo.divisor)
+
+
+cdef inline void fill_record(const ByteColumn *key, const ByteColumn *value, const HeaderColumn *headers, Py_ssize_t i,
+                             RecordView *r) noexcept nogil:
+    """Point the view at row i; the timestamp is the caller's."""
+    r.key = NULL
+    r.value = NULL
+    column_get(key, i, &r.key, &r.key_length)
+    column_get(value, i, &r.value, &r.value_length)
+    if headers.headers is NULL:
+        r.headers = NULL
+        r.header_count = 0
+        r.headers_size = 1
+        return
+    if headers.offsets is NULL:
+        r.headers = headers.headers
+        r.header_count = headers.constant_count
+    else:
+        r.headers = headers.headers + headers.offsets[i]
+        r.header_count = headers.offsets[i + 1] - headers.offsets[i]
+    r.headers_size = headers_size(r.headers, r.header_count)
 
 
 @cython.final
@@ -152,6 +193,19 @@ cdef class Block:
         return self.rows_appended == self.row_count
 
     cdef AppendStatus _append_rows(self, int64_t now_ms, int64_t ticket, int *events) noexcept nogil:
+        # Copies of what is constant: records are written through char pointers, which may point at anything, so that the
+        # compiler would load every field of self again for every record.
+        cdef ByteColumn key = self._key.c
+        cdef ByteColumn value = self._value.c
+        cdef HeaderColumn headers = self._headers.c
+        cdef const int64_t *timestamps = self._timestamps
+        cdef int32_t *row_partitions = self._row_partitions
+        cdef Slot *slots = self._slots
+        cdef Partition **partitions = self._partition_array
+        cdef bint prepares = self._partition_count > FEW_PARTITIONS
+        cdef bint uses_keys = not self.accumulator.ignore_keys
+        cdef Py_ssize_t end = self.row_count
+        cdef FastModulo modulo = fast_modulo(self._partition_count)
         cdef Py_ssize_t i = self.rows_appended
         cdef Py_ssize_t next_let_go = i + ROWS_PER_HOLD
         cdef RecordView r
@@ -159,28 +213,35 @@ cdef class Block:
         cdef Partition *p
         cdef int32_t partition
         cdef AppendStatus status = APPENDED
-        while i < self.row_count:
-            if self._partition_count > FEW_PARTITIONS and (i - self.rows_appended) % ROWS_PREPARED == 0:
-                self._prepare(i, min(i + ROWS_PREPARED, self.row_count))
-            if self._reserve_segment() != 0:
+        r.timestamp = self._timestamp
+        while i < end:
+            if prepares and (i - self.rows_appended) % ROWS_PREPARED == 0:
+                self._prepare(i, min(i + ROWS_PREPARED, end))
+            if self._segment_count == self._segment_capacity and self._reserve_segment() != 0:
                 status = POOL_EXHAUSTED
                 break
-            self._fill(i, &r)
-            partition = self._row_partitions[i]
+            fill_record(&key, &value, &headers, i, &r)
+            if timestamps is not NULL:
+                r.timestamp = timestamps[i]
+            partition = row_partitions[i]
             if partition == ANY_PARTITION:
-                partition = self._choose(&r, events)
-            elif not self._slots[partition].is_held:
+                if r.key_length >= 0 and uses_keys:
+                    partition = modulo_of(murmur2(r.key, r.key_length) & <uint32_t>0x7FFFFFFF, modulo)
+                else:
+                    partition = self._choose_sticky(&r, events)
+            if not slots[partition].is_held:
                 self._hold(partition)
-            p = self._partition_array[partition]
+            p = partitions[partition]
             b = p.tail
             if b is NULL or b.state != OPEN or batch_append(b, &r) == 0:
                 status = self.accumulator.append_locked(p, &r, now_ms, ticket, &b, events)
                 if status != APPENDED:
                     break
             self._note(partition, b)
-            if self._row_partitions[i] == ANY_PARTITION:
-                self._row_partitions[i] = partition
-                p.sticky_bytes += sticky_share(&r, self.accumulator.ignore_keys)
+            if row_partitions[i] == ANY_PARTITION:
+                row_partitions[i] = partition
+                if r.key_length < 0 or not uses_keys:
+                    p.sticky_bytes += record_size_bound(&r)
             i += 1
             if i == next_let_go:
                 self._let_go()
@@ -220,33 +281,14 @@ cdef class Block:
                     prefetch(p.tail.position)
                     prefetch(p.tail.position + 64)
 
-    cdef inline void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil:
-        r.key = NULL
-        r.value = NULL
-        column_get(&self._key.c, i, &r.key, &r.key_length)
-        column_get(&self._value.c, i, &r.value, &r.value_length)
-        if self._headers.c.headers is NULL:
-            r.header_count = 0
-            r.headers_size = 1
-        else:
-            if self._headers.c.offsets is NULL:
-                r.headers = self._headers.c.headers
-                r.header_count = self._headers.c.constant_count
-            else:
-                r.headers = self._headers.c.headers + self._headers.c.offsets[i]
-                r.header_count = self._headers.c.offsets[i + 1] - self._headers.c.offsets[i]
-            r.headers_size = headers_size(r.headers, r.header_count)
+    cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil:
+        fill_record(&self._key.c, &self._value.c, &self._headers.c, i, r)
         r.timestamp = self._timestamps[i] if self._timestamps is not NULL else self._timestamp
 
-    cdef int32_t _choose(self, const RecordView *r, int *events) noexcept nogil:
-        """The partition of a row that was given none; its lock is held afterwards."""
+    cdef int32_t _choose_sticky(self, const RecordView *r, int *events) noexcept nogil:
+        """The sticky partition for a record that its key does not place; its lock is held afterwards."""
         cdef int32_t partition
         cdef Partition *p
-        if r.key_length >= 0 and not self.accumulator.ignore_keys:
-            partition = partition_for_key(r.key, r.key_length, self._partition_count)
-            if not self._slots[partition].is_held:
-                self._hold(partition)
-            return partition
         self.topic.sticky_used = True
         while True:
             partition = load32(&self.topic.sticky._current)
@@ -374,11 +416,6 @@ cdef class RowPartitions:
         view.ndim = 1
         view.shape = &self._shape
         view.strides = &self._stride
-
-
-cdef inline Py_ssize_t sticky_share(const RecordView *r, bint ignore_keys) noexcept nogil:
-    """Bytes that count towards the sticky partition's share: none for a record that its key placed."""
-    return record_size_bound(r) if r.key_length < 0 or ignore_keys else 0
 
 
 cdef object _int_array(object source, str name, str code, Py_ssize_t row_count):
