@@ -46,6 +46,7 @@ from kafkaprod.errors import (
 from kafkaprod.instruments import Instruments
 from kafkaprod.metadata import Metadata
 from kafkaprod.net.completion import Completion
+from kafkaprod.net.node_state import ConnectionFailure
 from kafkaprod.net.pool import NodePool
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
@@ -191,7 +192,7 @@ class Sender:
         for completion in completions:
             self._settle(completion)
         for failure in self._pool.take_failures():
-            self._on_connection_failure(failure.error)
+            self._on_connection_failure(failure)
         self._tell_waiters()
 
     def _is_finished(self) -> bool:
@@ -575,15 +576,12 @@ class Sender:
             if isinstance(error, OutOfOrderSequenceError):
                 _log.error("%s[%d]: the broker misses earlier records of this producer", ref.topic, ref.partition)
 
-    def _on_connection_failure(self, error: KafkaError) -> None:
-        if isinstance(error, AuthenticationError):
-            _log.error("authentication failed: %s", error)
-            self._metadata.on_fatal(error)
-            self._topic_watch.tell_trouble(error, is_hopeless=True)
-            abort_batches(self._accumulator, error, unsent_only=True)
-            return
+    def _on_connection_failure(self, failure: ConnectionFailure) -> None:
+        """Tell those who wait for a first connection; refused credentials fail what waits to be sent."""
+        level = logging.WARNING if failure.attempt == 1 else logging.DEBUG
+        _log.log(level, "connection to %s:%d ended at stage %s: %s", *failure.node[1:3], failure.stage, failure.error)
         self._metadata.request_update()
+        if isinstance(failure.error, AuthenticationError):
+            abort_batches(self._accumulator, failure.error, unsent_only=True)
         if not self._topic_watch.is_connected:
-            trouble = self._pool.bootstrap_error()
-            _log.warning("%s", trouble)
-            self._topic_watch.tell_trouble(trouble, is_hopeless=False)
+            self._topic_watch.tell_trouble(self._pool.bootstrap_error(), is_hopeless=self._pool.is_bootstrap_hopeless)

@@ -205,11 +205,6 @@ class Metadata:
         if leader_epoch > known_epoch:
             hints[partition] = (leader_id, leader_epoch)
 
-    def on_fatal(self, error: KafkaError) -> None:
-        """No metadata will come until the user acts (credentials refused): topics not known yet get this error."""
-        for topic in self._followed.keys() - self.snapshot.topics.keys():
-            self._errors[topic] = error
-
     def take_changes(self) -> list[str]:
         """The topics of the snapshot that are new or differ since the last call."""
         self._apply_hints()

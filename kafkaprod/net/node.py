@@ -250,11 +250,12 @@ class NodeConnection:
                 break
 
     def _end_of_stream_reason(self) -> str:
-        if self.stage is Stage.READY:
+        if self._metrics.responses_received:
             return "the broker closed the connection"
+        # A port that wants a login answers ApiVersions before it, and closes at the first request.
+        what = "before it answered any request" if self.stage is Stage.READY else f"during {self.stage}"
         return (
-            f"the broker closed the connection during {self.stage}: "
-            "does security_protocol fit this port, and is it a Kafka broker?"
+            f"the broker closed the connection {what}: does security_protocol fit this port, and is it a Kafka broker?"
         )
 
     def _update_interest(self) -> None:

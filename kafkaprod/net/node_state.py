@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kafkaprod.errors import KafkaError
+from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.net.completion import NodeMetrics
 from kafkaprod.net.node import NodeConnection, Stage
 from kafkaprod.structs import Node
@@ -16,11 +16,23 @@ from kafkaprod.structs import Node
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFailure:
-    """A connection that ended. `error` says why, `stage` how far it had come."""
+    """A connection that ended.
+
+    Attributes:
+        stage: How far it had come.
+        error: Why it ended.
+        attempt: Connections to this node that failed in a row, this one included.
+    """
 
     node: Node
     stage: Stage
     error: KafkaError
+    attempt: int
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether trying again does not help: no such name, or a certificate or credentials were refused."""
+        return self.stage is Stage.RESOLVE or isinstance(self.error, AuthenticationError)
 
 
 @dataclass(slots=True)

@@ -424,7 +424,7 @@ class NodePool:
         if connection.is_closed_by_us:
             return
         self._back_off(state, now_ms, MIN_AUTHENTICATION_RETRY_MS if isinstance(error, AuthenticationError) else 0)
-        state.last_failure = ConnectionFailure(state.node, connection.stage, error)
+        state.last_failure = ConnectionFailure(state.node, connection.stage, error, state.failure_count)
         self._failures.append(state.last_failure)
         self._has_news = True
         if isinstance(error, BrokerError) and error.code == ErrorCode.REBOOTSTRAP_REQUIRED:
@@ -447,11 +447,22 @@ class NodePool:
         states = (self._states.get(node_id) for node_id in self._bootstrap)
         return [state.last_failure for state in states if state is not None and state.last_failure is not None]
 
-    def bootstrap_error(self) -> BootstrapError:
-        """An error that names each failed bootstrap server, how far the connection came, and why it ended."""
+    @property
+    def is_bootstrap_hopeless(self) -> bool:
+        """Whether every bootstrap server failed in a way that trying again does not heal."""
+        failures = self.bootstrap_failures()
+        return len(failures) == len(self._bootstrap) and all(failure.is_hopeless for failure in failures)
+
+    def bootstrap_error(self) -> BootstrapError | AuthenticationError:
+        """An error that names each failed bootstrap server, how far the connection came, and why it ended.
+
+        An AuthenticationError if that is why all of them ended.
+        """
         failures = self.bootstrap_failures()
         lines = [f"{failure.node.host}:{failure.node.port} ({failure.stage}): {failure.error}" for failure in failures]
-        error = BootstrapError("no bootstrap server could be used: " + ("; ".join(lines) or "none was tried"))
+        is_refused = failures and all(isinstance(failure.error, AuthenticationError) for failure in failures)
+        kind = AuthenticationError if is_refused else BootstrapError
+        error = kind("no bootstrap server could be used: " + ("; ".join(lines) or "none was tried"))
         error.__cause__ = failures[-1].error if failures else None
         return error
 

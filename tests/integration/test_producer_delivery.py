@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kafkaprod import AsyncProducer, Headers, Producer
-from tests.delivered import GivenRecord, Sends, arrow_column, assorted_records
+from tests.delivered import GivenRecord, HeaderList, Sends, arrow_column, assorted_records
 from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.reading import end_offsets, read_all, read_with_java
 
@@ -137,7 +137,7 @@ def text_records(count: int) -> list[GivenRecord]:
     """What the console consumer prints without ambiguity."""
     keys = (None, b"", b"key", "\u20ac".encode())
     values = (b"value", None, b"", "\u00fcnicode ".encode() * 3000)
-    headers = ([], [("a", b"1"), ("a", b"2"), ("b", None), ("c", b"")])
+    headers: tuple[HeaderList, ...] = ([], [("a", b"1"), ("a", b"2"), ("b", None), ("c", b"")])
     return [
         GivenRecord(keys[i % 4], values[i // 4 % 4], list(headers[i // 16 % 2]), 1_600_000_000_000 + i)
         for i in range(count)

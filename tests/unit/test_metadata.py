@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafkaprod.config import ProducerConfig
-from kafkaprod.errors import AuthenticationError, AuthorizationError, BrokerError, ConnectionLostError
+from kafkaprod.errors import AuthorizationError, BrokerError, ConnectionLostError
 from kafkaprod.metadata import Metadata, MetadataSettings
 from kafkaprod.protocol.messages.metadata import (
     MetadataResponse,
@@ -435,14 +435,6 @@ def test_known_topic_that_is_refused_keeps_its_leaders() -> None:
     exchange(metadata, 100, answer(topic("a", [], error=29)))
     assert leaders(metadata) == (2,)
     assert isinstance(metadata.take_topic_errors()["a"], AuthorizationError)
-
-
-def test_refused_credentials_reach_those_who_wait_for_topics() -> None:
-    metadata = knowing(topic("a"))
-    metadata.add_topic("b", 1)
-    error = AuthenticationError("no")
-    metadata.on_fatal(error)
-    assert metadata.take_topic_errors() == {"b": error}
 
 
 def test_unknown_topic_id_answer_without_name_is_skipped() -> None:

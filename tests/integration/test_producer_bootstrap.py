@@ -1,0 +1,149 @@
+"""A cluster that cannot be reached: the error says which host, how far the connection came, and why; and how soon."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from kafkaprod import KafkaError, Producer
+from kafkaprod.errors import AuthenticationError, BootstrapError
+from kafkaprod.net.transport import Address
+from tests.fixtures_mock_cluster import MockCluster
+from tests.kafka.cluster import KafkaCluster, wait_until
+from tests.kafka.ports import free_ports
+
+NEVER_MS = 600_000  # the pytest timeout strikes first: what is raised under it was raised early
+SOON_MS = 300
+
+
+def failure_of(**options: Any) -> KafkaError:
+    """What a send to a cluster that cannot be reached raises."""
+    with Producer(**options) as producer, pytest.raises(KafkaError) as caught:
+        producer.send("topic", b"value")
+    assert not producer.bootstrap_connected()
+    return caught.value
+
+
+def unresolvable(host: str, _: int) -> Any:
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+def test_a_refused_port_is_named_when_max_block_ms_has_passed() -> None:
+    (port,) = free_ports(1)
+    started = time.monotonic()
+    error = failure_of(bootstrap_servers=f"127.0.0.1:{port}", max_block_ms=SOON_MS)
+    assert time.monotonic() - started >= SOON_MS / 1000
+    assert isinstance(error, BootstrapError)
+    assert f"127.0.0.1:{port} (connect)" in str(error)
+    assert "refused" in str(error)
+
+
+def test_every_bootstrap_server_that_failed_is_named() -> None:
+    ports = free_ports(3)
+    error = failure_of(bootstrap_servers=[f"127.0.0.1:{port}" for port in ports], max_block_ms=SOON_MS)
+    assert all(f"127.0.0.1:{port} (connect)" in str(error) for port in ports)
+
+
+def test_names_that_cannot_be_resolved_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkaprod.net.node.resolve", unresolvable)
+    error = failure_of(bootstrap_servers="kafka-1.test:9092,kafka-2.test:9092", max_block_ms=NEVER_MS)
+    assert isinstance(error, BootstrapError)
+    assert "kafka-1.test:9092 (resolve)" in str(error)
+    assert "kafka-2.test:9092 (resolve)" in str(error)
+    assert "Name or service not known" in str(error)
+
+
+def test_one_name_that_can_be_resolved_is_enough(mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkaprod.net.node.resolve", unresolvable)
+    with Producer(bootstrap_servers=f"kafka-1.test:9092,{mock_cluster.bootstrap}") as producer:
+        assert producer.send("topic", b"value").result(30).offset == 0
+
+
+def test_a_name_that_can_be_resolved_later_is_used_then(
+    mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, port = mock_cluster.bootstrap.split(",")[0].split(":")
+    with Producer(bootstrap_servers=f"kafka.test:{port}", max_block_ms=30_000) as producer:
+        with monkeypatch.context() as patch:
+            patch.setattr("kafkaprod.net.node.resolve", unresolvable)
+            with pytest.raises(BootstrapError):
+                producer.send("topic", b"value")
+        address = Address(socket.AF_INET, (host, int(port)))
+        monkeypatch.setattr("kafkaprod.net.node.resolve", lambda *_: [address])
+        wait_until(producer.bootstrap_connected, 30, "connection")  # tried on even while nobody sends
+        assert producer.send("topic", b"value").result(30).offset == 0
+
+
+def test_tls_to_a_plain_port_says_so(mock_cluster: MockCluster) -> None:
+    error = failure_of(
+        bootstrap_servers=mock_cluster.bootstrap,
+        security_protocol="SSL",
+        max_block_ms=SOON_MS,
+        ssl_check_hostname=False,
+    )
+    assert isinstance(error, BootstrapError)
+    assert "(tls)" in str(error)
+
+
+def test_each_server_is_warned_of_at_its_first_failure_only(caplog: pytest.LogCaptureFixture) -> None:
+    ports = free_ports(2)
+    with caplog.at_level(logging.WARNING, "kafkaprod"):
+        failure_of(bootstrap_servers=[f"127.0.0.1:{port}" for port in ports], max_block_ms=SOON_MS)
+    warnings = [record.getMessage() for record in caplog.records]
+    assert sorted(text.split(" ended")[0] for text in warnings) == sorted(
+        f"connection to 127.0.0.1:{port}" for port in ports
+    )
+    assert all("refused" in text for text in warnings)
+
+
+@pytest.mark.external
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_a_wrong_password_fails_at_once(kafka: KafkaCluster, listener: str, mechanism: str) -> None:
+    assert kafka.certificates is not None
+    error = failure_of(
+        bootstrap_servers=kafka.bootstrap(listener),
+        security_protocol=listener,
+        sasl_mechanism=mechanism,
+        sasl_plain_username="alice",
+        sasl_plain_password="wrong-canary",
+        max_block_ms=NEVER_MS,
+        **({"ssl_cafile": str(kafka.certificates.ca)} if listener == "SASL_SSL" else {}),
+    )
+    assert isinstance(error, AuthenticationError)
+    assert f"{kafka.bootstrap(listener)} (sasl)" in str(error)
+    assert "canary" not in str(error)
+
+
+@pytest.mark.external
+def test_a_certificate_of_an_unknown_authority_fails_at_once(kafka: KafkaCluster) -> None:
+    assert kafka.certificates is not None
+    error = failure_of(
+        bootstrap_servers=kafka.bootstrap("SSL"),
+        security_protocol="SSL",
+        ssl_cafile=str(kafka.certificates.other_ca),
+        max_block_ms=NEVER_MS,
+    )
+    assert isinstance(error, AuthenticationError)
+    assert f"{kafka.bootstrap('SSL')} (tls)" in str(error)
+    assert "certificate verify failed" in str(error)
+
+
+@pytest.mark.external
+def test_tls_to_a_plain_port_of_apache_kafka_says_so(kafka: KafkaCluster) -> None:
+    error = failure_of(bootstrap_servers=kafka.bootstrap(), security_protocol="SSL", max_block_ms=SOON_MS)
+    assert isinstance(error, BootstrapError)
+    assert f"{kafka.bootstrap()} (tls)" in str(error)
+
+
+@pytest.mark.external
+@pytest.mark.parametrize("listener", ["SSL", "SASL_PLAINTEXT"])
+def test_plain_text_to_a_secured_port_says_so(kafka: KafkaCluster, listener: str) -> None:
+    error = failure_of(bootstrap_servers=kafka.bootstrap(listener), max_block_ms=SOON_MS)
+    assert isinstance(error, BootstrapError)
+    assert kafka.bootstrap(listener) in str(error)
+    assert "security_protocol" in str(error)
