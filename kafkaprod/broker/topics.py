@@ -167,6 +167,7 @@ class TopicTable:
         self._topics = {other: known for other, known in self._topics.items() if other != name}
         for index in range(len(topic.partitions)):
             self._log_dir.delete(TopicPartition(name, index))
+            self._on_advance(TopicPartition(name, index))  # readers that wait find it gone
         self._save(self._topics)
 
     def add_partitions(self, name: str, partition_count: int, *, validate_only: bool) -> None:
