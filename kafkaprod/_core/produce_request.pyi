@@ -2,7 +2,6 @@ from typing import Final, Self, final
 
 from kafkaprod._core.accumulator import Accumulator
 from kafkaprod._core.settlement import BatchRef
-from kafkaprod.compression import Codec
 
 OLDEST_VERSION: Final[int]
 NEWEST_VERSION: Final[int]

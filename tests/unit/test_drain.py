@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 
@@ -341,7 +342,7 @@ def test_a_node_with_one_partition_is_not_starved_by_one_with_two_thousand() -> 
     for rounds in sent_in_round.values():
         assert len(rounds) == 3
         assert rounds[0] <= share
-        assert all(after - before <= share + 1 for before, after in zip(rounds, rounds[1:], strict=False))
+        assert all(after - before <= share + 1 for before, after in pairwise(rounds))
 
 
 def test_constructing_a_drain_needs_no_topics() -> None:
@@ -433,7 +434,8 @@ def test_only_the_first_outstanding_batch_is_sent_again() -> None:
     requests = engine.take_all()
     for request in reversed(requests):
         requeue(request, engine.now_ms, 0)
-    assert values_of(only := engine.take()) == [b"a" * 900]
+    only = engine.take()
+    assert values_of(only) == [b"a" * 900]
     assert engine.drain.drain(1, engine.now_ms) is None  # b waits for a's answer
     assert engine.ready_nodes() == []
     succeed(only)

@@ -1,6 +1,7 @@
 """Sticky partitioning (KIP-480), weighted by queue lengths (KIP-794)."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -78,7 +79,7 @@ def _unkeyed(engine, count, size=100):
 def test_records_without_a_key_stay_on_one_partition_for_a_batch():
     engine = Engine(leaders=[1] * 50, batch_size=10_000)
     partitions = _unkeyed(engine, 1000)
-    switches = sum(a != b for a, b in zip(partitions, partitions[1:], strict=False))
+    switches = sum(a != b for a, b in pairwise(partitions))
     bytes_per_batch = 10_000
     assert 1000 * 109 / bytes_per_batch / 2 - 2 <= switches <= 1000 * 109 / bytes_per_batch + 1
 

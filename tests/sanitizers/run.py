@@ -1,0 +1,114 @@
+"""Build a copy of the core with sanitizers and run its tests under them: `python -m tests.sanitizers.run address`.
+
+The copy lives in tests/.cache/sanitize-<name>, so the working tree's own build is not disturbed; building takes minutes
+the first time and follows changed sources after that. See README.md here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE_TESTS = [
+    *[
+        f"tests/unit/test_{name}.py"
+        for name in (
+            *("varint", "murmur2", "checksum", "record_writer", "record_arguments", "buffer_pool", "batch"),
+            *("accumulator", "partitioner", "drain", "settlement", "split", "produce_request", "produce_response"),
+            *("completion", "columns", "blocks", "batch_reader", "send_path"),
+        )
+    ],
+    *[f"tests/property/test_core_{name}.py" for name in ("records", "bad_input", "machine")],
+]
+THREAD_TESTS = ["tests/stress/test_pool_threads.py", "tests/stress/test_core_threads.py"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sanitizer:
+    """What to build with, which runtime libraries the interpreter must have loaded first, and what to run."""
+
+    flags: str
+    libraries: tuple[str, ...]
+    environment: dict[str, str]
+    tests: list[str]
+
+
+SANITIZERS = {
+    "address": Sanitizer(
+        "address,undefined",
+        ("libasan.so", "libubsan.so", "libstdc++.so"),
+        {
+            # The interpreter itself leaks at exit by design; overflows and uses after free are what is looked for.
+            "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1",
+            "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+            # Python's own allocator would hide overflows of small objects.
+            "PYTHONMALLOC": "malloc",
+        },
+        [*CORE_TESTS, *THREAD_TESTS],
+    ),
+    "thread": Sanitizer(
+        "thread",
+        ("libtsan.so",),
+        {"TSAN_OPTIONS": f"halt_on_error=1:exitcode=66:suppressions={ROOT}/tests/sanitizers/thread.supp"},
+        THREAD_TESTS,
+    ),
+}
+
+
+def build(name: str, sanitizer: Sanitizer) -> Path:
+    """Bring the copy up to date and build it; return its directory."""
+    directory = ROOT / "tests" / ".cache" / f"sanitize-{name}"
+    directory.mkdir(parents=True, exist_ok=True)
+    for folder in ("kafkaprod", "tests"):
+        for source in (ROOT / folder).rglob("*"):
+            target = directory / source.relative_to(ROOT)
+            if ".cache" in source.parts or "__pycache__" in source.parts or source.suffix == ".so" or source.is_dir():
+                continue
+            if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target)
+    for file in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy2(ROOT / file, directory)
+    subprocess.run(
+        [sys.executable, "setup.py", "build_ext", "--inplace"],
+        cwd=directory,
+        env=os.environ | {"KAFKAPROD_SANITIZE": sanitizer.flags},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    return directory
+
+
+def run(directory: Path, sanitizer: Sanitizer, arguments: list[str]) -> int:
+    """Run pytest in the copy with the sanitizers' runtimes loaded first; return its exit status."""
+    libraries = [
+        subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+        for name in sanitizer.libraries
+    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "timeout=0"]
+    return subprocess.run(
+        [*command, *(arguments or sanitizer.tests)],
+        cwd=directory,
+        env=os.environ | sanitizer.environment | {"LD_PRELOAD": " ".join(libraries)},
+        check=False,
+    ).returncode
+
+
+def main() -> int:
+    """Build and run; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sanitizers.run", description=__doc__.partition("\n")[0])
+    parser.add_argument("sanitizer", choices=SANITIZERS)
+    parser.add_argument("pytest_arguments", nargs="*", help="other tests or options than the usual ones")
+    arguments = parser.parse_args()
+    sanitizer = SANITIZERS[arguments.sanitizer]
+    return run(build(arguments.sanitizer, sanitizer), sanitizer, arguments.pytest_arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
