@@ -6,6 +6,7 @@ Kept apart from `Producer` so that the sender thread, which holds the engine, do
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from kafkaprod.clock import Clock
 from kafkaprod.completion import BatchCompletion, FailureLedger, WaitGuard
 from kafkaprod.compression import make_codec
 from kafkaprod.config import ProducerConfig
+from kafkaprod.errors import ConfigError
 from kafkaprod.hooks import Hooks
 from kafkaprod.instruments import Instruments
 from kafkaprod.metadata import Metadata
@@ -34,10 +36,12 @@ class Engine:
         clock: Of all timeouts.
 
     Raises:
-        ConfigError: A codec or TLS file cannot be had.
+        ConfigError: A codec or TLS file cannot be had, or transactions are asked for.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
+        if config.transactional_id is not None:
+            raise ConfigError(f"transactional_id={config.transactional_id!r}: this version has no transactions yet")
         self.config = config
         self.clock = clock
         self.ledger = FailureLedger()
@@ -46,6 +50,9 @@ class Engine:
         self.metrics = Instruments()
         codec = make_codec(config.compression_type, compression_level(config))
         buffers = BufferPool(config.buffer_memory)
+        self._workers = None
+        if codec is not None and config.compression_workers > 1:
+            self._workers = ThreadPoolExecutor(config.compression_workers, f"kafkaprod-{config.client_id}-compress")
         # From here on there are descriptors to close: nothing below refuses an option.
         self.node_pool = NodePool(connection_settings(config), clock)
         self.accumulator = Accumulator(
@@ -63,9 +70,12 @@ class Engine:
             config.enable_idempotence,
             config.max_in_flight_requests_per_connection == 1,
             codec,
+            self._workers,
+            config.partitioner_adaptive_partitioning_enable,
+            config.partitioner_availability_timeout_ms,
         )
         self.metadata = Metadata.from_config(config, clock.now_ms())
-        self.topic_watch = TopicWatch(self.accumulator, clock, self.node_pool.wakeup)
+        self.topic_watch = TopicWatch(self.accumulator, clock, self.node_pool.wakeup, config.max_block_ms)
         self.sender = Sender(
             sender_settings(config),
             self.accumulator,
@@ -86,6 +96,8 @@ class Engine:
         try:
             self.sender.run()
         finally:
+            if self._workers is not None:
+                self._workers.shutdown(wait=False)
             self._is_ended = True
             for waiter in self._end_waiters.copy():
                 waiter.wake()

@@ -81,6 +81,8 @@ class SenderSettings:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1000
     enable_idempotence: bool = True
+    preferred_rack: str | None = None  # whose leaders records without a key go to rather; None: no preference
+    checks_cluster: bool = True  # tell brokers which cluster they are expected to belong to (KIP-1242)
 
 
 class Flush(Waiter):
@@ -282,13 +284,16 @@ class Sender:
             return
         self._metadata.on_response(completion.response, completion.version, now_ms)
         self._take_over_cluster()
-        self._topic_watch.tell(self._metadata.take_topic_errors())
+        self._topic_watch.tell(self._metadata.take_topic_errors(), self._metadata.take_missing())
 
     def _take_over_cluster(self) -> None:
         """Bring the core's leaders and the pool's nodes up to what the metadata says."""
         changed = self._metadata.take_changes()
         snapshot = self._metadata.snapshot
-        self._pool.update_nodes(snapshot.nodes)
+        self._pool.update_nodes(snapshot.nodes, snapshot.cluster_id if self._settings.checks_cluster else None)
+        if self._settings.preferred_rack is not None:
+            rack = self._settings.preferred_rack
+            self._drain.prefer_nodes(node_id for node_id, node in snapshot.nodes.items() if node.rack == rack)
         for name in changed:
             topic = snapshot.topics[name]
             queues = self._accumulator.set_topic(name, topic.leaders, topic.leader_epochs, topic.topic_id)
@@ -369,6 +374,7 @@ class Sender:
         if self._drain.wants_epoch:
             wait_ms = 0
         for node_id in ready:
+            self._drain.note_node(node_id, now_ms, self._pool.is_ready(node_id, now_ms))
             while self._pool.is_ready(node_id, now_ms):
                 request = self._drain.drain(node_id, now_ms)
                 if request is None:

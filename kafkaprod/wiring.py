@@ -85,6 +85,8 @@ def sender_settings(config: ProducerConfig) -> SenderSettings:
         retry_backoff_ms=config.retry_backoff_ms,
         retry_backoff_max_ms=config.retry_backoff_max_ms,
         enable_idempotence=config.enable_idempotence,
+        preferred_rack=config.client_rack if config.partitioner_rack_aware else None,
+        checks_cluster=config.metadata_cluster_check_enable,
     )
 
 

@@ -30,6 +30,7 @@ cdef class Drain:
     cdef readonly int64_t next_check_ms     # when ready() should be asked again if nothing else happens
     cdef object codec
     cdef object workers
+    cdef readonly bint is_adaptive
     cdef readonly int64_t availability_timeout_ms
     cdef readonly object preferred_nodes    # frozenset of node ids, or None
     cdef double codec_ratio                 # compressed / raw size, estimated over all topics

@@ -31,8 +31,10 @@ class Drain:
         mutes: bool = False,
         codec: Codec | None = None,
         workers: Executor | None = None,
+        is_adaptive: bool = True,
         availability_timeout_ms: int = 0,
     ) -> None: ...
+    is_adaptive: bool
     availability_timeout_ms: int
     preferred_nodes: frozenset[int] | None
     def note_node(self, node_id: int, now_ms: int, can_send: bool) -> None: ...

@@ -71,11 +71,13 @@ cdef class Drain:
         mutes: keep one batch in flight per partition (max_in_flight_requests_per_connection == 1).
         codec: a compression.Codec, or None.
         workers: an object with Executor.map, to compress several batches at a time; None: one after the other.
+        is_adaptive: records without a key go rather to partitions whose queues are short (KIP-794).
         availability_timeout_ms: records without a key avoid a node that could not be sent to for so long; 0: never.
     """
 
     def __init__(self, Accumulator accumulator not None, int64_t linger_ms=5, Py_ssize_t max_request_bytes=1048576,
-                 bint is_idempotent=False, bint mutes=False, codec=None, workers=None, int64_t availability_timeout_ms=0):
+                 bint is_idempotent=False, bint mutes=False, codec=None, workers=None, bint is_adaptive=True,
+                 int64_t availability_timeout_ms=0):
         self.accumulator = accumulator
         self.linger_ms = linger_ms
         self.max_request_bytes = max_request_bytes
@@ -83,6 +85,7 @@ cdef class Drain:
         self.mutes = mutes
         self.codec = codec
         self.workers = workers
+        self.is_adaptive = is_adaptive
         self.availability_timeout_ms = availability_timeout_ms
         self.preferred_nodes = None
         self.producer_id = -1
@@ -254,9 +257,12 @@ cdef class Drain:
 
     cdef list _compress_all(self, list sections):
         """A blob, or the exception instead of it, for each section."""
-        if self.workers is None or len(sections) == 1:
-            return [_compressed(self.codec, section) for section in sections]
-        return list(self.workers.map(partial(_compressed, self.codec), sections))
+        if self.workers is not None and len(sections) > 1:
+            try:
+                return list(self.workers.map(partial(_compressed, self.codec), sections))
+            except RuntimeError:
+                self.workers = None     # the interpreter ends: its executors take no more work
+        return [_compressed(self.codec, section) for section in sections]
 
     cdef int _seal(self, ProduceRequest request) except -1:
         """Seal what still is to be sent, and drop what failed in compression."""
@@ -381,7 +387,9 @@ cdef class Drain:
                 candidates = near or candidates
             if not candidates:
                 candidates = list(range(topic.partition_count))
-            queues = [load32(&topic.partitions[i].queue_length) for i in candidates]
+            queues = None
+            if self.is_adaptive:
+                queues = [load32(&topic.partitions[i].queue_length) for i in candidates]
             topic.sticky.set_loads(candidates, queues)
 
 
