@@ -14,14 +14,20 @@ POLL_S = 1.0  # longest sleep between looks at whether the producer is still usa
 
 
 class _TopicWaiter(Waiter):
-    """Somebody who waits for a topic, and the error that came instead."""
+    """Somebody who waits for a topic.
 
-    __slots__ = ("error", "topic")
+    Attributes:
+        error: What came instead.
+        reason: Why it has not come yet.
+    """
+
+    __slots__ = ("error", "reason", "topic")
 
     def __init__(self, topic: str) -> None:
         super().__init__()
         self.topic = topic
         self.error: KafkaError | None = None
+        self.reason: KafkaError | None = None
 
 
 class TopicWatch:
@@ -31,12 +37,14 @@ class TopicWatch:
         accumulator: Known topics appear in its `topics`.
         clock: For deadlines.
         wakeup: Tells the sender that a topic is wanted.
+        max_block_ms: What deadlines are made of, for messages.
     """
 
-    def __init__(self, accumulator: Accumulator, clock: Clock, wakeup: Callable[[], None]) -> None:
+    def __init__(self, accumulator: Accumulator, clock: Clock, wakeup: Callable[[], None], max_block_ms: int) -> None:
         self._accumulator = accumulator
         self._clock = clock
         self._wakeup = wakeup
+        self._max_block_ms = max_block_ms
         self._lock = threading.Lock()
         # guarded by _lock:
         self._waiters: dict[_TopicWaiter, None] = {}
@@ -65,24 +73,28 @@ class TopicWatch:
                 with self._lock:
                     error = waiter.error or self._hopeless
                     if error is not None:
-                        raise error
+                        raise error.with_traceback(None)  # shared: it must not collect the frames of all who raise it
                     self._wanted[topic] = None
                 self._wakeup()
                 remaining_ms = deadline_ms - self._clock.now_ms()
                 if remaining_ms <= 0:
-                    raise self._timed_out(topic, partition, queues)
+                    raise self._timed_out(waiter, partition, queues)
                 waiter.wait(min(remaining_ms / 1000, POLL_S))
         finally:
             with self._lock:
                 self._waiters.pop(waiter, None)
 
-    def _timed_out(self, topic: str, partition: int | None, queues: TopicQueues | None) -> KafkaError:
+    def _timed_out(self, waiter: _TopicWaiter, partition: int | None, queues: TopicQueues | None) -> KafkaError:
+        topic, reason = waiter.topic, waiter.reason
         if not self.is_connected and self._last_trouble is not None:
             return self._last_trouble
         what = f"topic {topic!r}" if queues is None else f"partition {partition} of topic {topic!r}"
         known = "" if queues is None else f"; it has {queues.partition_count} partitions"
-        error = MetadataTimeoutError(f"no metadata of {what} within max_block_ms{known}", topic=topic)
-        error.__cause__ = self._last_trouble
+        said = "" if reason is None else f"; the last answer: {reason}"
+        error = MetadataTimeoutError(
+            f"no metadata of {what} within max_block_ms={self._max_block_ms}{known}{said}", topic=topic
+        )
+        error.__cause__ = reason or self._last_trouble
         return error
 
     # --- the sender's side -----------------------------------------------------------------------------------------
@@ -96,14 +108,20 @@ class TopicWatch:
             self._wanted.clear()
         return wanted
 
-    def tell(self, errors: dict[str, KafkaError] | None = None) -> None:
-        """Metadata has come: wake everybody; those who wait for a topic in `errors` get its error."""
+    def tell(self, errors: dict[str, KafkaError], missing: dict[str, KafkaError]) -> None:
+        """Metadata has come: wake everybody; those who wait for a topic in `errors` get its error.
+
+        Args:
+            errors: Of topics that no retry brings.
+            missing: Why other topics did not come with it.
+        """
         with self._lock:
             self.is_connected = True
             self._hopeless = None
             self._last_trouble = None
             for waiter in self._waiters:
-                waiter.error = (errors or {}).get(waiter.topic, waiter.error)
+                waiter.error = errors.get(waiter.topic, waiter.error)
+                waiter.reason = missing.get(waiter.topic, waiter.reason)
             self._wake_all()
 
     def tell_trouble(self, error: KafkaError, *, is_hopeless: bool) -> None:

@@ -84,6 +84,7 @@ class Metadata:
         self._changed: dict[str, None] = {}
         self._hints: dict[str, dict[int, tuple[int, int]]] = {}  # not yet in the snapshot
         self._errors: dict[str, KafkaError] = {}
+        self._missing: dict[str, KafkaError] = {}
         self.snapshot = ClusterSnapshot()
 
     @classmethod
@@ -217,6 +218,11 @@ class Metadata:
         errors, self._errors = self._errors, {}
         return errors
 
+    def take_missing(self) -> dict[str, KafkaError]:
+        """Why topics were not in the answers since the last call; they are asked for again."""
+        missing, self._missing = self._missing, {}
+        return missing
+
     # --- starting over ---------------------------------------------------------------------------------------------
 
     def should_rebootstrap(self, now_ms: int, *, is_any_node_usable: bool = True) -> bool:
@@ -309,6 +315,7 @@ class Metadata:
         code = ErrorCode.NONE if answer is None else answer.error_code
         if code == ErrorCode.NONE or describe(code).retriable:
             self._wanted[name] = None
+            self._missing[name] = error_for(code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name)
             if name in known:
                 told[name] = known[name].without_leaders()
             return
