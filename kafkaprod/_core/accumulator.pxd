@@ -21,7 +21,8 @@ cdef class TopicQueues:
     cdef readonly bytes name_utf8
     cdef readonly bytes topic_id            # 16 bytes, or None where brokers do not tell
     cdef readonly int32_t index             # position in Accumulator._topic_list
-    cdef readonly int32_t partition_count
+    cdef readonly int32_t partition_count   # records choose among these
+    cdef int32_t allocated_count            # with those that went when the topic was made anew with fewer
     cdef Partition **partitions
     cdef StickyPartitioner sticky
     cdef bint sticky_used                   # since the last load update
@@ -59,7 +60,7 @@ cdef class Accumulator:
     cdef bint _has_room(self, const Batch *b, const RecordView *r) noexcept nogil
     cdef bint must_leave(self, Partition *p, const RecordView *r) noexcept nogil
     cdef void leave_sticky(self, TopicQueues topic, Partition *p, const RecordView *r, int *events) noexcept nogil
-    cdef void enlist(self, Batch *b, Batch *older) noexcept nogil
+    cdef bint enlist(self, Batch *b, Batch *older) noexcept nogil
     cdef void delist(self, Batch *b) noexcept nogil
     cdef object append_record(self, TopicQueues topic, int32_t partition, const RecordView *r, int64_t now_ms,
                               int64_t ticket)

@@ -19,6 +19,7 @@ from kafkaprod._core.batch cimport (
     batch_move,
     batch_open,
     batch_release,
+    batch_release_memory,
     batch_retain,
     batch_size_bytes,
     delta_between,
@@ -76,7 +77,7 @@ cdef class TopicQueues:
 
     def __dealloc__(self):
         cdef int32_t i
-        for i in range(self.partition_count):
+        for i in range(self.allocated_count):
             mutex_destroy(&self.partitions[i].lock)
             free(self.partitions[i])
         free(self.partitions)
@@ -87,9 +88,9 @@ cdef class TopicQueues:
         cdef Partition **grown = <Partition **>calloc(count, sizeof(Partition *))
         if grown is NULL:
             raise MemoryError
-        if self.partition_count:
-            memcpy(grown, self.partitions, self.partition_count * sizeof(Partition *))
-        for i in range(self.partition_count, count):
+        if self.allocated_count:
+            memcpy(grown, self.partitions, self.allocated_count * sizeof(Partition *))
+        for i in range(self.allocated_count, count):
             p = <Partition *>calloc(1, sizeof(Partition))
             if p is NULL or mutex_init(&p.lock) != 0:
                 raise MemoryError
@@ -105,8 +106,13 @@ cdef class TopicQueues:
         if self.partitions is not NULL:
             self._retired.append(PyCapsule_New(self.partitions, NULL, _free_array))
         self.partitions = grown
-        self.partition_count = count
+        self.allocated_count = count
         return 0
+
+    @property
+    def has_removed_partitions(self):
+        """Whether the topic once had more partitions; a block begun then may still append to those."""
+        return self.allocated_count > self.partition_count
 
 
 @cython.final
@@ -149,7 +155,8 @@ cdef class Accumulator:
         """Create or update a topic from metadata. Sender thread only.
 
         Args:
-            leaders: node id per partition, -1 where there is none. A topic never shrinks here: see remove_partitions.
+            leaders: node id per partition, -1 where there is none. Fewer than before: the topic was made anew. The
+                partitions that are gone get no more records; what they hold is the sender's to fail.
             epochs: leader epoch per partition, -1 where unknown.
             topic_id: 16 bytes or None.
         """
@@ -166,15 +173,18 @@ cdef class Accumulator:
         is_new = topic is None
         if is_new:
             topic = TopicQueues.__new__(TopicQueues, name, <int32_t>len(self.topic_list))
-        if count > topic.partition_count:
+        if count > topic.allocated_count:
             topic.grow(count)
-            if is_new:
-                topic.sticky = StickyPartitioner(count, <unsigned long long>id(topic))
-            else:
-                topic.sticky.set_loads(range(count))
+        if is_new:
+            topic.sticky = StickyPartitioner(count, <unsigned long long>id(topic))
+        elif count != topic.partition_count:
+            topic.sticky.set_loads(range(count))
+            if topic.sticky.current >= count:
+                topic.sticky.next()
+        topic.partition_count = count
         is_made_anew = topic.topic_id is not None and topic_id is not None and topic.topic_id != topic_id
         topic.topic_id = topic_id
-        for i in range(topic.partition_count):
+        for i in range(topic.allocated_count):
             p = topic.partitions[i]
             leader = leaders[i] if i < count else -1
             epoch = epochs[i] if i < count else -1
@@ -199,7 +209,7 @@ cdef class Accumulator:
             return False
         used = topic.was_used
         topic.was_used = False
-        for i in range(topic.partition_count):
+        for i in range(topic.allocated_count):
             if topic.partitions[i].incomplete_count > 0:
                 return True
         return used
@@ -210,10 +220,16 @@ cdef class Accumulator:
         if topic is not None:
             self._idle_topics[name] = topic
 
-    cdef void enlist(self, Batch *b, Batch *older) noexcept nogil:
-        """Put the batch into the list of incomplete ones, with a reference: behind `older`, or last if that is NULL."""
-        batch_retain(b)
+    cdef bint enlist(self, Batch *b, Batch *older) noexcept nogil:
+        """Put the batch into the list of incomplete ones, with a reference: behind `older`, or last if that is NULL.
+
+        False, with nothing done, for a new batch after close(): whoever aborts what is left then would not see it.
+        """
         mutex_lock(&self._incomplete_lock)
+        if older is NULL and self.is_closed:
+            mutex_unlock(&self._incomplete_lock)
+            return False
+        batch_retain(b)
         if older is NULL:
             self.last_serial += 1
             b.serial = self.last_serial
@@ -232,6 +248,7 @@ cdef class Accumulator:
             b.newer.older = b
         self.incomplete_count += 1
         mutex_unlock(&self._incomplete_lock)
+        return True
 
     cdef void delist(self, Batch *b) noexcept nogil:
         """Take the batch off the list of incomplete ones; the caller gets the list's reference."""
@@ -277,6 +294,10 @@ cdef class Accumulator:
             return POOL_EXHAUSTED
         b.created_ms = now_ms if now_ms != READ_CLOCK else monotonic_ms()
         b.last_attempt_ms = b.created_ms
+        if not self.enlist(b, NULL):
+            batch_release_memory(b, self.pool)
+            free(b)
+            return POOL_EXHAUSTED       # the next attempt says that it is closed
         if p.tail is NULL:
             p.head = b
         else:
@@ -284,7 +305,6 @@ cdef class Accumulator:
         p.tail = b
         store32(&p.queue_length, p.queue_length + 1)
         p.incomplete_count += 1
-        self.enlist(b, NULL)
         batch_append(b, r)
         events[0] |= EVENT_NEW_BATCH
         batch[0] = b
@@ -345,7 +365,11 @@ cdef class Accumulator:
         """Wake the sender once if it sleeps and the append made news for it. Needs the GIL."""
         if events and load32(&self.sender_sleeps) and self.wakeup is not None:
             store32(&self.sender_sleeps, 0)
-            self.wakeup()
+            try:
+                self.wakeup()
+            except BaseException:       # Ctrl-C came first: the sender still sleeps, the next append must wake it
+                store32(&self.sender_sleeps, 1)
+                raise
         return 0
 
     def append(self, TopicQueues topic not None, key, value, headers=None, partition=ANY_PARTITION, timestamp=0,
@@ -454,7 +478,9 @@ cdef class Accumulator:
 
     def close(self):
         """Refuse further appends; everything queued becomes sendable."""
+        mutex_lock(&self._incomplete_lock)
         self.is_closed = True
+        mutex_unlock(&self._incomplete_lock)
         self.tell_sender(EVENT_BATCH_FULL)
 
     def set_sender_sleeps(self, bint sleeps):

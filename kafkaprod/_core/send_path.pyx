@@ -60,8 +60,8 @@ cdef class RecordSender:
         cdef int32_t chosen = ANY_PARTITION
         cdef RecordArguments arguments
         cdef TopicQueues queues
-        if self.has_hooks:
-            return None
+        if self.has_hooks or self.accumulator.is_closed:
+            return None         # the general path says why
         found = PyDict_GetItemWithError(self._topics, topic)
         if found is NULL:
             return None

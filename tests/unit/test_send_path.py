@@ -120,8 +120,9 @@ def test_wrong_record_is_refused(options, error, message):
     assert snapshot(engine) == before
 
 
-def test_closed_accumulator_refuses():
+def test_closed_accumulator_leaves_it_to_the_general_way_to_say_why():
     engine = Engine()
     engine.accumulator.close()
+    assert Sender(engine).send(TOPIC, b"v") == "general"
     with pytest.raises(ProducerClosedError):
-        Sender(engine).send(TOPIC, b"v")
+        engine.append(b"v")
