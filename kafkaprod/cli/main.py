@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 
 from kafkaprod import __version__
-from kafkaprod.cli import broker
+from kafkaprod.cli import broker, quickstart
 from kafkaprod.errors import KafkaError
 
-_COMMANDS = (broker,)
+_COMMANDS = (quickstart, broker)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
