@@ -282,7 +282,10 @@ class Sender:
         if completion.error is not None:
             self._metadata.on_failure(completion.error, now_ms)
             return
-        self._metadata.on_response(completion.response, completion.version, now_ms)
+        refused = self._metadata.on_response(completion.response, completion.version, now_ms)
+        if refused is not None:
+            self._topic_watch.tell_trouble(refused, is_hopeless=False)
+            return
         self._take_over_cluster()
         self._topic_watch.tell(self._metadata.take_topic_errors(), self._metadata.take_missing())
 
@@ -525,13 +528,7 @@ class Sender:
             self._metadata.on_leader_hint(
                 ref.topic, ref.partition, leader.leader_id, leader.leader_epoch, response.node_endpoints
             )
-        error = error_for(
-            code,
-            f"{ref.record_count} records for {ref.topic}[{ref.partition}]"
-            + (f": {partition.error_message}" if partition.error_message else ""),
-            topic=ref.topic,
-            partition=ref.partition,
-        )
+        error = error_for(code, partition.error_message, topic=ref.topic, partition=ref.partition)
         record_errors: dict[int, Exception] = {
             item.batch_index: error_for(code, item.batch_index_error_message, topic=ref.topic, partition=ref.partition)
             for item in partition.record_errors
@@ -578,7 +575,7 @@ class Sender:
             ref.requeue(now_ms, backoff_ms, maybe_persisted)
         else:
             self._metrics.on_error(ref)
-            ref.fail(error or error_for(code, f"no answer for {ref.topic}[{ref.partition}]"), record_errors)
+            ref.fail(error or error_for(code, topic=ref.topic, partition=ref.partition), record_errors)
             if isinstance(error, OutOfOrderSequenceError):
                 _log.error("%s[%d]: the broker misses earlier records of this producer", ref.topic, ref.partition)
 

@@ -178,20 +178,22 @@ class Metadata:
         self._wanted.update((topic, None) for topic in query.topics if topic in self._followed)
         self._schedule.on_failure(now_ms)
 
-    def on_response(self, response: MetadataResponse, version: int, now_ms: int) -> None:
-        """The request in flight was answered.
+    def on_response(self, response: MetadataResponse, version: int, now_ms: int) -> KafkaError | None:
+        """The request in flight was answered; return why the answer cannot be used, if that is so.
 
         An answer that cannot be used (an error for all of it, no brokers, another cluster's, partitions not numbered
         from 0 up) counts as a failure and changes nothing.
         """
         if self._query is None:
-            return  # started over meanwhile
+            return None  # started over meanwhile
         try:
             self._check(response)
             self._take(self._query, response, version, now_ms)
         except KafkaError as error:
             _log.warning("metadata response refused: %s", error)
             self.on_failure(error, now_ms)
+            return error
+        return None
 
     def on_leader_hint(
         self, topic: str, partition: int, leader_id: int, leader_epoch: int, endpoints: Iterable[Endpoint]
