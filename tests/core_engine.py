@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Any
 
 from kafkaprod._core.accumulator import Accumulator, TopicQueues
@@ -51,6 +52,9 @@ class Engine:
         is_idempotent: bool = False,
         mutes: bool = False,
         codec: Codec | None = None,
+        workers: Executor | None = None,
+        is_adaptive: bool = True,
+        availability_timeout_ms: int = 0,
         make_result: Callable[[str, int], BatchResult] | None = None,
     ) -> None:
         self.clock = ManualClock(now_ms=1_000)
@@ -60,7 +64,17 @@ class Engine:
         self.accumulator = Accumulator(
             self.pool, batch_size, max_record_bytes, make_result or self._make_result, self._wake
         )
-        self.drain = Drain(self.accumulator, linger_ms, max_request_bytes, is_idempotent, mutes, codec)
+        self.drain = Drain(
+            self.accumulator,
+            linger_ms,
+            max_request_bytes,
+            is_idempotent,
+            mutes,
+            codec,
+            workers=workers,
+            is_adaptive=is_adaptive,
+            availability_timeout_ms=availability_timeout_ms,
+        )
         if is_idempotent:
             self.drain.set_producer(4000, 1)
         self.lead(leaders if leaders is not None else [1])

@@ -207,3 +207,15 @@ def test_ticket_of_nobody_is_ignored():
     pool = BufferPool(4 * KIB)
     pool.dequeue_waiter(99)
     assert pool.waiter_count == 0
+
+
+def test_ticket_can_be_had_before_queueing():
+    """Whoever has it can leave the queue, however the wait is interrupted."""
+    pool = BufferPool(4 * KIB)
+    ticket = pool.new_ticket()
+    assert pool.waiter_count == 0
+    pool.dequeue_waiter(ticket)  # interrupted before it queued
+    assert pool.enqueue_waiter(KIB, lambda: None, ticket) == ticket
+    assert pool.enqueue_waiter(KIB, lambda: None) != ticket
+    pool.dequeue_waiter(ticket)
+    assert pool.waiter_count == 1

@@ -6,7 +6,9 @@ idempotent producers, in drain.pyx and sequences.pxd.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -315,6 +317,62 @@ def test_batch_that_the_codec_refuses_fails_and_the_others_go() -> None:
     succeed(request)
     assert [future.failed() for future in futures] == [False, True, False]
     assert engine.pool.in_use == 0
+
+
+def test_batches_of_a_request_are_compressed_by_several_workers() -> None:
+    threads = set()
+    together = threading.Barrier(2, timeout=10)
+
+    def compress(parts: list[memoryview]) -> bytes:
+        threads.add(threading.current_thread().name)
+        together.wait()  # only passed if two compress at the same time
+        return b"".join(bytes(part) for part in parts)
+
+    with ThreadPoolExecutor(2, "compressor") as workers:
+        engine = Engine(leaders=[1, 1], codec=Codec(4, "zstd", None, compress), workers=workers)
+        engine.append(b"one", 0)
+        engine.append(b"two", 1)
+        request = engine.take()
+        assert [batch[22] & 7 for batch in batches_of(request)] == [4, 4]
+        succeed(request)
+    assert threads == {"compressor_0", "compressor_1"}
+
+
+def test_worker_that_refuses_one_batch_fails_only_that() -> None:
+    def refuse(parts: list[memoryview]) -> bytes:
+        if any(b"bad" in bytes(part) for part in parts):
+            raise ValueError("cannot compress this")
+        return b"".join(bytes(part) for part in parts)
+
+    with ThreadPoolExecutor(2) as workers:
+        engine = Engine(leaders=[1, 1], codec=Codec(4, "zstd", None, refuse), workers=workers)
+        futures = [engine.append(b"good", 0), engine.append(b"bad", 1)]
+        request = engine.take()
+        succeed(request)
+    assert [future.failed() for future in futures] == [False, True]
+    assert engine.pool.in_use == 0
+
+
+def test_workers_that_have_shut_down_are_done_without() -> None:
+    workers = ThreadPoolExecutor(1)
+    workers.shutdown()
+    engine = Engine(leaders=[1, 1], codec=make_codec("gzip"), workers=workers)
+    engine.append(b"one", 0)
+    engine.append(b"two", 1)
+    request = engine.take()
+    assert len(batches_of(request)) == 2
+    succeed(request)
+
+
+def test_request_whose_every_batch_the_codec_refuses_is_none() -> None:
+    def refuse(parts: object) -> bytes:
+        raise ValueError("cannot compress anything")
+
+    engine = Engine(codec=Codec(4, "zstd", None, refuse))
+    future = engine.append(b"v")
+    assert engine.drain.drain(1, engine.now_ms) is None
+    assert future.failed()
+    assert (engine.pool.in_use, engine.accumulator.incomplete_batch_count) == (0, 0)
 
 
 # Fairness

@@ -7,6 +7,7 @@ import pytest
 
 from kafkaprod._core.murmur2 import partition_of_key
 from kafkaprod._core.partitioner import StickyPartitioner
+from kafkaprod._core.settlement import expired_batches
 from kafkaprod.errors import InvalidRecordError
 from tests.core_engine import TOPIC, Engine, partitions_of, succeed
 
@@ -146,3 +147,70 @@ def test_new_partitions_of_a_grown_topic_are_used():
     engine.lead([1, 1, 1, 1], TOPIC)
     assert set(_unkeyed(engine, 300, 900)) == {0, 1, 2, 3}
     assert partitions_of(engine.take()) == [0, 1, 2, 3]
+
+
+# Availability and preference
+
+
+def _engine_with_a_node_that_cannot_be_sent_to(timeout_ms, unavailable_ms):
+    engine = Engine(leaders=[1, 1, 2, 2], batch_size=1000, availability_timeout_ms=timeout_ms)
+    _unkeyed(engine, 1)
+    engine.append(b"waits for node 2", 2)
+    for node_id in (1, 2):
+        engine.drain.note_node(node_id, engine.now_ms, can_send=True)
+    engine.clock.advance(unavailable_ms)
+    engine.drain.note_node(1, engine.now_ms, can_send=True)
+    engine.drain.note_node(2, engine.now_ms, can_send=False)
+    return engine
+
+
+def _undrained_draws(engine, count=60):
+    return set(_unkeyed(engine, count, size=900)[1:])
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "unavailable_ms", "is_left_out"), [(100, 101, True), (100, 100, False), (0, 9_999, False)]
+)
+def test_partitions_whose_node_cannot_be_sent_to_are_left_out(timeout_ms, unavailable_ms, is_left_out):
+    engine = _engine_with_a_node_that_cannot_be_sent_to(timeout_ms, unavailable_ms)
+    engine.drain.update_loads()
+    assert (2 not in _undrained_draws(engine)) == is_left_out
+
+
+def test_node_is_drawn_again_when_it_can_be_sent_to():
+    engine = _engine_with_a_node_that_cannot_be_sent_to(100, 500)
+    engine.drain.note_node(2, engine.now_ms, can_send=True)
+    engine.drain.update_loads()
+    assert 2 in _undrained_draws(engine)
+
+
+def test_node_is_drawn_again_once_nothing_waits_for_it():
+    """Its batches expired: no drain will ever say that it is back, so it must get records to find out."""
+    engine = _engine_with_a_node_that_cannot_be_sent_to(100, 500)
+    for ref in expired_batches(engine.accumulator, engine.now_ms):
+        ref.fail(TimeoutError("expired"))
+    engine.drain.update_loads()
+    assert _undrained_draws(engine) >= {2, 3}
+
+
+def test_near_partitions_are_preferred_while_there_are_any():
+    engine = Engine(leaders=[1, 1, 2, 2], batch_size=1000)
+    engine.drain.prefer_nodes([2])
+    _unkeyed(engine, 1)
+    engine.drain.update_loads()
+    assert _undrained_draws(engine) == {2, 3}
+    engine.drain.prefer_nodes([7])
+    engine.drain.update_loads()
+    assert _undrained_draws(engine) & {0, 1}
+    engine.drain.prefer_nodes(None)
+    assert engine.drain.preferred_nodes is None
+
+
+def test_queue_lengths_do_not_matter_if_not_adaptive():
+    engine = Engine(leaders=[1, 2], batch_size=1000, is_adaptive=False)
+    for _ in range(40):
+        engine.append(b"x" * 900, 0)
+    _unkeyed(engine, 1)
+    engine.drain.update_loads()
+    counts = Counter(_unkeyed(engine, 400, size=900))
+    assert 0.35 < counts[0] / 400 < 0.65
