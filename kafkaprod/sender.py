@@ -302,19 +302,19 @@ class Sender:
             queues = self._accumulator.set_topic(name, topic.leaders, topic.leader_epochs, topic.topic_id)
             if topic.topic_uuid is not None:
                 self._topic_names[topic.topic_uuid] = name
-            if queues.partition_count > topic.partition_count:
-                self._fail_removed_partitions(name, topic.partition_count)
+            if queues.has_removed_partitions:
+                self._fail_removed_partitions(name)
         if changed:
             self._drain.update_leaders()
 
-    def _fail_removed_partitions(self, topic: str, partition_count: int) -> None:
+    def _fail_removed_partitions(self, topic: str) -> None:
         """The topic was deleted and made anew with fewer partitions: records of those gone can go nowhere."""
         for ref in expired_batches(self._accumulator, NEVER_MS):
             if ref.topic == topic and ref.is_partition_removed:
                 ref.fail(
                     error_for(
                         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                        f"topic {topic!r} was made anew with {partition_count} partitions",
+                        f"topic {topic!r} was made anew with fewer partitions",
                         topic=topic,
                         partition=ref.partition,
                     )
@@ -366,8 +366,11 @@ class Sender:
     def _send_ready(self, now_ms: int) -> int:
         """Send to every node that has something sendable and can take it; return when to look again, in ms."""
         ready, unknown = self._drain.ready(now_ms)
-        if unknown:
+        for topic in unknown:
             self._metadata.request_update()
+            queues = self._accumulator.topics.get(topic)
+            if queues is not None and queues.has_removed_partitions:
+                self._fail_removed_partitions(topic)
         if now_ms >= self._next_load_update_ms:
             self._drain.update_loads()
             self._next_load_update_ms = now_ms + LOAD_UPDATE_MS

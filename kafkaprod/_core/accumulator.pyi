@@ -14,6 +14,8 @@ class TopicQueues:
     topic_id: bytes | None
     index: int
     partition_count: int
+    @property
+    def has_removed_partitions(self) -> bool: ...
     def __init__(self, *_: object) -> None: ...  # refused: made by Accumulator.set_topic()
 
 @final

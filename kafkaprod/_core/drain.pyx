@@ -107,7 +107,7 @@ cdef class Drain:
         cdef dict counts = {}
         cdef dict nodes = {}
         for topic in self.accumulator.topic_list:
-            for i in range(topic.partition_count):
+            for i in range(topic.allocated_count):
                 leader = topic.partitions[i].leader
                 counts[leader] = counts.get(leader, 0) + 1
         for leader, count in counts.items():
@@ -118,7 +118,7 @@ cdef class Drain:
                 raise MemoryError
             nodes[leader] = node
         for topic in self.accumulator.topic_list:
-            for i in range(topic.partition_count):
+            for i in range(topic.allocated_count):
                 node = nodes[topic.partitions[i].leader]
                 node.partitions[node.partition_count] = topic.partitions[i]
                 node.partition_count += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import threading
@@ -45,6 +46,12 @@ def send_one(producer: Producer, ledger: SendLedger, *args: Any, **options: Any)
     future = send_stamped(producer, ledger, *args, **options)
     assert future is not None, ledger.sends[-1].completions
     return future
+
+
+def wait_for_callbacks(ledger: SendLedger, timeout_s: float = 20) -> None:
+    """Who waits for a result may be woken before the callback that notes it was called; return after the latter."""
+    with contextlib.suppress(TimeoutError):  # the checker reports what is missing
+        wait_until(lambda: all(send.completions for send in ledger.sends), timeout_s, "completion of every send")
 
 
 def note(ledger: SendLedger, value: bytes, future: DeliveryFuture) -> None:

@@ -18,6 +18,7 @@ import socket
 import struct
 import threading
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -161,6 +162,7 @@ class ScriptedCluster:
         self.on_batch: Callable[[str, int, RecordBatchReader], None] | None = None
         self.on_bytes: Callable[[memoryview], None] | None = None
         self.metadata_leaders: dict[tuple[str, int], int] = {}  # what metadata says, if not the truth
+        self.metadata_epochs: dict[tuple[str, int], int] = {}  # likewise
         self._keeps_records = keeps_records
         self._refusals: list[Refusal] = []
         self._edits: list[tuple[ApiKey, int | None, Edit]] = []
@@ -190,9 +192,8 @@ class ScriptedCluster:
         self._is_closing = True
         self._wakeup()
         self._thread.join(10)
-        if kind is None:
-            assert not self._thread.is_alive()
-            assert not self.problems, self.problems[:5]
+        assert not self._thread.is_alive()
+        assert not self.problems, self.problems[0]
 
     # -- script -----------------------------------------------------------------------------------------------------
 
@@ -285,6 +286,8 @@ class ScriptedCluster:
                         elif key.data in self._clients:
                             self._serve(key.data)
                     self._after_events()
+        except Exception:
+            self.problems.append(traceback.format_exc())
         finally:
             for client in list(self._clients):
                 self._drop(client)
@@ -435,7 +438,7 @@ class ScriptedCluster:
                 error_code=0,
                 partition_index=index,
                 leader_id=self.metadata_leaders.get((name, index), model.leader),
-                leader_epoch=model.leader_epoch,
+                leader_epoch=self.metadata_epochs.get((name, index), model.leader_epoch),
                 replica_nodes=[],
                 isr_nodes=[],
                 offline_replicas=[],
@@ -473,10 +476,10 @@ class ScriptedCluster:
         code, offset, is_written = 0, -1, False
         if model is None:
             code = UNKNOWN_TOPIC if version < 13 else UNKNOWN_TOPIC_ID
-        elif model.leader != node:
-            code = NOT_LEADER
         elif refusal is not None and not refusal.is_written:
             code = refusal.code
+        elif model.leader != node:
+            code = NOT_LEADER
         elif self.largest_batch is not None and batch.size_bytes > self.largest_batch:
             code = TOO_LARGE
         elif self._keeps_records:

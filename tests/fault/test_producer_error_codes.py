@@ -12,7 +12,7 @@ from kafkaprod import Producer
 from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode, describe
-from tests.fault.producer_load import memory_not_returned, send_one, send_stamped
+from tests.fault.producer_load import memory_not_returned, send_one, send_stamped, wait_for_callbacks
 from tests.fault.record_checker import CheckReport, SendLedger, check_records
 from tests.fault.scripted_broker import ScriptedCluster
 
@@ -41,6 +41,7 @@ def producer_of(cluster: ScriptedCluster, **options: Any) -> Iterator[Producer]:
 
 def checked(cluster: ScriptedCluster, ledger: SendLedger) -> CheckReport:
     """The report, which must be without defects; also, no batch was numbered anew after it was written."""
+    wait_for_callbacks(ledger)
     report = check_records([ledger], cluster.logs())
     assert report.is_ok, str(report)
     assert not cluster.renumbered_in_doubt()
