@@ -5,11 +5,14 @@ Kept apart from `Producer` so that the sender thread, which holds the engine, do
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+import kafkaprod
 from kafkaprod._core.accumulator import Accumulator
 from kafkaprod._core.buffer_pool import BufferPool
 from kafkaprod._core.drain import Drain
@@ -19,13 +22,15 @@ from kafkaprod.compression import make_codec
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import ConfigError
 from kafkaprod.hooks import Hooks
-from kafkaprod.instruments import Instruments
 from kafkaprod.metadata import Metadata
+from kafkaprod.metrics import LatencyHistogram, ProducerMetrics, Snapshot, Stage
 from kafkaprod.net.pool import NodePool
 from kafkaprod.sender import Sender
 from kafkaprod.topic_watch import TopicWatch
 from kafkaprod.waiting import Waiter
 from kafkaprod.wiring import compression_level, connection_settings, sender_settings
+
+_log = logging.getLogger("kafkaprod.engine")
 
 
 class Engine:
@@ -47,7 +52,13 @@ class Engine:
         self.ledger = FailureLedger()
         self.guard = WaitGuard()
         self.hooks = Hooks.from_config(config)
-        self.metrics = Instruments()
+        self.metrics = ProducerMetrics(
+            config.client_id,
+            kafkaprod.__version__,
+            clock.wall_ms(),
+            sample_count=config.metrics_num_samples,
+            window_ms=config.metrics_sample_window_ms,
+        )
         codec = make_codec(config.compression_type, compression_level(config))
         buffers = BufferPool(config.buffer_memory)
         self._workers = None
@@ -86,16 +97,46 @@ class Engine:
             clock,
             self.metrics,
         )
+        self._add_gauges()
         self._is_ended = False
         self._end_waiters: list[Waiter] = []
         self.node_pool.set_bootstrap(config.bootstrap_servers)
+
+    def _add_gauges(self) -> None:
+        """What is read when somebody looks, and costs nothing until then."""
+        buffers, nodes, metadata = self.accumulator.pool, self.node_pool, self.metadata
+        add = self.metrics.add_gauge
+        add("requests-in-flight", lambda _: sum(nodes.in_flight_count(node_id) for node_id in nodes.node_ids()))
+        add("metadata-age", lambda now_ms: (metadata.age_ms(now_ms) or 0) / 1000)
+        add("waiting-threads", lambda _: buffers.waiter_count)
+        add("buffer-total-bytes", lambda _: buffers.capacity)
+        add("buffer-available-bytes", lambda _: buffers.available)
+        add("connection-count", lambda _: nodes.connection_count)
+
+    @property
+    def client_id(self) -> str:
+        """The producer's name, for metrics reporters."""
+        return self.config.client_id
+
+    @property
+    def histograms(self) -> Mapping[Stage, LatencyHistogram]:
+        """Latencies by stage, for metrics reporters."""
+        return self.metrics.histograms
+
+    def snapshot(self) -> Snapshot:
+        """All metrics now, for metrics reporters and Producer.metrics()."""
+        return self.metrics.snapshot(self.clock.now_ms())
 
     def run(self) -> None:
         """Body of the sender thread."""
         self.guard.thread_id = threading.get_ident()
         try:
+            for reporter in self.config.metric_reporters:
+                reporter.start(self)
             self.sender.run()
         finally:
+            for reporter in self.config.metric_reporters:
+                _close_reporter(reporter)
             if self._workers is not None:
                 self._workers.shutdown(wait=False)
             self._is_ended = True
@@ -124,6 +165,10 @@ class Engine:
         info = self.metadata.snapshot.topics.get(topic)
         return () if info is None else info.leaders
 
-    def metrics_snapshot(self) -> dict[str, dict[str, Any]]:
-        """All metrics now, as {group: {name: value}}."""
-        return self.metrics.snapshot(self.accumulator, self.node_pool)
+
+def _close_reporter(reporter: Any) -> None:
+    """A reporter that fails to close must not keep the others, and the producer, from ending."""
+    try:
+        reporter.close()
+    except Exception:
+        _log.exception("closing the metrics reporter %s", type(reporter).__qualname__)

@@ -279,7 +279,7 @@ class Producer(RecordSender):
                 self._check_usable()
         finally:
             pool.dequeue_waiter(ticket)
-            self._engine.metrics.on_memory_wait(time.perf_counter_ns() - started_ns)
+            self._engine.metrics.add_memory_wait(time.perf_counter_ns() - started_ns, self._clock.now_ms())
 
     def _buffer_full(self, topic: str, waited_ms: int) -> BufferFullError:
         pool = self.accumulator.pool
@@ -350,7 +350,7 @@ class Producer(RecordSender):
                 )
         finally:
             flush.is_over = True
-            self._engine.metrics.on_flush(time.perf_counter_ns() - started_ns)
+            self._engine.metrics.add_time("flush", time.perf_counter_ns() - started_ns)
 
     def _raise_unseen_failures(self) -> None:
         count, error = self._engine.ledger.take()
@@ -426,7 +426,7 @@ class Producer(RecordSender):
         """Return Kafka's producer metrics as {group: {name: value}}, as kafka-python does."""
         if self._refusal is _forked:
             raise _forked()
-        return self._engine.metrics_snapshot()
+        return self._engine.snapshot()
 
     def __len__(self) -> int:
         """Batches that have no outcome yet."""

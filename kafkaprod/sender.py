@@ -43,8 +43,8 @@ from kafkaprod.errors import (
     RequestTimedOutError,
     UnsupportedVersionError,
 )
-from kafkaprod.instruments import Instruments
 from kafkaprod.metadata import Metadata
+from kafkaprod.metrics import ProducerMetrics
 from kafkaprod.net.completion import Completion
 from kafkaprod.net.node_state import ConnectionFailure
 from kafkaprod.net.pool import NodePool
@@ -64,6 +64,7 @@ CLIENT_THROTTLES_FROM: Final = 6
 MAX_WAIT_MS: Final = 60_000
 NEVER_MS: Final = (1 << 63) - 1
 LOAD_UPDATE_MS: Final = 10  # how often the sticky partitioners hear of queue lengths
+OBSERVATION_MS: Final = 1000  # how often the network's counters go into the metrics
 MAX_EPOCH: Final = 32_767
 NO_TRANSACTION_TIMEOUT: Final = 0x7FFFFFFF
 
@@ -113,7 +114,7 @@ class Sender:
         metadata: Metadata,
         topic_watch: TopicWatch,
         clock: Clock,
-        metrics: Instruments,
+        metrics: ProducerMetrics,
     ) -> None:
         self._settings = settings
         self._accumulator = accumulator
@@ -129,6 +130,7 @@ class Sender:
         self._producer_id_failures = 0
         self._next_producer_id_ms = 0
         self._next_load_update_ms = 0
+        self._next_observation_ms = 0
         self._close_lock = threading.Lock()
         self._new_flushes: deque[Flush] = deque()  # appended by any thread
         self._flushes: list[Flush] = []
@@ -191,11 +193,19 @@ class Sender:
                 wait_ms = 0
         completions = self._pool.poll(max(wait_ms, 0))
         self._accumulator.set_sender_sleeps(False)
+        self._observe(self._clock.now_ms())
         for completion in completions:
             self._settle(completion)
         for failure in self._pool.take_failures():
             self._on_connection_failure(failure)
         self._tell_waiters()
+
+    def _observe(self, now_ms: int) -> None:
+        """Take the counters of nodes and loop over into the metrics, once a second."""
+        if now_ms >= self._next_observation_ms:
+            self._next_observation_ms = now_ms + OBSERVATION_MS
+            self._metrics.observe_nodes(self._pool.metrics(), now_ms)
+            self._metrics.observe_loop(self._pool.poll_count, self._pool.wait_ns, now_ms)
 
     def _is_finished(self) -> bool:
         if self._close_deadline_ms is None:
@@ -401,7 +411,7 @@ class Sender:
             )
             return
         buffers, size = request.body(version, self._settings.acks, self._settings.request_timeout_ms)
-        self._metrics.on_request(request, size, now_ms)
+        self._metrics.on_request(node_id, request.refs(), size, now_ms)
         self._pool.send_body(
             node_id,
             ApiKey.PRODUCE,
@@ -429,7 +439,7 @@ class Sender:
             return int(oldest + timeout_ms - now_ms)
         for ref in expired_batches(self._accumulator, now_ms - timeout_ms):
             was_sent = ref.was_sent
-            self._metrics.on_error(ref)
+            self._metrics.on_error(ref.topic, ref.record_count, now_ms)
             ref.fail(
                 DeliveryTimeoutError(
                     f"{ref.record_count} records for {ref.topic}[{ref.partition}] had no outcome within "
@@ -462,7 +472,7 @@ class Sender:
                 for ref in request.refs():  # acks=0: written to the socket is all there is to know
                     ref.succeed()
             else:
-                self._metrics.on_response(request, completion.latency_ms, now_ms)
+                self._metrics.on_response(completion.node_id, completion.latency_ms, now_ms)
                 throttle_ms = settle_all(request, completion.body, completion.version)
                 if throttle_ms is None:
                     throttle_ms = self._on_answer(request, completion, now_ms)
@@ -568,16 +578,16 @@ class Sender:
         if verdict is Verdict.SUCCEED:
             ref.succeed()
         elif verdict is Verdict.SPLIT:
-            self._metrics.on_split()
+            self._metrics.on_split(now_ms)
             split_batch(ref, ref.size_bytes // 2)
         elif verdict is Verdict.RENUMBER:
             ref.forget_sequence()
             ref.requeue(now_ms, backoff_ms)
         elif verdict is Verdict.RETRY:
-            self._metrics.on_retry(ref)
+            self._metrics.on_retry(ref.topic, ref.record_count, now_ms)
             ref.requeue(now_ms, backoff_ms, maybe_persisted)
         else:
-            self._metrics.on_error(ref)
+            self._metrics.on_error(ref.topic, ref.record_count, now_ms)
             ref.fail(error or error_for(code, topic=ref.topic, partition=ref.partition), record_errors)
             if isinstance(error, OutOfOrderSequenceError):
                 _log.error("%s[%d]: the broker misses earlier records of this producer", ref.topic, ref.partition)
