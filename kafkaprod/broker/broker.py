@@ -14,6 +14,7 @@ from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC, OffsetLog
 from kafkaprod.broker.faults import Faults
+from kafkaprod.broker.login import Credentials
 from kafkaprod.broker.producer_ids import ProducerIds
 from kafkaprod.broker.purgatory import Purgatory
 from kafkaprod.broker.storage.core_record_reader import CoreRecordReader
@@ -64,6 +65,7 @@ class Broker:
         self.purgatory = purgatory
         self.run_blocking = run_blocking
         self.faults = Faults()
+        self.credentials = Credentials(config.sasl_users)
         self.endpoint = Endpoint(config.advertised_host or config.host, config.port)
         self.api_versions: Mapping[ApiKey, tuple[int, int]] = {}
         disk = Disk()
@@ -91,8 +93,10 @@ class Broker:
     def describe_options(self) -> dict[str, str]:
         """The broker's options under Kafka's names."""
         config = self.config
+        encryption = "PLAINTEXT" if config.tls is None else "SSL"
+        protocol = f"SASL_{encryption}" if self.credentials else encryption
         return {
-            "advertised.listeners": f"PLAINTEXT://{self.endpoint.host}:{self.endpoint.port}",
+            "advertised.listeners": f"{protocol}://{self.endpoint.host}:{self.endpoint.port}",
             "auto.create.topics.enable": str(config.auto_create_topics).lower(),
             "broker.id": str(config.node_id),
             "default.replication.factor": "1",

@@ -21,6 +21,7 @@ from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.faults import Fault, FaultKind, Faults
 from kafkaprod.broker.server import BrokerServer
 from kafkaprod.broker.storage.group_commit import parse_policy
+from kafkaprod.broker.tls import server_context
 from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
 
@@ -44,11 +45,17 @@ def main() -> int:
 def parse_config(options: dict[str, Any]) -> BrokerConfig:
     """The configuration in the first line: fields of BrokerConfig, with these written as plain values.
 
-    `flush_policy` is text, `initial_rebalance_delay_ms` stands for the group options.
+    `flush_policy` is text, `initial_rebalance_delay_ms` stands for the group options, `tls_files` are paths.
     """
     delay_ms = options.pop("initial_rebalance_delay_ms")
     policy = parse_policy(options.pop("flush_policy"))
-    return BrokerConfig(**options, flush_policy=policy, groups=GroupConfig(initial_rebalance_delay_ms=delay_ms))
+    tls_files = options.pop("tls_files")
+    return BrokerConfig(
+        **options,
+        flush_policy=policy,
+        groups=GroupConfig(initial_rebalance_delay_ms=delay_ms),
+        tls=None if tls_files is None else server_context(*tls_files),
+    )
 
 
 def _obey(server: BrokerServer) -> None:

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -55,6 +55,7 @@ class EmbeddedBroker:
         flush_policy: str = "interval:1000",
         initial_rebalance_delay_ms: int = 0,
         sasl_users: Mapping[str, str] | None = None,
+        tls_files: Sequence[str | os.PathLike[str]] | None = None,
     ) -> None:
         """Say what to run; `start` or a `with` statement runs it.
 
@@ -66,7 +67,8 @@ class EmbeddedBroker:
             num_partitions: of topics made without a count.
             flush_policy: "each", "interval:<ms>" or "never".
             initial_rebalance_delay_ms: how long a new group waits for its first members.
-            sasl_users: user name -> password; clients must log in if there are any.
+            sasl_users: user name -> password; clients must log in if there are any (PLAIN, SCRAM-SHA-256, -512).
+            tls_files: certificate chain, private key and, to ask clients for certificates, their authority; PEM files.
         """
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if data_dir is None:
@@ -81,6 +83,7 @@ class EmbeddedBroker:
             "flush_policy": flush_policy,
             "initial_rebalance_delay_ms": initial_rebalance_delay_ms,
             "sasl_users": dict(sasl_users or {}),
+            "tls_files": None if tls_files is None else [os.fspath(file) for file in tls_files],
         }
         self._host = ""
         self._process: subprocess.Popen[bytes] | None = None

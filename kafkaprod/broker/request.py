@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from kafkaprod.broker.file_records import FileResponse
+from kafkaprod.broker.login import Login
 from kafkaprod.errors import IllegalStateError, KafkaError
 from kafkaprod.protocol.schema import Request, Response
 
@@ -31,14 +32,14 @@ class ClientRequest(Generic[RequestT_co]):
         version: of the API, within the advertised range.
         client_id: what the client calls itself; empty if it does not say.
         client_host: its address.
-        principal: the user it logged in as; None without login.
+        login: of its connection; None where nobody has to log in.
     """
 
     body: RequestT_co
     version: int
     client_id: str
     client_host: str
-    principal: str | None = None
+    login: Login | None = None
 
 
 class CloseConnectionError(KafkaError):
@@ -53,7 +54,14 @@ class NoResponse(Enum):
 
 NO_RESPONSE: Final = NoResponse.NO_RESPONSE
 
-Ready = Response | FileResponse | NoResponse | CloseConnectionError
+
+class LastResponse(NamedTuple):
+    """A response after which the connection is closed. It comes late, to slow down who guesses passwords."""
+
+    response: Response
+
+
+Ready = Response | FileResponse | LastResponse | NoResponse | CloseConnectionError
 """What becomes of a request in the end."""
 
 
@@ -95,7 +103,7 @@ class Deferred:
             receiver(self._outcome)
 
 
-Outcome = Response | FileResponse | NoResponse | Deferred
+Outcome = Response | FileResponse | LastResponse | NoResponse | Deferred
 
 
 class Lane(Enum):

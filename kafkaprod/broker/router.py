@@ -34,6 +34,8 @@ from kafkaprod.broker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
 )
 from kafkaprod.broker.request import ClientRequest, CloseConnectionError, Lane, Outcome
@@ -89,20 +91,29 @@ _MODULES: Final = (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
 )
 HANDLERS: Final[Mapping[ApiKey, Handler]] = {module.API: cast(Handler, module) for module in _MODULES}
 
 
-def announced_versions(handlers: Mapping[ApiKey, Handler]) -> dict[ApiKey, tuple[int, int]]:
+LOGIN_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+BEFORE_LOGIN: Final = LOGIN_APIS | {ApiKey.API_VERSIONS}
+"""What a client that still has to log in may ask for."""
+
+
+def announced_versions(*, has_login: bool) -> dict[ApiKey, tuple[int, int]]:
     """What ApiVersions says: from the first declared version to the highest the handler understands.
 
-    Produce is announced from 0, though 0 to 2 close the connection: librdkafka before 2.6 turns compression off where
-    it does not find version 0 (KAFKA-18659).
+    The APIs of the login are announced only where there is one. Produce is announced from 0, though 0 to 2 close the
+    connection: librdkafka before 2.6 turns compression off where it does not find version 0 (KAFKA-18659).
     """
-    versions = version_ranges(handlers, {api: handler.MAX_VERSION for api, handler in handlers.items()})
-    if ApiKey.PRODUCE in versions:
-        versions[ApiKey.PRODUCE] = (0, versions[ApiKey.PRODUCE][1])
+    handled = HANDLERS.keys() if has_login else HANDLERS.keys() - LOGIN_APIS
+    versions = version_ranges(handled, {api: handler.MAX_VERSION for api, handler in HANDLERS.items()})
+    versions[ApiKey.PRODUCE] = (0, versions[ApiKey.PRODUCE][1])
+    if has_login:
+        versions[ApiKey.SASL_HANDSHAKE] = (1, 1)
     return versions
 
 

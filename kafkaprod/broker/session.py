@@ -11,12 +11,14 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Mapping
+from enum import Enum
 
-from kafkaprod.broker.file_records import FileResponse, is_stand_in
+from kafkaprod.broker.file_records import is_stand_in
+from kafkaprod.broker.login import Login
 from kafkaprod.broker.request import Deferred
 from kafkaprod.broker.storage.segment import FileSlice
 from kafkaprod.errors import KafkaError
-from kafkaprod.net.poller import READABLE, WRITABLE
+from kafkaprod.net.poller import WRITABLE
 from kafkaprod.net.transport import IOV_MAX, Buffer, TcpTransport, Transport
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.schema import Response
@@ -26,6 +28,14 @@ _SEND_TURN_BYTES = 4 * 1024 * 1024  # after that other connections get their tur
 _TLS_READ_BYTES = 64 * 1024
 
 
+class Stage(Enum):
+    """Of a session's request in progress. There is one at most."""
+
+    IDLE = "none is in progress"
+    HANDLING = "no answer yet"
+    ANSWERED = "the answer is queued"
+
+
 class Session:
     """See the module docstring.
 
@@ -33,12 +43,13 @@ class Session:
         host: the client's address.
         is_open: connect and TLS handshake are through.
         is_closed: the socket is closed; answers that come now go nowhere.
-        in_progress: the request being handled or answered.
+        stage: of the request in progress.
         deferred: its outcome, if that comes later.
         waiting: requests behind it.
-        principal: the user logged in; None without login.
+        login: how far its login is; None where nobody has to log in.
         last_active_ms: when a request or an answer was last complete.
         watched: what the poller looks for now; kept by the server.
+        closes_after_answer: the client is refused.
         send_limit_bytes: close after so many more bytes (fault scripts); None for no limit.
     """
 
@@ -48,18 +59,20 @@ class Session:
         host: str,
         versions: Mapping[ApiKey, tuple[int, int]],
         max_frame_bytes: int,
+        login: Login | None,
         now_ms: int,
     ) -> None:
         self.transport = transport
         self.host = host
         self.is_open = False
         self.is_closed = False
-        self.in_progress: RequestReceived | None = None
+        self.stage = Stage.IDLE
         self.deferred: Deferred | None = None
         self.waiting: deque[RequestReceived] = deque()
-        self.principal: str | None = None
+        self.login = login
         self.last_active_ms = now_ms
         self.watched = 0
+        self.closes_after_answer = False
         self.send_limit_bytes: int | None = None
         self._connection = ServerConnection(versions, max_frame_bytes)
         self._ranges: deque[FileSlice] = deque()  # one for each stand-in that is not sent yet
@@ -70,17 +83,26 @@ class Session:
         return self.transport.fileno()
 
     @property
+    def wants_input(self) -> bool:
+        """More may be read: no request waits behind the one in progress."""
+        return not self.waiting
+
+    @property
     def interest(self) -> int:
         """What to poll for: input unless requests wait, output if there is some."""
         if not self.is_open:
             return self.transport.interest(has_output=False)
         wanted = self.transport.interest(has_output=self._has_output)
-        return wanted & WRITABLE if self.waiting else wanted & (READABLE | WRITABLE)
+        return wanted if self.wants_input else wanted & WRITABLE
 
     @property
-    def has_output(self) -> bool:
-        """Bytes wait for the socket."""
-        return self._has_output
+    def is_trusted(self) -> bool:
+        """The client may ask for anything: it has logged in, or need not."""
+        return self.login is None or self.login.user is not None
+
+    def accept_frames_up_to(self, max_frame_bytes: int) -> None:
+        """Change the size of the largest request."""
+        self._connection.max_frame_bytes = max_frame_bytes
 
     def receive(self, scratch: memoryview) -> bool:
         """Read once; whole requests go to `waiting`. Return False at the end of the stream.
@@ -101,19 +123,18 @@ class Session:
             self.waiting.append(event)
         return True
 
-    def respond(self, request: RequestReceived, response: Response | FileResponse | None) -> None:
-        """Queue the answer to the request in progress; None if it has none.
+    def queue_response(self, request: RequestReceived, response: Response, ranges: list[FileSlice]) -> None:
+        """Queue the answer to the request in progress; `ranges` are the files behind its stand-ins.
 
         Raises:
             UnsupportedVersionError, ValueError: the handler set what the version cannot express.
         """
-        if isinstance(response, FileResponse):
-            self._connection.send_response(request, response.response)
-            self._ranges.extend(response.ranges)
-        elif response is not None:
-            self._connection.send_response(request, response)
-        else:
-            self._connection.send_nothing(request)
+        self._connection.send_response(request, response)
+        self._ranges.extend(ranges)
+
+    def skip_response(self, request: RequestReceived) -> None:
+        """The request in progress has no answer."""
+        self._connection.send_nothing(request)
 
     def cut_output_in_half(self) -> None:
         """Close the connection after half of what is queued (fault scripts)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import signal
+import ssl
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.server import BrokerServer
 from kafkaprod.broker.storage.group_commit import parse_policy
+from kafkaprod.broker.tls import server_context
 from kafkaprod.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,6 +41,10 @@ def add_parser(subparsers: Subparsers) -> None:
     add("--num-partitions", type=int, default=1, metavar="N", help="default of new topics (default: %(default)s)")
     add("--flush", default="interval:1000", metavar="POLICY", help="each, interval:MS or never (default: %(default)s)")
     add("--rebalance-delay-ms", type=int, default=3_000, metavar="MS", help="new groups wait so long for members")
+    add("--tls-cert", metavar="FILE", help="listen with TLS: certificate chain (PEM)")
+    add("--tls-key", metavar="FILE", help="its private key (PEM, without password)")
+    add("--tls-client-ca", metavar="FILE", help="clients must have a certificate of these authorities")
+    add("--sasl-users", metavar="FILE", help="clients must log in: lines of USER:PASSWORD")
     parser.set_defaults(run=run)
 
 
@@ -59,6 +65,8 @@ def run(options: argparse.Namespace) -> int:
         flush_policy=parse_policy(options.flush),
         groups=GroupConfig(initial_rebalance_delay_ms=options.rebalance_delay_ms),
         topics=dict(map(_parse_topic, options.topic)),
+        tls=_tls_context(options),
+        sasl_users={} if options.sasl_users is None else _read_users(options.sasl_users),
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -99,3 +107,27 @@ def _parse_topic(text: str) -> tuple[str, int]:
     if not count.isdecimal():
         raise ConfigError(f"--topic {text!r}: {count!r} is not a number of partitions")
     return name, int(count)
+
+
+def _tls_context(options: argparse.Namespace) -> ssl.SSLContext | None:
+    if options.tls_cert is None and options.tls_key is None and options.tls_client_ca is None:
+        return None
+    if options.tls_cert is None or options.tls_key is None:
+        raise ConfigError("TLS needs both --tls-cert and --tls-key")
+    return server_context(options.tls_cert, options.tls_key, options.tls_client_ca)
+
+
+def _read_users(path: str) -> dict[str, str]:
+    with open(path, encoding="utf-8") as file:
+        lines = [line.rstrip("\n") for line in file]
+    users = {}
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith("#"):
+            continue
+        user, colon, password = line.partition(":")
+        if not user or not colon or not password:
+            raise ConfigError(f"line {number} of {path} is not USER:PASSWORD")
+        users[user] = password
+    if not users:
+        raise ConfigError(f"{path} names no user")
+    return users

@@ -91,6 +91,15 @@ class ServerConnection:
         self._out = OutgoingBytes()
 
     @property
+    def max_frame_bytes(self) -> int:
+        """The largest request to accept; raise it when the client has logged in."""
+        return self._splitter.max_frame_bytes
+
+    @max_frame_bytes.setter
+    def max_frame_bytes(self, max_frame_bytes: int) -> None:
+        self._splitter.max_frame_bytes = max_frame_bytes
+
+    @property
     def unanswered_count(self) -> int:
         """Requests received whose response was not queued yet."""
         return len(self._answers)

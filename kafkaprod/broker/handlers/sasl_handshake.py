@@ -1,0 +1,28 @@
+"""SaslHandshake (17): choose a mechanism. Version 0, after which tokens come without headers, is not announced."""
+
+from __future__ import annotations
+
+from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.login import MECHANISMS
+from kafkaprod.broker.request import ClientRequest, Lane
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+API = ApiKey.SASL_HANDSHAKE
+LANE = Lane.DATA
+MAX_VERSION = 1
+
+
+def handle(broker: Broker, request: ClientRequest[SaslHandshakeRequest]) -> SaslHandshakeResponse:
+    """Begin a login; 33 for an unknown mechanism, 34 where nobody logs in."""
+    if request.login is None:
+        return refuse(request, ErrorCode.ILLEGAL_SASL_STATE)
+    if not request.login.begin(request.body.mechanism):
+        return refuse(request, ErrorCode.UNSUPPORTED_SASL_MECHANISM)
+    return refuse(request, ErrorCode.NONE)
+
+
+def refuse(request: ClientRequest[SaslHandshakeRequest], error_code: int) -> SaslHandshakeResponse:
+    """The error, and what could be chosen."""
+    return SaslHandshakeResponse(error_code=error_code, mechanisms=list(MECHANISMS))

@@ -1,0 +1,206 @@
+"""The broker's half of a SASL login: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. Bytes in, bytes out; no I/O.
+
+Passwords are turned into SCRAM keys once, so that an exchange costs a few HMACs. An unknown user gets the same
+exchange, with a made-up salt, and fails at its end: the answer does not tell whether the user exists. Nonces must
+match exactly (CVE-2024-56128). No secret is in a repr or a message. Source: RFC 4616, RFC 5802, KIP-84, KIP-152.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from kafkaprod.errors import AuthenticationError
+from kafkaprod.security.scram import MAX_MESSAGE_BYTES, MIN_ITERATIONS, random_nonce
+
+_SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISMS = ("PLAIN", *_SCRAM_HASHES)
+
+_SALT_BYTES = 16
+
+
+class ScramKeys(NamedTuple):
+    """What a server keeps of a password (RFC 5802 section 3)."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+
+
+class Credentials:
+    """Users and passwords, and the SCRAM keys made of them. Immutable; thread-safe."""
+
+    def __init__(self, users: Mapping[str, str]) -> None:
+        self._passwords = {user: password.encode() for user, password in users.items()}
+        self._keys = {
+            (mechanism, user): _derive(name, password)
+            for mechanism, name in _SCRAM_HASHES.items()
+            for user, password in self._passwords.items()
+        }
+        self._decoy = secrets.token_bytes(32)
+
+    def __bool__(self) -> bool:
+        return bool(self._passwords)
+
+    def is_password(self, user: str, password: bytes) -> bool:
+        """Whether the password is the user's; takes the same time for every wrong one."""
+        known = self._passwords.get(user)
+        is_equal = hmac.compare_digest(self._decoy if known is None else known, password)
+        return is_equal and known is not None
+
+    def scram_keys(self, mechanism: str, user: str) -> ScramKeys:
+        """The user's keys; for an unknown user some that no password fits, the same ones each time."""
+        keys = self._keys.get((mechanism, user))
+        if keys is None:
+            salt = hmac.digest(self._decoy, user.encode(), "sha256")[:_SALT_BYTES]
+            keys = ScramKeys(salt, secrets.token_bytes(32), secrets.token_bytes(32))
+        return keys
+
+
+class _Exchange(Protocol):
+    """One login by one mechanism; `user` is set when it is complete."""
+
+    user: str | None
+
+    def step(self, token: bytes) -> bytes:
+        """Answer the client's message, or raise AuthenticationError."""
+        ...
+
+
+class Login:
+    """The login of one connection.
+
+    Attributes:
+        user: who is logged in; None before that.
+    """
+
+    def __init__(self, credentials: Credentials) -> None:
+        self.user: str | None = None
+        self._credentials = credentials
+        self._exchange: _Exchange | None = None
+
+    def begin(self, mechanism: str) -> bool:
+        """SaslHandshake: choose a mechanism; False if there is no such one."""
+        if mechanism not in MECHANISMS:
+            return False
+        is_plain = mechanism == "PLAIN"
+        self._exchange = _Plain(self._credentials) if is_plain else _Scram(self._credentials, mechanism)
+        return True
+
+    def step(self, token: bytes) -> bytes:
+        """SaslAuthenticate: answer the client's message.
+
+        Raises:
+            AuthenticationError: refused; close the connection.
+        """
+        if self._exchange is None:
+            raise AuthenticationError("no mechanism was agreed on")
+        if len(token) > MAX_MESSAGE_BYTES:
+            raise AuthenticationError(f"message of {len(token)} bytes exceeds the limit of {MAX_MESSAGE_BYTES}")
+        answer = self._exchange.step(token)
+        if self._exchange.user is not None:
+            self.user, self._exchange = self._exchange.user, None
+        return answer
+
+
+class _Plain:
+    """authzid NUL authcid NUL password."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self.user: str | None = None
+        self._credentials = credentials
+
+    def step(self, token: bytes) -> bytes:
+        parts = token.split(b"\0")
+        if len(parts) != 3:
+            raise AuthenticationError("malformed PLAIN message")
+        authorization_id, user, password = _text(parts[0]), _text(parts[1]), parts[2]
+        is_right = self._credentials.is_password(user, password)
+        if not is_right or authorization_id not in ("", user):
+            raise AuthenticationError("Authentication failed: Invalid username or password")
+        self.user = user
+        return b""
+
+
+class _Scram:
+    """The server's side of the exchange drawn in `security.scram`."""
+
+    def __init__(self, credentials: Credentials, mechanism: str) -> None:
+        self.user: str | None = None
+        self._credentials = credentials
+        self._mechanism = mechanism
+        self._hash = _SCRAM_HASHES[mechanism]
+        self._claimed_user = ""
+        self._client_first_bare = ""
+        self._server_first = ""
+        self._nonce = ""
+
+    def step(self, token: bytes) -> bytes:
+        message = _text(token)
+        return self._finish(message) if self._server_first else self._begin(message)
+
+    def _begin(self, message: str) -> bytes:
+        header, _, rest = message.partition(",")
+        authorization_id, _, bare = rest.partition(",")
+        fields = bare.split(",")
+        if header != "n" or len(fields) < 2:
+            raise AuthenticationError("malformed SCRAM message, or channel binding asked for")
+        user = _field(fields[0], "n").replace("=2C", ",").replace("=3D", "=")
+        client_nonce = _field(fields[1], "r")
+        if not client_nonce or authorization_id not in ("", f"a={_field(fields[0], 'n')}"):
+            raise AuthenticationError("SCRAM message without a nonce, or for another user")
+        self._claimed_user, self._client_first_bare = user, bare
+        self._keys = self._credentials.scram_keys(self._mechanism, user)
+        self._nonce = client_nonce + random_nonce()
+        salt = base64.b64encode(self._keys.salt).decode()
+        self._server_first = f"r={self._nonce},s={salt},i={MIN_ITERATIONS}"
+        return self._server_first.encode()
+
+    def _finish(self, message: str) -> bytes:
+        without_proof, _, last = message.rpartition(",")
+        fields = without_proof.split(",")
+        if len(fields) != 2 or fields[0] != "c=biws" or not hmac.compare_digest(fields[1], f"r={self._nonce}"):
+            raise AuthenticationError("SCRAM message with a wrong nonce or channel binding")
+        auth_message = f"{self._client_first_bare},{self._server_first},{without_proof}".encode()
+        signature = hmac.digest(self._keys.stored_key, auth_message, self._hash)
+        proof = _base64(_field(last, "p"))
+        if len(proof) != len(signature):
+            raise AuthenticationError("SCRAM proof of a wrong length")
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), self._keys.stored_key):
+            raise AuthenticationError("Authentication failed during authentication due to invalid credentials")
+        self.user = self._claimed_user
+        server_signature = hmac.digest(self._keys.server_key, auth_message, self._hash)
+        return b"v=" + base64.b64encode(server_signature)
+
+
+def _derive(hash_name: str, password: bytes) -> ScramKeys:
+    salt = secrets.token_bytes(_SALT_BYTES)
+    salted = hashlib.pbkdf2_hmac(hash_name, password, salt, MIN_ITERATIONS)
+    client_key = hmac.digest(salted, b"Client Key", hash_name)
+    return ScramKeys(salt, hashlib.new(hash_name, client_key).digest(), hmac.digest(salted, b"Server Key", hash_name))
+
+
+def _text(token: bytes) -> str:
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        raise AuthenticationError("message is not UTF-8") from None
+
+
+def _field(part: str, name: str) -> str:
+    if not part.startswith(f"{name}="):
+        raise AuthenticationError(f"SCRAM message without field {name!r}")
+    return part[2:]
+
+
+def _base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise AuthenticationError("SCRAM proof is not base64") from None

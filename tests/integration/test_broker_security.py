@@ -1,0 +1,199 @@
+"""Logins and TLS of the embedded broker, with real clients."""
+
+from __future__ import annotations
+
+import random
+import ssl
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer as ConfluentProducer
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaProducer
+
+from kafkaprod.broker.embedded import EmbeddedBroker, EmbeddedBrokerError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kafkaprod.protocol.messages.metadata import MetadataRequest
+from kafkaprod.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kafkaprod.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kafkaprod.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.certificates import Authority, Pem
+from tests.fixtures_broker import wait_until
+from tests.fixtures_log import make_batch
+from tests.raw_client import RawClient
+
+USER, PASSWORD = "ada", "lovelace"
+TOPIC = "orders"
+
+
+@pytest.fixture(scope="module")
+def sasl_broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={TOPIC: 1}, sasl_users={USER: PASSWORD}) as broker:
+        yield broker
+
+
+def confluent(broker: EmbeddedBroker, **options: Any) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.username": USER,
+        "sasl.password": PASSWORD,
+        "log_level": 0,
+        **{name.replace("_", "."): value for name, value in options.items()},
+    }
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_librdkafka_and_kafka_python_log_in(sasl_broker: EmbeddedBroker, mechanism: str) -> None:
+    producer = ConfluentProducer(confluent(sasl_broker, sasl_mechanism=mechanism))
+    producer.produce(TOPIC, b"x")
+    assert producer.flush(60) == 0
+    other = KafkaProducer(
+        bootstrap_servers=sasl_broker.bootstrap_servers,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism=mechanism,
+        sasl_plain_username=USER,
+        sasl_plain_password=PASSWORD,
+    )
+    assert other.send(TOPIC, b"y").get(timeout=60).offset > 0
+    other.close()
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_wrong_password_is_refused_with_a_reason(sasl_broker: EmbeddedBroker, mechanism: str) -> None:
+    errors: list[Any] = []
+    options = confluent(sasl_broker, sasl_mechanism=mechanism, sasl_password="wrong")
+    admin = AdminClient({**options, "error_cb": errors.append})
+
+    def is_told() -> bool:
+        admin.poll(0.1)
+        return any("uthentication" in str(error) for error in errors)
+
+    wait_until(is_told, "the reason of the refusal")
+
+
+def test_stranger_is_cut_off_at_the_first_request(sasl_broker: EmbeddedBroker) -> None:
+    with RawClient(sasl_broker.bootstrap_servers) as client:
+        answer = client.call(ApiVersionsRequest(), ApiVersionsResponse, 0)
+        assert {int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)} <= {key.api_key for key in answer.api_keys}
+        client.send(MetadataRequest(topics=None), 1)
+        assert client.is_closed_by_broker()
+
+
+def test_stranger_cannot_send_large_frames(sasl_broker: EmbeddedBroker) -> None:
+    with RawClient(sasl_broker.bootstrap_servers) as client:
+        client.socket.sendall(struct.pack(">i", 1 << 20))
+        assert client.is_closed_by_broker()
+
+
+def test_login_raises_the_limit_of_frames(sasl_broker: EmbeddedBroker) -> None:
+    with RawClient(sasl_broker.bootstrap_servers) as client:
+        unknown = client.call(SaslHandshakeRequest(mechanism="GSSAPI"), SaslHandshakeResponse, 1)
+        assert (unknown.error_code, "PLAIN" in unknown.mechanisms) == (33, True)
+        assert client.call(SaslHandshakeRequest(mechanism="PLAIN"), SaslHandshakeResponse, 1).error_code == 0
+        token = f"\0{USER}\0{PASSWORD}".encode()
+        assert client.call(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, 2).error_code == 0
+        names = [FetchTopic(topic="x" * 30_000, partitions=[FetchPartition(partition=n)]) for n in range(40)]
+        assert len(client.call(FetchRequest(topics=names), FetchResponse, 11).responses) == 40
+
+
+def test_refused_login_is_answered_and_then_closed(sasl_broker: EmbeddedBroker) -> None:
+    with RawClient(sasl_broker.bootstrap_servers) as client:
+        client.call(SaslHandshakeRequest(mechanism="PLAIN"), SaslHandshakeResponse, 1)
+        answer = client.call(SaslAuthenticateRequest(auth_bytes=b"\0ada\0wrong"), SaslAuthenticateResponse, 1)
+        assert answer.error_code == 58
+        assert client.is_closed_by_broker()
+
+
+def test_broker_without_users_knows_no_login(embedded_broker: EmbeddedBroker) -> None:
+    with RawClient(embedded_broker.bootstrap_servers) as client:
+        client.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert client.is_closed_by_broker()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def tls_broker(authority: Authority) -> Iterator[EmbeddedBroker]:
+    pem = authority.issue("broker", names=["127.0.0.1"])
+    with EmbeddedBroker(topics={TOPIC: 1}, tls_files=(pem.certfile, pem.keyfile)) as broker:
+        yield broker
+
+
+def test_librdkafka_and_kafka_python_produce_over_tls(tls_broker: EmbeddedBroker, authority: Authority) -> None:
+    producer = ConfluentProducer(
+        {
+            "bootstrap.servers": tls_broker.bootstrap_servers,
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(authority.cafile),
+        }
+    )
+    producer.produce(TOPIC, b"x" * 500_000)
+    assert producer.flush(60) == 0
+    other = KafkaProducer(
+        bootstrap_servers=tls_broker.bootstrap_servers, security_protocol="SSL", ssl_cafile=str(authority.cafile)
+    )
+    assert other.send(TOPIC, b"y").get(timeout=60).offset > 0
+    other.close()
+
+
+def test_large_fetch_comes_over_tls_byte_for_byte(tls_broker: EmbeddedBroker, authority: Authority) -> None:
+    values = [random.Random(number).randbytes(900_000) for number in range(6)]
+    with tls_client(tls_broker, authority) as client:
+        first = None
+        for value in values:
+            data = [PartitionProduceData(index=0, records=make_batch([value]))]
+            request = ProduceRequest(
+                acks=1, timeout_ms=1, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]
+            )
+            answer = client.call(request, ProduceResponse, 9).responses[0].partition_responses[0]
+            first = answer.base_offset if first is None else first
+        wanted = [FetchPartition(partition=0, fetch_offset=first or 0, partition_max_bytes=64 << 20)]
+        fetched = client.call(FetchRequest(topics=[FetchTopic(topic=TOPIC, partitions=wanted)]), FetchResponse, 11)
+    records = bytes(fetched.responses[0].partitions[0].records or b"")
+    assert all(value in records for value in values)
+
+
+def test_plain_text_on_a_tls_port_is_cut_off(tls_broker: EmbeddedBroker) -> None:
+    with RawClient(tls_broker.bootstrap_servers) as client:
+        client.send(ApiVersionsRequest(), 0)
+        with pytest.raises(ConnectionError):
+            client.receive_frame()
+
+
+def test_broker_that_asks_for_certificates_refuses_clients_without(authority: Authority, tmp_path: Path) -> None:
+    pem = authority.issue("broker", names=["127.0.0.1"])
+    own = authority.issue("client", names=[], is_for_clients=True)
+    with EmbeddedBroker(tls_files=(pem.certfile, pem.keyfile, authority.cafile)) as broker:
+        with tls_client(broker, authority, own) as client:
+            assert client.call(ApiVersionsRequest(), ApiVersionsResponse, 0).error_code == 0
+        with pytest.raises((ssl.SSLError, ConnectionError)), tls_client(broker, authority) as stranger:
+            stranger.call(ApiVersionsRequest(), ApiVersionsResponse, 0)
+
+
+def test_missing_certificate_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(EmbeddedBrokerError, match="TLS files"):
+        EmbeddedBroker(tmp_path / "data", tls_files=(tmp_path / "no.pem", tmp_path / "no.key")).start()
+
+
+def tls_client(broker: EmbeddedBroker, authority: Authority, own: Pem | None = None) -> RawClient:
+    """A raw client behind TLS."""
+    context = ssl.create_default_context(cafile=str(authority.cafile))
+    if own is not None:
+        context.load_cert_chain(own.certfile, own.keyfile)
+    client = RawClient(broker.bootstrap_servers)
+    client.socket = context.wrap_socket(client.socket, server_hostname="127.0.0.1")
+    return client
