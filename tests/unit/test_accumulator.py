@@ -35,13 +35,18 @@ def test_topic_is_made_once_and_grows():
     assert engine.lead([1], "other").index == 1
 
 
-def test_topic_never_shrinks_but_its_lost_partitions_have_no_leader():
-    engine = Engine(leaders=[1, 1, 1])
-    engine.append(b"v", 2)
+def test_topic_made_anew_with_fewer_partitions_takes_records_for_those_only():
+    engine = Engine(leaders=[1, 1, 1], batch_size=1000)
+    lost = engine.append(b"v", 2)
     engine.lead([1, 1])
     engine.clock.advance(1000)
-    assert engine.drain.ready(engine.now_ms) == ([], {TOPIC})
-    assert engine.accumulator.topics[TOPIC].partition_count == 3
+    assert engine.drain.ready(engine.now_ms) == ([], {TOPIC})  # what is left over there has no leader
+    with pytest.raises(InvalidRecordError, match=r"partition=2 of topic 'orders' is outside 0..1"):
+        engine.append(b"v", 2)
+    assert {engine.append(b"x" * 900, -1).partition for _ in range(100)} == {0, 1}
+    assert not lost.done()
+    engine.lead([1, 1, 1])
+    assert [values_of(request) for request in engine.take_all()][0][-1] == b"v"
 
 
 def test_growing_keeps_what_is_queued():
@@ -50,6 +55,35 @@ def test_growing_keeps_what_is_queued():
     engine.lead([1] * 100)
     engine.append(b"after")
     assert values_of(engine.take()) == [b"before", b"after"]
+
+
+def test_forgotten_topic_keeps_its_queues_until_it_is_known_again():
+    engine = Engine(leaders=[1])
+    queues = engine.accumulator.topics[TOPIC]
+    future = engine.append(b"queued")
+    engine.accumulator.forget_topic(TOPIC)
+    engine.accumulator.forget_topic("never heard of")
+    assert TOPIC not in engine.accumulator.topics
+    assert engine.lead([1]) is queues
+    request = engine.take()
+    assert values_of(request) == [b"queued"]
+    succeed(request)
+    assert future.succeeded()
+
+
+def test_use_of_a_topic_is_noticed_while_records_wait_and_once_after():
+    engine = Engine(leaders=[1])
+    assert not engine.accumulator.take_used(TOPIC)
+    assert not engine.accumulator.take_used("never heard of")
+    engine.append(b"v")
+    assert engine.accumulator.take_used(TOPIC)
+    assert engine.accumulator.take_used(TOPIC)  # it still waits
+    succeed(engine.take())
+    assert not engine.accumulator.take_used(TOPIC)
+    engine.append(b"v")
+    succeed(engine.take())
+    assert engine.accumulator.take_used(TOPIC)
+    assert not engine.accumulator.take_used(TOPIC)
 
 
 def test_topic_that_is_not_utf8_is_refused():
