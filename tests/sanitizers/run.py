@@ -21,7 +21,7 @@ CORE_TESTS = [
         for name in (
             *("varint", "murmur2", "checksum", "record_writer", "record_arguments", "buffer_pool", "batch"),
             *("accumulator", "partitioner", "drain", "settlement", "split", "produce_request", "produce_response"),
-            *("completion", "columns", "blocks", "batch_reader", "send_path"),
+            *("completion", "columns", "blocks", "batch_reader", "send_path", "fuzz_corpus"),
         )
     ],
     *[f"tests/property/test_core_{name}.py" for name in ("records", "bad_input", "machine")],
