@@ -139,6 +139,8 @@ class GroupMachine(RuleBasedStateMachine):
         if group.state is GroupState.STABLE:
             assert group.members
             assert all(member.held_sync is None and member.held_join is None for member in group.members.values())
+        if group.state is GroupState.PREPARING:
+            assert all(member.held_sync is None for member in group.members.values())
         if group.state is GroupState.COMPLETING:
             assert all(member.held_join is None for member in group.members.values())
 
