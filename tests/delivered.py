@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kafkaprod import BlockResult, DeliveryFuture, RecordMetadata
+from kafkaprod import BlockResult, DeliveryFuture, Headers, Producer, RecordMetadata
 from tests.kafka.reading import ReadRecord
 
 HeaderList = list[tuple[str, bytes | None]]
 Result = DeliveryFuture | BlockResult | RecordMetadata
 UNKNOWN_OFFSET = -1
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+PARTITIONS = 3  # that `send_in_every_way` writes to
 RESULT_TIMEOUT_S = 60
 COMPRESSIBLE = b"the quick brown fox jumps over the lazy dog. " * 4000
 
@@ -70,12 +72,15 @@ class Sends:
     def __len__(self) -> int:
         return sum(len(records) for _, records in self._results)
 
-    def check(self, log: Mapping[int, Sequence[ReadRecord]], *, offsets_known: bool = True) -> None:
+    def check(
+        self, log: Mapping[int, Sequence[ReadRecord]], *, offsets_known: bool = True, timestamps_kept: bool = True
+    ) -> None:
         """Assert that the log holds exactly the given records, in the given order, each where its result says.
 
         Args:
             log: Partition -> records, of a topic that nobody else wrote to.
             offsets_known: False for acks=0, where each result must say that the offset is unknown.
+            timestamps_kept: False where the broker stamps records itself.
         """
         expected: dict[int, list[tuple[int, GivenRecord]]] = {}
         for result, records in self._results:
@@ -88,6 +93,8 @@ class Sends:
             for (offset, record), read in zip(given, found, strict=True):
                 assert offset == (read.offset if offsets_known else UNKNOWN_OFFSET)
                 assert (read.key, read.value, read.headers) == (record.key, record.value, record.headers)
+                if not timestamps_kept:
+                    continue
                 if record.timestamp_ms is None:
                     assert self._started_ms <= read.timestamp <= ended_ms
                 else:
@@ -111,3 +118,39 @@ def arrow_column(strings: Sequence[bytes | None]) -> tuple[Any, ...]:
     data = np.frombuffer(b"".join(each or b"" for each in strings) or b"\0", dtype=np.uint8)
     validity = np.packbits([each is not None for each in strings], bitorder="little")
     return offsets, data, validity
+
+
+def send_in_every_way(producer: Producer, topic: str, sends: Sends) -> None:
+    """Records one by one, as a list and as columns; in batches of one record and in such of far more than 64 KiB."""
+    for i, record in enumerate(assorted_records(120, seed=1)):
+        partition = i % PARTITIONS if i % 4 == 0 else None
+        future = producer.send(
+            topic, record.value, record.key, record.headers, partition=partition, timestamp_ms=record.timestamp_ms
+        )
+        sends.add(future, record)
+    send_block(producer, topic, assorted_records(200, seed=2), sends)
+    send_columns(producer, topic, [GivenRecord(b"key", b"%07d" % i * 20, [], None) for i in range(2000)], sends)
+
+
+def send_block(producer: Producer, topic: str, records: list[GivenRecord], sends: Sends) -> None:
+    """One send_many; records without a timestamp get 0."""
+    records = [record._replace(timestamp_ms=record.timestamp_ms or 0) for record in records]
+    result = producer.send_many(
+        topic,
+        [record.value for record in records],
+        [record.key for record in records],
+        [record.headers for record in records],
+        timestamps_ms=np.array([record.timestamp_ms for record in records], dtype=np.int64),
+    )
+    sends.add(result, *records)
+
+
+def send_columns(producer: Producer, topic: str, records: list[GivenRecord], sends: Sends) -> None:
+    """One send_columns; timestamps are the producer's."""
+    result = producer.send_columns(
+        topic,
+        arrow_column([record.value for record in records]),
+        arrow_column([record.key for record in records]),
+        Headers.from_python([record.headers for record in records]),
+    )
+    sends.add(result, *records)

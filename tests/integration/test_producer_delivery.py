@@ -8,13 +8,23 @@ import numpy as np
 import pytest
 
 from kafkaprod import AsyncProducer, Headers, Producer
-from tests.delivered import GivenRecord, HeaderList, Sends, arrow_column, assorted_records
+from tests.delivered import (
+    CODECS,
+    PARTITIONS,
+    GivenRecord,
+    HeaderList,
+    Sends,
+    arrow_column,
+    assorted_records,
+    send_block,
+    send_columns,
+    send_in_every_way,
+)
 from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.reading import end_offsets, read_all, read_with_java
 
 pytestmark = pytest.mark.external
 
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MODES: tuple[dict[str, Any], ...] = (
     {"acks": 0, "enable_idempotence": False},
     {"acks": 1, "enable_idempotence": False},
@@ -36,7 +46,6 @@ PAIRWISE = [
     for row, secured in enumerate(SECURED)
     for column, codec in enumerate(CODECS)
 ]
-PARTITIONS = 3
 
 
 def name_of(value: Any) -> str | None:
@@ -59,40 +68,6 @@ def connection(cluster: KafkaCluster, listener: str = "PLAINTEXT", mechanism: st
             "sasl_plain_password": "alice-secret",
         }
     return options
-
-
-def send_in_every_way(producer: Producer, topic: str, sends: Sends) -> None:
-    """Records one by one, as a list and as columns; in batches of one record and in such of far more than 64 KiB."""
-    for i, record in enumerate(assorted_records(120, seed=1)):
-        partition = i % PARTITIONS if i % 4 == 0 else None
-        future = producer.send(
-            topic, record.value, record.key, record.headers, partition=partition, timestamp_ms=record.timestamp_ms
-        )
-        sends.add(future, record)
-    send_block(producer, topic, assorted_records(200, seed=2), sends)
-    send_columns(producer, topic, [GivenRecord(b"key", b"%07d" % i * 20, [], None) for i in range(2000)], sends)
-
-
-def send_block(producer: Producer, topic: str, records: list[GivenRecord], sends: Sends) -> None:
-    records = [record._replace(timestamp_ms=record.timestamp_ms or 0) for record in records]
-    result = producer.send_many(
-        topic,
-        [record.value for record in records],
-        [record.key for record in records],
-        [record.headers for record in records],
-        timestamps_ms=np.array([record.timestamp_ms for record in records], dtype=np.int64),
-    )
-    sends.add(result, *records)
-
-
-def send_columns(producer: Producer, topic: str, records: list[GivenRecord], sends: Sends) -> None:
-    result = producer.send_columns(
-        topic,
-        arrow_column([record.value for record in records]),
-        arrow_column([record.key for record in records]),
-        Headers.from_python([record.headers for record in records]),
-    )
-    sends.add(result, *records)
 
 
 def deliver_and_compare(cluster: KafkaCluster, topic: str, **options: Any) -> None:
