@@ -25,8 +25,8 @@ cdef class TopicQueues:
     cdef int32_t allocated_count            # with those that went when the topic was made anew with fewer
     cdef Partition **partitions
     cdef StickyPartitioner sticky
-    cdef bint sticky_used                   # since the last load update
-    cdef bint was_used                      # since the last take_used()
+    cdef int sticky_used                    # since the last load update; load32, store32
+    cdef int was_used                       # since the last take_used(); load32, store32
     cdef list _retired                      # capsules of outgrown arrays
 
     cdef int grow(self, int32_t count) except -1

@@ -207,8 +207,8 @@ cdef class Accumulator:
         cdef int32_t i
         if topic is None:
             return False
-        used = topic.was_used
-        topic.was_used = False
+        used = bool(load32(&topic.was_used))
+        store32(&topic.was_used, 0)
         for i in range(topic.allocated_count):
             if topic.partitions[i].incomplete_count > 0:
                 return True
@@ -340,7 +340,7 @@ cdef class Accumulator:
         cdef Partition *p
         cdef AppendStatus status
         cdef int current
-        topic.sticky_used = True
+        store32(&topic.sticky_used, 1)
         while True:
             current = load32(&topic.sticky._current)
             p = topic.partitions[current]
@@ -415,7 +415,7 @@ cdef class Accumulator:
             )
         if self.is_closed:
             raise ProducerClosedError("the producer is closed: no record can be sent")
-        topic.was_used = True
+        store32(&topic.was_used, 1)
         if partition == ANY_PARTITION and r.key_length >= 0 and not self.ignore_keys:
             partition = partition_for_key(r.key, r.key_length, topic.partition_count)
         if partition == ANY_PARTITION:

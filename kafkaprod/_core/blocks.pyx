@@ -18,7 +18,7 @@ from kafkaprod._core.batch cimport BATCH_HEADER_BYTES, OPEN, batch_append, batch
 from kafkaprod._core.buffer_pool cimport slab_total
 from kafkaprod._core.columns cimport ByteColumn, HeaderColumn, column_get
 from kafkaprod._core.completion cimport batch_result
-from kafkaprod._core.lock cimport load32, mutex_lock, mutex_trylock, mutex_unlock
+from kafkaprod._core.lock cimport load32, mutex_lock, mutex_trylock, mutex_unlock, store32
 from kafkaprod._core.murmur2 cimport murmur2, partition_for_key
 from kafkaprod._core.record_view cimport APPENDED, EVENT_BATCH_FULL, POOL_EXHAUSTED
 from kafkaprod._core.record_writer cimport RECORD_OVERHEAD_BOUND, headers_size, record_size_bound
@@ -182,7 +182,7 @@ cdef class Block:
         cdef int events = 0
         if self.accumulator.is_closed:
             raise ProducerClosedError("the producer is closed: no record can be sent")
-        self.topic.was_used = True
+        store32(&self.topic.was_used, 1)
         with nogil:
             status = self._append_rows(now_ms, ticket, &events)
             self._let_go()
@@ -289,7 +289,7 @@ cdef class Block:
         """The sticky partition for a record that its key does not place; its lock is held afterwards."""
         cdef int32_t partition
         cdef Partition *p
-        self.topic.sticky_used = True
+        store32(&self.topic.sticky_used, 1)
         while True:
             partition = load32(&self.topic.sticky._current)
             if partition >= self._partition_count:

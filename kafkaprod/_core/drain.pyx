@@ -378,9 +378,9 @@ cdef class Drain:
         cdef list candidates
         cdef list queues
         for topic in self.accumulator.topic_list:
-            if not topic.sticky_used:
+            if not load32(&topic.sticky_used):
                 continue
-            topic.sticky_used = False
+            store32(&topic.sticky_used, 0)
             candidates = [i for i in range(topic.partition_count) if self._is_available(topic.partitions[i].leader)]
             if self.preferred_nodes is not None:
                 near = [i for i in candidates if topic.partitions[<int32_t>i].leader in self.preferred_nodes]
