@@ -39,7 +39,7 @@ from kafkaprod.structs import Node
 from kafkaprod.topic_watch import TopicWatch
 
 TOPIC = "orders"
-WITHOUT_ID = uuid.UUID(int=0)
+WITHOUT_ID: uuid.UUID | None = None
 
 
 def topic_uuid(name: str) -> uuid.UUID:
