@@ -364,12 +364,19 @@ cdef class Drain:
 
     cdef bint _is_available(self, int32_t leader) except -1:
         cdef NodeQueues node
+        cdef Py_ssize_t i
         if leader < 0:
             return False
         if self.availability_timeout_ms <= 0:
             return True
         node = self._nodes.get(leader)
-        return node is None or node.ready_ms - node.drained_ms <= self.availability_timeout_ms
+        if node is None or node.ready_ms - node.drained_ms <= self.availability_timeout_ms:
+            return True
+        # With nothing left that waits for it, only new records can find out that it is back.
+        for i in range(node.partition_count):
+            if load32(&node.partitions[i].queue_length) > 0:
+                return False
+        return True
 
     def update_loads(self):
         """Tell the sticky partitioners how long their partitions' queues are (KIP-794); cheap where nothing is sticky."""
@@ -381,7 +388,7 @@ cdef class Drain:
             if not load32(&topic.sticky_used):
                 continue
             store32(&topic.sticky_used, 0)
-            candidates = [i for i in range(topic.partition_count) if self._is_available(topic.partitions[i].leader)]
+            candidates = [i for i in range(topic.partition_count) if self._is_available(topic.partitions[i])]
             if self.preferred_nodes is not None:
                 near = [i for i in candidates if topic.partitions[<int32_t>i].leader in self.preferred_nodes]
                 candidates = near or candidates
