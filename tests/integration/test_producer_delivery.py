@@ -119,17 +119,17 @@ def text_records(count: int) -> list[GivenRecord]:
     ]
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_the_java_consumer_reads_the_same(kafka: KafkaCluster, kafka_tools: str, topic_name: str, codec: str) -> None:
+def test_the_java_consumer_reads_the_same(kafka: KafkaCluster, kafka_tools: str, topic_name: str) -> None:
     kafka.create_topic(topic_name, PARTITIONS)
     sends = Sends()
-    with Producer(bootstrap_servers=kafka.bootstrap(), compression_type=codec) as producer:
-        for record in text_records(64):
-            future = producer.send(
-                topic_name, record.value, record.key, record.headers, timestamp_ms=record.timestamp_ms
-            )
-            sends.add(future, record)
-        send_block(producer, topic_name, text_records(200), sends)
+    for codec in CODECS:
+        with Producer(bootstrap_servers=kafka.bootstrap(), compression_type=codec) as producer:
+            for record in text_records(64):
+                future = producer.send(
+                    topic_name, record.value, record.key, record.headers, timestamp_ms=record.timestamp_ms
+                )
+                sends.add(future, record)
+            send_block(producer, topic_name, text_records(200), sends)
     sends.check(read_with_java(kafka.direct_bootstrap(), topic_name, len(sends)))
 
 
