@@ -583,6 +583,7 @@ class Sender:
         elif verdict is Verdict.RENUMBER:
             ref.forget_sequence()
             ref.requeue(now_ms, backoff_ms)
+            self._renumber_behind(ref, error, now_ms)
         elif verdict is Verdict.RETRY:
             self._metrics.on_retry(ref.topic, ref.record_count, now_ms)
             ref.requeue(now_ms, backoff_ms, maybe_persisted)
@@ -591,6 +592,19 @@ class Sender:
             ref.fail(error or error_for(code, topic=ref.topic, partition=ref.partition), record_errors)
             if isinstance(error, OutOfOrderSequenceError):
                 _log.error("%s[%d]: the broker misses earlier records of this producer", ref.topic, ref.partition)
+
+    def _renumber_behind(self, first: BatchRef, error: KafkaError | None, now_ms: int) -> None:
+        """Free the queued batches behind one that lost its number from theirs: it waits until none is outstanding.
+
+        Those in flight are judged by their own answers. One that may be in the log keeps its number for ever and cannot
+        go out after a gap: it fails, as it would when the broker refused it.
+        """
+        for ref in expired_batches(self._accumulator, NEVER_MS):
+            if (ref.topic, ref.partition) != (first.topic, first.partition) or ref.state != "closed":
+                continue
+            if ref.producer[2] >= 0 and not ref.forget_sequence():
+                self._metrics.on_error(ref.topic, ref.record_count, now_ms)
+                ref.fail(error or error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, topic=ref.topic))
 
     def _on_connection_failure(self, failure: ConnectionFailure) -> None:
         """Tell those who wait for a first connection; refused credentials fail what waits to be sent."""

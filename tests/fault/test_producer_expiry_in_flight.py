@@ -33,7 +33,7 @@ TOPICS = ("a", "b")
 PARTITIONS = 128
 RECORDS_PER_BLOCK = 6
 VALUE_BYTES = 150
-BYTES_PER_S = 400_000
+BYTES_PER_S = 1_000_000
 POISON = b"\xdd" * 16  # what a debug build fills freed memory with
 _STAMP = struct.Struct(">cHQ")
 PATHS = ("expiry", "fatal error", "close", "disconnect", "split")
@@ -115,8 +115,8 @@ def options_of(cluster: ScriptedCluster, *, idempotent: bool) -> dict[str, Any]:
         "request_timeout_ms": 200,
         "linger_ms": 0,
         "batch_size": 1024,
-        "buffer_memory": 512 << 10,
-        "max_request_size": 24 << 10,
+        "buffer_memory": 1 << 20,
+        "max_request_size": 64 << 10,
         "max_block_ms": 50,
         "retry_backoff_ms": 5,
         "retry_backoff_max_ms": 20,
