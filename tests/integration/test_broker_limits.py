@@ -1,0 +1,210 @@
+"""Limits on connections and time, a broken control thread, the command line."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkaprod.broker import server as server_module
+from kafkaprod.broker.config import BrokerConfig, Limits
+from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.server import BrokerServer
+from kafkaprod.broker.storage.group_commit import each
+from kafkaprod.errors import ConfigError
+from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkaprod.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafkaprod.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tests.fixtures_broker import wait_until
+from tests.fixtures_log import make_batch
+from tests.raw_client import RawClient
+
+
+class Running:
+    """A broker in a thread of this process; `is_clean` is what its `run` returned."""
+
+    def __init__(self, server: BrokerServer) -> None:
+        self.server = server
+        self.bootstrap_servers = "{}:{}".format(*server.broker.endpoint)
+        self.is_clean: bool | None = None
+        self.thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        self.is_clean = self.server.run()
+
+
+@contextmanager
+def running(data_dir: Path, **options: Any) -> Iterator[Running]:
+    broker = Running(BrokerServer(BrokerConfig(data_dir=str(data_dir / "data"), port=0, **options)))
+    broker.thread.start()
+    try:
+        yield broker
+    finally:
+        broker.server.stop()
+        broker.thread.join()
+
+
+def is_served(client: RawClient) -> bool:
+    return client.call(ApiVersionsRequest(), ApiVersionsResponse, 0).error_code == 0
+
+
+def test_connection_above_the_limit_is_closed_at_once(tmp_path: Path) -> None:
+    with running(tmp_path, limits=Limits(max_connections=3)) as broker:
+        clients = [RawClient(broker.bootstrap_servers) for _ in range(3)]
+        assert all(is_served(client) for client in clients)
+        with RawClient(broker.bootstrap_servers) as refused:
+            assert refused.is_closed_by_broker()
+        assert all(is_served(client) for client in clients)
+        clients.pop().close()
+
+        def is_free_again() -> bool:
+            with RawClient(broker.bootstrap_servers) as client:
+                try:
+                    return is_served(client)
+                except ConnectionError:
+                    return False
+
+        wait_until(is_free_again, "a place after a client left")
+        for client in clients:
+            client.close()
+
+
+def test_idle_connection_is_closed_and_a_busy_one_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_IDLE_CHECK_MS", 20)
+    with (
+        running(tmp_path, limits=Limits(max_idle_ms=300)) as broker,
+        RawClient(broker.bootstrap_servers) as idle,
+        RawClient(broker.bootstrap_servers) as half,
+        RawClient(broker.bootstrap_servers) as busy,
+    ):
+        is_served(idle)
+        half.socket.sendall(b"\0\0")  # the beginning of a frame is no sign of life
+        deadline_s = time.monotonic() + 0.6
+        while time.monotonic() < deadline_s:
+            assert is_served(busy)
+        assert idle.is_closed_by_broker()
+        assert half.is_closed_by_broker()
+        assert is_served(busy)
+
+
+def test_broker_out_of_descriptors_serves_those_it_has_and_takes_others_later(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "data") as broker, RawClient(broker.bootstrap_servers) as known:
+        assert is_served(known)
+        highest = max(int(name) for name in os.listdir(f"/proc/{broker.pid}/fd"))
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (highest + 3, highest + 3))
+        clients = [RawClient(broker.bootstrap_servers) for _ in range(10)]  # the kernel accepts them for the broker
+        assert is_served(clients[0])
+        assert is_served(known)
+        for client in clients[:9]:
+            client.close()
+        assert is_served(clients[9])
+        clients[9].close()
+
+
+def test_flush_policy_each_answers_many_producers(tmp_path: Path) -> None:
+    with running(tmp_path, topics={"orders": 1}, flush_policy=each()) as broker:
+        clients = [RawClient(broker.bootstrap_servers) for _ in range(8)]
+        data = [PartitionProduceData(index=0, records=make_batch())]
+        request = ProduceRequest(
+            acks=-1, timeout_ms=1, topic_data=[TopicProduceData(name="orders", partition_data=data)]
+        )
+        for _ in range(5):
+            for client in clients:
+                client.send(request, 9)
+            for client in clients:
+                answer = client.receive(ProduceResponse, 9)[1]
+                assert answer.responses[0].partition_responses[0].error_code == 0
+        log = broker.server.broker.topics.get("orders").partitions[0].log  # type: ignore[union-attr]
+        assert log.recovery_point == log.log_end_offset == 40
+        for client in clients:
+            client.close()
+    assert broker.is_clean
+
+
+def test_dead_control_thread_stops_the_broker_uncleanly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise RuntimeError("a bug")
+
+    with running(tmp_path) as broker, caplog.at_level(logging.CRITICAL):
+        with RawClient(broker.bootstrap_servers) as client:
+            assert is_served(client)
+            broker.server.submit_control(fail)
+            client.send(FindCoordinatorRequest(key="g"), 1)
+            assert client.is_closed_by_broker()
+        broker.thread.join(30)
+    assert broker.is_clean is False
+    assert "the control thread died" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"port": 70_000}, "port=70000"),
+        ({"port": -1}, "port=-1"),
+        ({"num_partitions": 0}, "num_partitions=0"),
+        ({"node_id": -1}, "node_id=-1"),
+    ],
+)
+def test_impossible_configuration_raises(change: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        BrokerConfig(data_dir="x", **change)  # type: ignore[arg-type]
+
+
+def start_command(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "kafkaprod", "broker", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_command_serves_until_a_signal_and_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    process = start_command("--data-dir", str(tmp_path / "data"), "--port", "0", "--topic", "orders:3", "--topic", "x")
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("listening on 127.0.0.1:")
+    with RawClient(line.split()[2].rstrip(",")) as client:
+        assert is_served(client)
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (0, "", "")
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "data" / "orders-2").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--flush", "often"], "flush policy 'often'"),
+        (["--topic", "a:many"], "'many' is not a number"),
+        (["--tls-cert", "x.pem"], "--tls-key"),
+        (["--host", "203.0.113.7"], "Cannot assign requested address"),
+        (["--sasl-users", "/no/such/file"], "No such file"),
+    ],
+)
+def test_command_says_in_one_line_why_it_cannot_start(tmp_path: Path, arguments: list[str], message: str) -> None:
+    process = start_command("--data-dir", str(tmp_path / "data"), "--port", "0", *arguments)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (1, "")
+    assert errors.startswith("kafkaprod broker: ")
+    assert message in errors
+    assert errors.count("\n") == 1
