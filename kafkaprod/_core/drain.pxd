@@ -43,7 +43,7 @@ cdef class Drain:
     cdef int _compress(self, ProduceRequest request) except -1
     cdef list _compress_all(self, list sections)
     cdef int _seal(self, ProduceRequest request) except -1
-    cdef bint _is_available(self, Partition *p) except -1
+    cdef bint _is_available(self, int32_t leader) except -1
     cdef int _find_waiting(self, NodeQueues node, set topics) except -1
     cdef void _take_head(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil
     cdef Py_ssize_t _estimate(self, const Batch *b) noexcept nogil

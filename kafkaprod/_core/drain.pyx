@@ -388,7 +388,7 @@ cdef class Drain:
             if not load32(&topic.sticky_used):
                 continue
             store32(&topic.sticky_used, 0)
-            candidates = [i for i in range(topic.partition_count) if self._is_available(topic.partitions[i])]
+            candidates = [i for i in range(topic.partition_count) if self._is_available(topic.partitions[i].leader)]
             if self.preferred_nodes is not None:
                 near = [i for i in candidates if topic.partitions[<int32_t>i].leader in self.preferred_nodes]
                 candidates = near or candidates
