@@ -8,7 +8,6 @@ import signal
 import ssl
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
@@ -17,13 +16,10 @@ from kafkaprod.broker.storage.group_commit import parse_policy
 from kafkaprod.broker.tls import server_context
 from kafkaprod.errors import ConfigError
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 _LOG_INTERVAL_S = 1.0
 
 
-def add_parser(subparsers: Subparsers) -> None:
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "broker",
