@@ -11,6 +11,7 @@ from kafkaprod.broker.file_records import FileResponse
 from kafkaprod.broker.request import ClientRequest, CloseConnectionError
 from kafkaprod.broker.router import HANDLERS, call
 from kafkaprod.broker.storage.group_commit import each
+from kafkaprod.broker.storage.segment import FileSlice
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -206,6 +207,22 @@ def test_fetch_waits_for_min_bytes_and_gives_up_after_max_wait(box: BrokerWithou
     assert answers == []
     box.advance(1)
     assert isinstance(answers[0], FileResponse)
+
+
+def test_disk_that_fails_under_a_waiting_fetch_is_answered(
+    box: BrokerWithoutSockets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> bytes:
+        raise OSError("Input/output error")
+
+    answers = box.begin(fetch_request(max_wait_ms=500, min_bytes=1), 11)
+    monkeypatch.setattr(FileSlice, "read", fail)
+    produce(box, make_batch())
+    box.advance(0)
+    (outcome,) = answers
+    assert isinstance(outcome, FileResponse)
+    assert isinstance(outcome.response, FetchResponse)
+    assert outcome.response.responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_deleted_topic_ends_the_wait_of_its_readers(box: BrokerWithoutSockets) -> None:

@@ -8,6 +8,7 @@ the response names a range of the log file.
 
 from __future__ import annotations
 
+import logging
 from typing import NamedTuple
 
 from kafkaprod.broker.broker import Broker
@@ -30,6 +31,8 @@ from kafkaprod.protocol.messages.fetch import (
     PartitionData,
 )
 from kafkaprod.structs import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 API = ApiKey.FETCH
 LANE = Lane.DATA
@@ -142,6 +145,9 @@ def _read_partition(
             _read_log(log, wanted, data, isolation_level, limit, ranges)
     except BrokerError as error:
         data.error_code = error.code
+    except OSError:  # the disk failed under a read; a waiting fetch has no caller who would notice
+        logger.exception("reading %s-%d failed", topic, wanted.partition)
+        data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return data
 
 
