@@ -1,7 +1,7 @@
 """Build the extension modules of kafkaprod._core; everything else is in pyproject.toml.
 
 KAFKAPROD_DEBUG=1 builds with bounds checks, assertions, poisoned memory and line tracing.
-KAFKAPROD_SANITIZE=address,undefined (or thread) builds with those sanitizers; tests/sanitizers/README.md tells how to run.
+KAFKAPROD_SANITIZE=address,undefined (or thread) builds with those sanitizers; see tests/sanitizers/README.md.
 """
 
 import os
