@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaprod._core.batch_reader import RecordBatchReader
-from tests.core_engine import TIMESTAMP, Engine, batches_of, body_of
+from tests.core_engine import TIMESTAMP, Engine, batches_of, body_of, succeed
 from tests.core_model import ModelRecord, encode_batch
 
 A = bytes.fromhex(
@@ -35,7 +35,7 @@ def test_nulls_headers_and_sequence_numbers() -> None:
     # Seven records before it, so that the batch of the vector starts at sequence 7.
     for _ in range(7):
         engine.append(b"earlier")
-    engine.take()
+    succeed(engine.take())
     engine.append(b"hello", headers=[("h1", b"x"), ("h2", None)])
     engine.append(None, key=b"k2", timestamp=TIMESTAMP + 300)
     assert batches_of(engine.take()) == [B]
