@@ -510,6 +510,9 @@ class Sender:
                     raise CorruptDataError(f"produce response for {key[0]}[{key[1]}], which was not asked for")
         except CorruptDataError as error:
             # Nothing this connection says can be believed: what is in flight on it fails and is retried.
+            _log.error(
+                "node %d: %s; the connection is closed and its records are sent again", completion.node_id, error
+            )
             self._pool.disconnect(completion.node_id, error)
             for ref in open_refs.values():
                 self._apply(ref, NETWORK_EXCEPTION, now_ms, error, maybe_persisted=True)

@@ -371,6 +371,9 @@ def test_block_callback_hears_of_all_rows(mock_cluster: MockCluster) -> None:
 
 
 def test_failed_rows_of_a_block_are_told_apart(mock_cluster: MockCluster) -> None:
+    mock_cluster.create_topic("topic", PARTITIONS)
+    for partition in range(PARTITIONS):
+        mock_cluster.set_leader("topic", partition, 1 + partition % 2)
     with Producer(bootstrap_servers=mock_cluster.bootstrap) as producer:
         producer.partitions_for("topic")
         partitions = np.array([0, 1, 2, 3] * 25, np.int32)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkaprod import Producer
+from kafkaprod import Producer, RecordMetadata
+from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.api_keys import ApiKey
 from tests.delivered import (
     CODECS,
@@ -22,7 +23,7 @@ from tests.delivered import (
 from tests.fixtures_kafka import skipped_where_unavailable
 from tests.fixtures_mock_cluster import MockCluster
 from tests.kafka.cluster import KafkaCluster
-from tests.kafka.reading import read_all
+from tests.kafka.reading import CREATE_TIME, ReadRecord, read_all
 from tests.kafka.runtime import OLD_BROKER_VERSION, OLDEST_BROKER_VERSION
 
 LISTENERS = {
@@ -105,3 +106,35 @@ def test_the_mock_cluster_keeps_everything_in_its_place(
 def test_every_produce_version_is_spoken(mock_cluster: MockCluster, version: int) -> None:
     mock_cluster.set_api_version(ApiKey.PRODUCE, version, version)
     send_to_mock(mock_cluster, "topic", compression_type="gzip")
+
+
+SENT = [GivenRecord(b"k", b"%d" % i, [("h", None)], i) for i in range(3)]
+READ = [ReadRecord(i, b"k", b"%d" % i, [("h", None)], i, CREATE_TIME) for i in range(3)]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        {0: READ[:2]},
+        {0: [*READ, READ[2]]},
+        {0: [READ[1], READ[0], READ[2]]},
+        {0: READ, 1: READ[:1]},
+        {1: READ},
+        *({0: [*READ[:2], READ[2]._replace(**wrong)]} for wrong in ({"offset": 3}, {"key": None}, {"value": b""})),
+        *({0: [*READ[:2], READ[2]._replace(**wrong)]} for wrong in ({"headers": [("h", b"")]}, {"timestamp": 9})),
+    ],
+)
+def test_the_comparison_notices_every_difference(log: dict[int, list[ReadRecord]]) -> None:
+    sends = Sends()
+    for i, record in enumerate(SENT):
+        sends.add(RecordMetadata("topic", 0, i, i), record)
+    sends.check({0: READ, 1: []})
+    with pytest.raises(AssertionError):
+        sends.check(log)
+
+
+def test_an_answer_that_cannot_be_read_is_logged(mock_cluster: MockCluster, caplog: pytest.LogCaptureFixture) -> None:
+    mock_cluster.set_api_version(ApiKey.PRODUCE, 5, 5)  # see PRODUCE_VERSIONS
+    with Producer(bootstrap_servers=mock_cluster.bootstrap, enable_idempotence=False, retries=0) as producer:
+        assert isinstance(producer.send("topic", b"value").exception(30), CorruptDataError)
+    assert "the connection is closed" in caplog.text
