@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import operator
 import os
 import threading
 import time
@@ -108,24 +109,30 @@ class Producer(RecordSender):
         return future
 
     def _append(self, record: ProducerRecord, deadline_ms: int) -> DeliveryFuture:
-        topic, headers = record.topic, record.headers
-        queues = self._topic_queues(topic, deadline_ms, record.partition)
-        key, value = self._hooks.serialize(record)
-        partition = self._hooks.choose_partition(record, key, value, self._engine.leaders_of(topic))
-        timestamp_ms = self._clock.wall_ms() if record.timestamp_ms is None else record.timestamp_ms
-        if timestamp_ms < 0:
-            raise InvalidRecordError(f"timestamp_ms={timestamp_ms} must be at least 0")
-        chosen = -1 if partition is None else partition
-
-        def append(ticket: int) -> DeliveryFuture | None:
-            return self.accumulator.append(queues, key, value, headers, chosen, timestamp_ms, -1, ticket)
-
+        append, need = self._prepare(record, self._topic_queues(record.topic, deadline_ms, record.partition))
         future = append(0)
         if future is not None:
             return future
-        need = self.accumulator.memory_need(key, value, headers)
-        waited: DeliveryFuture = self._with_memory(append, lambda: need, deadline_ms, topic)
+        waited: DeliveryFuture = self._with_memory(append, need, deadline_ms, record.topic)
         return waited
+
+    def _prepare(
+        self, record: ProducerRecord, queues: TopicQueues
+    ) -> tuple[Callable[[int], DeliveryFuture | None], Callable[[], int]]:
+        """Run the hooks; return what appends the record (given a memory ticket) and what tells how much it needs."""
+        headers = record.headers
+        key, value = self._hooks.serialize(record)
+        partition = self._hooks.choose_partition(record, key, value, self._engine.leaders_of(record.topic))
+        chosen = -1 if partition is None else _integer(partition, "partition")
+        timestamp_ms = self._clock.wall_ms() if record.timestamp_ms is None else record.timestamp_ms
+        timestamp = _integer(timestamp_ms, "timestamp_ms")
+        if timestamp < 0:
+            raise InvalidRecordError(f"timestamp_ms={timestamp} must be at least 0")
+
+        def append(ticket: int) -> DeliveryFuture | None:
+            return self.accumulator.append(queues, key, value, headers, chosen, timestamp, -1, ticket)
+
+        return append, lambda: self.accumulator.memory_need(key, value, headers)
 
     # --- blocks of records -----------------------------------------------------------------------------------------
 
@@ -296,13 +303,13 @@ class Producer(RecordSender):
 
     def _topic_queues(self, topic: str, deadline_ms: int, partition: int | None = None) -> TopicQueues:
         """The topic's queues once its metadata is here; waits also for a partition that is not known yet."""
-        queues = self.accumulator.topics.get(topic)
-        if queues is not None and (partition is None or 0 <= partition < queues.partition_count):
-            return queues
         if not isinstance(topic, str):
             raise InvalidRecordError(f"topic must be str, not {type(topic).__name__}")
-        if partition is not None and partition < 0:
+        if partition is not None and _integer(partition, "partition") < 0:
             raise InvalidRecordError(f"partition={partition} of topic {topic!r} must be at least 0")
+        queues = self.accumulator.topics.get(topic)
+        if queues is not None and (partition is None or partition < queues.partition_count):
+            return queues
         _check_topic_name(topic)
         if self._is_in_callback():
             deadline_ms = 0  # the thread that fetches metadata must not wait for it: the topic is only asked for
@@ -444,6 +451,13 @@ def _forked() -> KafkaError:
     return ForkedProducerError(
         f"this producer was made in process {os.getppid()} or before and did not survive fork(): make one in the child"
     )
+
+
+def _integer(number: Any, name: str) -> int:
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise InvalidRecordError(f"{name} must be int or None, not {type(number).__name__}") from None
 
 
 def _column(source: ColumnLike | None, name: str) -> Column:
