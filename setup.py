@@ -1,6 +1,6 @@
 """Build the extension modules of kafkaprod._core; everything else is in pyproject.toml.
 
-KAFKAPROD_DEBUG=1 builds with bounds checks, assertions, poisoned memory and line tracing.
+KAFKAPROD_DEBUG=1 builds with bounds checks, assertions and poisoned memory.
 KAFKAPROD_SANITIZE=address,undefined (or thread) builds with those sanitizers; see tests/sanitizers/README.md.
 """
 
@@ -21,7 +21,6 @@ directives = {
     "cdivision": True,
     "initializedcheck": DEBUG,
     "embedsignature": True,
-    "linetrace": DEBUG,
     "freethreading_compatible": True,
     # A pure function that raises where its declaration says noexcept would only print: make it an error instead.
     "legacy_implicit_noexcept": False,
@@ -32,7 +31,8 @@ link_args = []
 macros = [("CYTHON_USE_SYS_MONITORING", "0")]
 if DEBUG:
     compile_args = ["-O1", "-g"]
-    macros += [("KAFKAPROD_DEBUG", "1"), ("CYTHON_TRACE_NOGIL", "1")]
+    # No line tracing: a traced line without the GIL takes it, with a partition's lock held, and deadlocks with the sender.
+    macros += [("KAFKAPROD_DEBUG", "1")]
 if SANITIZE:
     # -fno-wrapv: CPython's default -fwrapv would hide signed overflow from UBSan.
     compile_args = ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-wrapv", f"-fsanitize={SANITIZE}"]
