@@ -93,7 +93,7 @@ class LoadThread(threading.Thread):
         self.errors: list[Exception] = []
         self.pool_bytes_not_returned = 0
         self.end_of_flush_error: BaseException | None = None
-        self.producer = Producer({"bootstrap.servers": bootstrap, **options})
+        self.producer = Producer(bootstrap_servers=bootstrap, **options)
         self._topics = topics
         self._size = size
         self._random = random.Random(seed)
@@ -173,7 +173,7 @@ class Load:
                 records_per_s=records_per_s / threads,
                 seed=seed * 1000 + index,
                 size=size,
-                options={"linger.ms": 5, "reconnect.backoff.max.ms": 500, **options},
+                options={"linger_ms": 5, "reconnect_backoff_max_ms": 500, **options},
             )
             for index in range(threads)
         ]
@@ -225,8 +225,13 @@ class Load:
         return check_records(
             self.ledgers(),
             self.read(bootstrap),
-            pool_bytes_not_returned=sum(thread.pool_bytes_not_returned for thread in self.threads),
+            pool_bytes_not_returned=self.pool_bytes_not_returned,
         )
+
+    @property
+    def pool_bytes_not_returned(self) -> int:
+        """Of all producers, after the end."""
+        return sum(thread.pool_bytes_not_returned for thread in self.threads)
 
 
 def of_ledgers(

@@ -9,6 +9,7 @@ whose request it came. Five ways in which memory comes back: expiry, fatal error
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import struct
@@ -173,7 +174,7 @@ class Cell:
         if not ends_producer:
             wait_until(lambda: self.outcomes.completed == self.outcomes.blocks, 20, "outcome of every record")
             self.memory_not_returned += memory_not_returned(producer)
-        producer.close(5)
+        producer.close(20)
         wait_until(lambda: self.outcomes.completed == self.outcomes.blocks, 20, "outcome of every record")
         if ends_producer:
             self.memory_not_returned += memory_not_returned(producer)
@@ -201,7 +202,8 @@ class Cell:
 
         def close_at_once() -> None:
             self.releases += 1
-            producer.close(0)
+            with contextlib.suppress(TimeoutError):  # the callbacks of this test may take longer than close() waits
+                producer.close(0)
 
         def die() -> None:
             self.releases += 1
@@ -228,9 +230,10 @@ class Cell:
 
 
 def knows(producer: Producer, topic: str) -> bool:
+    """Whether metadata came; on a busy machine it may miss the request timeout of 200 ms, and is asked again."""
     try:
         return bool(producer.partitions_for(topic))
-    except TimeoutError:
+    except (TimeoutError, ConnectionError):
         return False
 
 

@@ -107,15 +107,11 @@ def delete_and_create(kafka3: KafkaCluster, topic: str, sizes: list[int]) -> Non
         # The old topic took its records with it.
         assert set(report.defects) <= {"lost", "wrong_offset"}, str(report)
         new = load.ledgers(since=1)
-        new_report = check_records(new, of_ledgers(logs, new), pool_bytes_not_returned=sum_of_pools(load))
+        new_report = check_records(new, of_ledgers(logs, new), pool_bytes_not_returned=load.pool_bytes_not_returned)
         print(f"{sizes[0]} -> {partitions} partitions: {new_report}")
         assert new_report.is_ok, str(new_report)
         assert new_report.failed == 0, load.errors[:3]
         kafka3.delete_topic(topic)
-
-
-def sum_of_pools(load: Load) -> int:
-    return sum(thread.pool_bytes_not_returned for thread in load.threads)
 
 
 def test_killed_leaders_lose_duplicate_and_reorder_nothing(kafka3: KafkaCluster, topic_name: str) -> None:
