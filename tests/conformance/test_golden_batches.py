@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaprod._core.batch_reader import RecordBatchReader
-from tests.core_engine import TIMESTAMP, Engine, batches_of, body_of, succeed, succeed
+from tests.core_engine import TIMESTAMP, Engine, batches_of, body_of, succeed
 from tests.core_model import ModelRecord, encode_batch
 
 A = bytes.fromhex(

@@ -109,9 +109,10 @@ def test_every_record_gets_the_outcome_that_the_log_shows(is_idempotent: bool) -
             checks.append((topic.name, [value], future))
 
     def append_block(index: int, rng: random.Random) -> None:
-        for i in range(60):
+        for i in range(30):
             values = [
-                b"%d-%d-%d-" % (index, i, j) + b"y" * rng.choice([0, 100, 1000]) for j in range(rng.randrange(60))
+                b"%d-%d-%d-" % (index, i, j) + b"y" * rng.choice([0, 100, 1000])
+                for j in range(rng.choice([0, 7, 60, 600]))
             ]
             topic = rng.choice(topics)
             partitions = array.array("i", [rng.randrange(-1, PARTITIONS) for _ in values])
@@ -200,3 +201,45 @@ def test_threads_may_make_the_same_results_at_once() -> None:
     request.finish()
     assert sorted(future.result(0).offset for future in futures) == list(range(4000))  # type: ignore[attr-defined]
     assert pool.in_use == 0
+
+
+def test_records_of_others_between_the_rows_of_a_block_keep_their_places() -> None:
+    """A long block lets go of its locks now and then; whoever gets in between splits its rows into segments."""
+    pool = BufferPool(1 << 26)
+    accumulator = Accumulator(pool, 1 << 24, 1 << 16, BatchCompletion)
+    topic = accumulator.set_topic("t", [1])
+    rows = [b"row %d" % i for i in range(20_000)]
+    blocks: list[Block] = []
+    must_stop = threading.Event()
+
+    def append_singly() -> None:
+        while not must_stop.is_set():
+            assert accumulator.append(topic, None, b"other", None, 0) is not None
+
+    others = [threading.Thread(target=append_singly) for _ in range(2)]
+    for thread in others:
+        thread.start()
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and len(blocks) < 20:
+        block = Block(accumulator, topic, Column.from_list(rows), timestamp=0, partition=0)
+        assert block.run(0)
+        blocks.append(block)
+        if len(block.segments) > 1:
+            break
+    must_stop.set()
+    for thread in others:
+        thread.join()
+    assert len(blocks[-1].segments) > 1, "nobody got in between: the test has tested nothing"
+    drain = Drain(accumulator, 0, 1 << 30)
+    drain.update_leaders()
+    written: dict[int, list[bytes]] = {}
+    while (request := drain.drain(1, 1 << 40)) is not None:
+        for number, (ref, batch) in enumerate(zip(request.refs(), batches_of(request), strict=True), len(written)):
+            written[number] = [record.value or b"" for record in decode_batch(batch).records]
+            ref.succeed(number << 32)
+        request.finish()
+    for block in blocks:
+        found = []
+        for result, _, first, count in block.segments:
+            found += written[result.base_offset >> 32][first : first + count]
+        assert found == rows
