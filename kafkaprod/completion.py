@@ -301,7 +301,9 @@ class BlockResult:
     @property
     def error_codes(self) -> NDArray[np.int16]:
         """0 for a delivered row, else Kafka's error code, CLIENT_ERROR or PENDING."""
-        out = np.full(self.row_count, PENDING if self._refused is None else CLIENT_ERROR, dtype=np.int16)
+        out = np.full(self.row_count, PENDING, dtype=np.int16)
+        if self._refused is not None:
+            out[self._accepted_count :] = CLIENT_ERROR
         for rows, batch, first in self._pieces():
             if batch.is_done:
                 out[rows] = 0

@@ -139,9 +139,16 @@ class Engine:
                 _close_reporter(reporter)
             if self._workers is not None:
                 self._workers.shutdown(wait=False)
+            self._report_failures()
             self._is_ended = True
             for waiter in self._end_waiters.copy():
                 waiter.wake()
+
+    def _report_failures(self) -> None:
+        """The last chance to say that records were lost, whoever ended the producer, and however."""
+        count, error = self.ledger.take()
+        if count:
+            _log.error("%d records were not delivered, the first because: %s", count, error)
 
     def wait_end(self, timeout: float | None = None) -> bool:
         """Wait until the sender thread is done; False after `timeout` seconds. Thread-safe.

@@ -391,9 +391,6 @@ class Producer(RecordSender):
         if not self._engine.wait_end(None if timeout is None else max(timeout, 0) + CLOSE_GRACE_S):
             raise TimeoutError(f"a delivery callback still runs {CLOSE_GRACE_S} s after close(timeout={timeout})")
         self._thread.join(CLOSE_GRACE_S)  # its last instructions
-        count, error = self._engine.ledger.take()
-        if count:
-            _log.error("%d records were not delivered, the first because: %s", count, error)
 
     def __enter__(self) -> Self:
         return self
@@ -500,7 +497,7 @@ def _after_fork_in_child() -> None:
 
 
 def _at_exit() -> None:
-    """Give all records still on their way EXIT_TIMEOUT_S together; the senders say which were not delivered."""
+    """Give all records still on their way EXIT_TIMEOUT_S together; the engines say which were not delivered."""
     engines = list(_running)
     end = time.monotonic() + EXIT_TIMEOUT_S
     for engine in engines:
@@ -508,9 +505,6 @@ def _at_exit() -> None:
     for engine in engines:
         if not engine.wait_end(max(end - time.monotonic(), 0) + CLOSE_GRACE_S):
             _log.error("a delivery callback still runs at exit: the outcome of other records is not told")
-        count, error = engine.ledger.take()
-        if count:
-            _log.error("%d records were not delivered, the first because: %s", count, error)
 
 
 if hasattr(os, "register_at_fork"):

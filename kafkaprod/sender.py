@@ -220,9 +220,7 @@ class Sender:
             error = ProducerClosedError(f"the sender thread has died: {cause!r}")
             error.__cause__ = cause
         try:
-            count = abort_batches(self._accumulator, error)
-            if count:
-                _log.error("%d records were not delivered: %s", count, error)
+            abort_batches(self._accumulator, error)
             for completion in self._pool.close():
                 if isinstance(completion.token, ProduceRequest):
                     completion.token.finish()

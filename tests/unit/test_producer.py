@@ -1,0 +1,232 @@
+"""What a producer answers without any broker: nothing listens at its bootstrap server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kafkaprod import Producer
+from kafkaprod._core.accumulator import TopicQueues
+from kafkaprod.errors import (
+    BootstrapError,
+    BufferFullError,
+    ConfigError,
+    DeliveryFailedError,
+    IllegalStateError,
+    InvalidRecordError,
+    ProducerClosedError,
+)
+from kafkaprod.producer import _open_producers, _running
+
+MakeProducer = Callable[..., Producer]
+
+
+@pytest.fixture
+def make() -> Iterator[MakeProducer]:
+    made: list[Producer] = []
+
+    def make(**options: Any) -> Producer:
+        made.append(Producer(**{"bootstrap_servers": "127.0.0.1:1", "max_block_ms": 20, **options}))
+        return made[-1]
+
+    yield make
+    for producer in made:
+        producer.close(0)
+
+
+def know(producer: Producer, topic: str = "t", partition_count: int = 2) -> TopicQueues:
+    """Let the producer know a topic without leaders: records stay queued."""
+    return producer.accumulator.set_topic(topic, [-1] * partition_count)
+
+
+def fill(producer: Producer) -> None:
+    while True:
+        producer.send("t", b"x" * 10_000, partition=0)
+
+
+def test_bootstrap_server_that_refuses_is_named_with_the_stage(make: MakeProducer) -> None:
+    with pytest.raises(BootstrapError, match=r"127\.0\.0\.1:1 \(connect\)"):
+        make(max_block_ms=2000).send("t", b"v")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"partition": "one"}, "partition must be int or None, not str"),
+        ({"partition": -1}, "partition=-1"),
+        ({"topic": "not legal!"}, "is not a legal name"),
+        ({"topic": ""}, "is not a legal name"),
+        ({"topic": ".."}, "is not a legal name"),
+        ({"topic": "x" * 250}, "is not a legal name"),
+    ],
+)
+def test_wrong_record_for_an_unknown_topic_is_refused_before_any_wait(
+    make: MakeProducer, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidRecordError, match=message):
+        make(max_block_ms=60_000).send(**{"topic": "t", "value": b"v", **arguments})
+
+
+@pytest.mark.parametrize("topic", [None, 5, ["t"], b"t"])
+def test_topic_that_is_no_text_is_refused_by_blocks_too(make: MakeProducer, topic: Any) -> None:
+    with pytest.raises(InvalidRecordError, match="topic must be str"):
+        make().send_many(topic, [b"v"])
+
+
+@pytest.mark.parametrize("timestamp_ms", ["now", 1.5, -1])
+def test_wrong_timestamp_is_refused_with_hooks_as_without(make: MakeProducer, timestamp_ms: Any) -> None:
+    for options in ({}, {"value_serializer": lambda value: value}):
+        producer = make(**options)
+        know(producer)
+        with pytest.raises(InvalidRecordError, match="timestamp_ms"):
+            producer.send("t", b"v", timestamp_ms=timestamp_ms)
+        assert len(producer) == 0
+
+
+def test_any_integer_is_a_partition_with_hooks_as_without(make: MakeProducer) -> None:
+    numpy = pytest.importorskip("numpy")
+    for options in ({}, {"value_serializer": lambda value: value}):
+        producer = make(**options)
+        know(producer)
+        future = producer.send("t", b"v", partition=numpy.int64(1), timestamp_ms=numpy.int64(5))
+        assert future.partition == 1
+
+
+def test_flush_of_nothing_returns_whatever_its_timeout(make: MakeProducer) -> None:
+    producer = make()
+    for timeout in (0, -1, 0.0, None, 5):
+        producer.flush(timeout)
+
+
+def test_flush_that_is_not_over_in_time_raises_and_keeps_the_records(make: MakeProducer) -> None:
+    producer = make()
+    know(producer)
+    producer.send("t", b"v")
+    with pytest.raises(TimeoutError, match="1 batches have no outcome"):
+        producer.flush(0.01)
+    assert len(producer) == 1
+
+
+def test_full_buffer_names_who_holds_it(make: MakeProducer) -> None:
+    producer = make(buffer_memory=64 << 10, batch_size=16384)
+    know(producer)
+    with pytest.raises(BufferFullError, match=r"t\[0\] on node -1: \d+ bytes in \d+ batches"):
+        fill(producer)
+    assert producer.accumulator.pool.waiter_count == 0
+
+
+def test_block_that_does_not_fit_tells_which_rows_are_queued(make: MakeProducer) -> None:
+    producer = make(buffer_memory=64 << 10, batch_size=16384)
+    know(producer)
+    with pytest.raises(BufferFullError) as caught:
+        producer.send_many("t", [b"x" * 10_000] * 20, partition=0)
+    result = caught.value.result
+    queued = int((result.error_codes == -3).sum())
+    assert 0 < queued < 20
+    assert list(result.errors) == list(range(queued, 20))
+
+
+def test_policy_raise_does_not_wait(make: MakeProducer) -> None:
+    producer = make(buffer_memory=64 << 10, batch_size=16384, buffer_full_policy="raise", max_block_ms=60_000)
+    know(producer)
+    with pytest.raises(BufferFullError):
+        fill(producer)
+
+
+def test_close_fails_what_is_left_says_so_once_and_refuses_every_verb(
+    make: MakeProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = make()
+    know(producer)
+    future = producer.send("t", b"v")
+    producer.close(0)
+    assert caplog.text.count("1 records were not delivered") == 1
+    assert isinstance(future.exception(0), ProducerClosedError)
+    producer.close()
+    producer.close(-5)
+    producer.close(float("inf"))
+    for call in (
+        lambda: producer.send("t", b"v"),
+        lambda: producer.send_many("t", [b"v"]),
+        lambda: producer.send_columns("t", ([0, 1], b"v")),
+        lambda: producer.partitions_for("t"),
+        producer.flush,
+    ):
+        with pytest.raises(ProducerClosedError):
+            call()
+    assert producer.try_send("t", b"v") is None
+    assert producer.accumulator.pool.in_use == 0
+
+
+def test_dead_sender_thread_is_the_reason_of_every_refusal(
+    make: MakeProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = make()
+    know(producer)
+    future = producer.send("t", b"v")
+    bug = ZeroDivisionError("a bug")
+
+    def fail(timeout_ms: int) -> Any:
+        raise bug
+
+    producer._engine.node_pool.poll = fail  # type: ignore[method-assign]
+    producer._engine.sender.wakeup()
+    assert producer._engine.wait_end(10)
+    error = future.exception(0)
+    assert isinstance(error, ProducerClosedError)
+    assert error.__cause__ is bug
+    for call in (lambda: producer.send("t", b"v"), producer.flush, lambda: producer.send_many("t", [b"v"])):
+        with pytest.raises(ProducerClosedError, match="the sender thread has died: ZeroDivisionError") as caught:
+            call()
+        assert caught.value.__cause__ is bug
+    producer.close()
+    assert "the sender thread ends with an error" in caplog.text
+
+
+def test_leaving_the_with_block_reports_failures_nobody_looked_at(make: MakeProducer) -> None:
+    producer = make(delivery_timeout_ms=30, request_timeout_ms=20, linger_ms=0)
+    know(producer)
+
+    def work() -> None:
+        with producer:
+            producer.send("t", b"v")
+
+    with pytest.raises(DeliveryFailedError, match="1 records were not delivered") as caught:
+        work()
+    assert caught.value.failed_count == 1
+    assert not producer._thread.is_alive()
+
+
+def test_flush_on_the_sender_thread_is_refused(make: MakeProducer) -> None:
+    producer = make()
+    producer._engine.guard.thread_id = threading.get_ident()
+    with pytest.raises(IllegalStateError):
+        producer.flush()
+    producer._engine.guard.thread_id = producer._thread.ident
+
+
+def test_thread_that_cannot_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    running = dict(_running)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError):
+        Producer(bootstrap_servers="127.0.0.1:1")
+    assert running == _running
+
+
+def test_refused_options_start_nothing() -> None:
+    threads, opened = threading.active_count(), len(_open_producers)
+    with pytest.raises(ConfigError):
+        Producer(bootstrap_servers="127.0.0.1:1", linger="5")
+    assert (threading.active_count(), len(_open_producers)) == (threads, opened)
+
+
+def test_producer_is_true_though_nothing_is_queued(make: MakeProducer) -> None:
+    producer = make()
+    assert producer
+    assert len(producer) == 0
