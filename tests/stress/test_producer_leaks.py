@@ -56,7 +56,7 @@ def sink() -> Iterator[Sink]:
 @pytest.mark.parametrize(
     ("kind", "total"),
     [
-        ("records", scaled(1_000_000, 50_000_000)),
+        ("records", scaled(2_000_000, 50_000_000)),
         ("callbacks", scaled(300_000, 10_000_000)),
         ("lz4", scaled(200_000, 10_000_000)),
         ("blocks", scaled(1_000_000, 50_000_000)),
