@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.kafka import proxy_actions as actions
-from tests.kafka.cluster import KafkaCluster
+from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.proxy import METADATA, PRODUCE, Direction, FaultProxy
 from tests.kafka.reading import read_all
 
@@ -171,7 +171,7 @@ def test_cut_request_reaches_the_server_in_part(proxy: FaultProxy, client: socke
     client.sendall(request(1) + request(2))
     with pytest.raises((ConnectionResetError, EOFError)):
         receive(client, 24)
-    assert server.received == [request(1)]
+    wait_until(lambda: server.received == [request(1)], 10, "the server to see the first request")
 
 
 def test_reset_is_seen_as_a_reset(proxy: FaultProxy, client: socket.socket, server: EchoServer) -> None:
@@ -180,7 +180,7 @@ def test_reset_is_seen_as_a_reset(proxy: FaultProxy, client: socket.socket, serv
     with pytest.raises(ConnectionResetError):
         client.recv(1)
     assert rule.hits == 1
-    assert server.received == [request(1)]
+    wait_until(lambda: server.received == [request(1)], 10, "the server to see the first request")
 
 
 def test_random_draws_repeat_with_the_seed(server: EchoServer) -> None:
