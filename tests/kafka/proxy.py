@@ -187,6 +187,8 @@ class FaultProxy:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if others:
             await asyncio.wait(others)
+        for _ in range(3):
+            await asyncio.sleep(0)  # aborted transports close in the loop's next turns
 
     async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
