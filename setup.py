@@ -31,7 +31,7 @@ link_args = []
 macros = [("CYTHON_USE_SYS_MONITORING", "0")]
 if DEBUG:
     compile_args = ["-O1", "-g"]
-    # No line tracing: a traced line without the GIL takes it, with a partition's lock held, and deadlocks with the sender.
+    # No line tracing: a traced line without the GIL takes it while it holds a partition's lock, and threads deadlock.
     macros += [("KAFKAPROD_DEBUG", "1")]
 if SANITIZE:
     # -fno-wrapv: CPython's default -fwrapv would hide signed overflow from UBSan.

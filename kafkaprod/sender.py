@@ -584,28 +584,33 @@ class Sender:
         elif verdict is Verdict.RENUMBER:
             ref.forget_sequence()
             ref.requeue(now_ms, backoff_ms)
-            self._renumber_behind(ref, error, now_ms)
+            self._free_stuck_batches(ref.topic, ref.partition, now_ms)
         elif verdict is Verdict.RETRY:
             self._metrics.on_retry(ref.topic, ref.record_count, now_ms)
             ref.requeue(now_ms, backoff_ms, maybe_persisted)
+            if ref.partition_needs_new_epoch:
+                self._free_stuck_batches(ref.topic, ref.partition, now_ms)
         else:
             self._metrics.on_error(ref.topic, ref.record_count, now_ms)
             ref.fail(error or error_for(code, topic=ref.topic, partition=ref.partition), record_errors)
             if isinstance(error, OutOfOrderSequenceError):
                 _log.error("%s[%d]: the broker misses earlier records of this producer", ref.topic, ref.partition)
 
-    def _renumber_behind(self, first: BatchRef, error: KafkaError | None, now_ms: int) -> None:
-        """Free the queued batches behind one that lost its number from theirs: it waits until none is outstanding.
+    def _free_stuck_batches(self, topic: str, partition: int, now_ms: int) -> None:
+        """Take their numbers from the queued batches behind one that lost its own: it waits until none is outstanding.
 
         Those in flight are judged by their own answers. One that may be in the log keeps its number for ever and cannot
         go out after a gap: it fails, as it would when the broker refused it.
         """
-        for ref in expired_batches(self._accumulator, NEVER_MS):
-            if (ref.topic, ref.partition) != (first.topic, first.partition) or ref.state != "closed":
+        is_behind = False
+        for ref in expired_batches(self._accumulator, NEVER_MS):  # oldest first, which is the order of the queue
+            if (ref.topic, ref.partition) != (topic, partition):
                 continue
-            if ref.producer[2] >= 0 and not ref.forget_sequence():
-                self._metrics.on_error(ref.topic, ref.record_count, now_ms)
-                ref.fail(error or error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, topic=ref.topic))
+            if ref.producer[2] < 0:
+                is_behind = True
+            elif is_behind and ref.state == "closed" and not ref.forget_sequence():
+                self._metrics.on_error(topic, ref.record_count, now_ms)
+                ref.fail(error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, topic=topic, partition=partition))
 
     def _on_connection_failure(self, failure: ConnectionFailure) -> None:
         """Tell those who wait for a first connection; refused credentials fail what waits to be sent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from typing import Any
@@ -20,6 +21,7 @@ from tests.kafka.cluster import wait_until
 from tests.native import building
 
 OUT_OF_ORDER, TOO_LARGE, INVALID_RECORD = 45, 10, 87
+SEEDS = int(os.environ.get("KAFKAPROD_SEEDS", "6"))
 SMALL = {"batch_size": 400}  # three records a batch
 
 
@@ -124,6 +126,25 @@ def test_batches_queued_behind_a_gap_are_renumbered_together() -> None:
                 send_one(producer, ledger, "t", 0)
             producer.flush(10)
         assert checked(cluster, ledger).acknowledged >= 20 * 20
+
+
+@pytest.mark.parametrize("code", [19, 7])
+def test_batch_in_flight_behind_a_gap_is_refused_for_a_moment(code: int) -> None:
+    """Three in flight: refused for good, hence out of order, and an answer that says to try again."""
+    with ScriptedCluster({"t": 1}) as cluster, producer_of(cluster, **SMALL) as producer:
+        ledger = SendLedger()
+        for _ in range(10):
+            assert send_one(producer, ledger, "t", 0).exception(20) is None
+            for each in (INVALID_RECORD, OUT_OF_ORDER, code):
+                cluster.refuse(ApiKey.PRODUCE, each)
+            cluster.hold(0)
+            before = len(cluster.produced)
+            for _ in range(9):
+                send_one(producer, ledger, "t", 0)
+            cluster.wait_for_batches(before + 3)
+            cluster.release(0)
+            producer.flush(10)
+        assert checked(cluster, ledger).acknowledged >= 10
 
 
 def test_leader_that_moves_while_answers_are_held_never_outruns_the_window() -> None:
@@ -274,7 +295,7 @@ def test_throttled_node_gets_nothing_until_the_time_is_over_and_others_go_on() -
         checked(cluster, ledger)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_faults_lose_duplicate_and_reorder_nothing(seed: int) -> None:
     """Refusals of every kind, moves, held answers and resets at random, from two threads with a producer each."""
     source = random.Random(seed)
