@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from confluent_kafka import KafkaException
 
 from kafkaprod import BlockResult, DeliveryFuture, Headers, Producer, RecordMetadata
-from tests.kafka.reading import ReadRecord
+from tests.kafka.cluster import wait_until
+from tests.kafka.reading import ReadRecord, end_offsets
 
 HeaderList = list[tuple[str, bytes | None]]
 Result = DeliveryFuture | BlockResult | RecordMetadata
@@ -19,6 +21,7 @@ UNKNOWN_OFFSET = -1
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 3  # that `send_in_every_way` writes to
 RESULT_TIMEOUT_S = 60
+CLOCK_TICK_MS = 10  # the producer's wall clock may be one kernel tick behind, 10 ms with CONFIG_HZ=100
 COMPRESSIBLE = b"the quick brown fox jumps over the lazy dog. " * 4000
 
 
@@ -96,7 +99,7 @@ class Sends:
                 if not timestamps_kept:
                     continue
                 if record.timestamp_ms is None:
-                    assert self._started_ms <= read.timestamp <= ended_ms
+                    assert self._started_ms - CLOCK_TICK_MS <= read.timestamp <= ended_ms
                 else:
                     assert read.timestamp == record.timestamp_ms
 
@@ -109,6 +112,23 @@ def _places(result: Result) -> Iterable[tuple[int, int]]:
         return [(result.partition, result.offset)]
     result.result(RESULT_TIMEOUT_S)
     return zip(result.partitions.tolist(), result.offsets.tolist(), strict=True)
+
+
+def wait_until_served(bootstrap: str, topic: str) -> None:
+    """Return when the leader of each partition of a new topic has heard of it.
+
+    Until then it refuses a batch or two. Idempotent producers keep the order all the same; others may not, and with
+    acks=0 what was refused is gone.
+    """
+
+    def is_served() -> bool:
+        try:
+            end_offsets(bootstrap, topic)
+        except KafkaException:
+            return False
+        return True
+
+    wait_until(is_served, 30, f"leader that serves {topic}")
 
 
 def arrow_column(strings: Sequence[bytes | None]) -> tuple[Any, ...]:

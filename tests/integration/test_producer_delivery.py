@@ -19,6 +19,7 @@ from tests.delivered import (
     send_block,
     send_columns,
     send_in_every_way,
+    wait_until_served,
 )
 from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.reading import end_offsets, read_all, read_with_java
@@ -73,10 +74,12 @@ def connection(cluster: KafkaCluster, listener: str = "PLAINTEXT", mechanism: st
 def deliver_and_compare(cluster: KafkaCluster, topic: str, **options: Any) -> None:
     """Send everything, read it back with librdkafka, compare."""
     cluster.create_topic(topic, PARTITIONS)
+    reader = cluster.direct_bootstrap()
+    if not options.get("enable_idempotence", True):
+        wait_until_served(reader, topic)
     sends = Sends()
     with Producer(**options) as producer:
         send_in_every_way(producer, topic, sends)
-    reader = cluster.direct_bootstrap()
     answered = options["acks"] != 0
     if not answered:  # nobody says when the records are in the log
         wait_until(lambda: sum(end_offsets(reader, topic).values()) >= len(sends), 30, f"{len(sends)} records")

@@ -19,6 +19,7 @@ from tests.delivered import (
     send_block,
     send_columns,
     send_in_every_way,
+    wait_until_served,
 )
 from tests.fixtures_kafka import skipped_where_unavailable
 from tests.fixtures_mock_cluster import MockCluster
@@ -50,10 +51,12 @@ def old_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
 
 def deliver_and_compare(cluster: KafkaCluster, topic: str, **options: Any) -> None:
     cluster.create_topic(topic, PARTITIONS)
+    reader = cluster.direct_bootstrap()
+    wait_until_served(reader, topic)
     sends = Sends()
     with Producer(**options) as producer:
         send_in_every_way(producer, topic, sends)
-    sends.check(read_all(cluster.direct_bootstrap(), topic))
+    sends.check(read_all(reader, topic))
 
 
 @pytest.mark.external
