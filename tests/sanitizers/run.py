@@ -92,7 +92,19 @@ def run(directory: Path, sanitizer: Sanitizer, arguments: list[str]) -> int:
         for name in sanitizer.libraries
     ]
     # --capture=sys lets through what the runtimes write to the file descriptor itself.
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "timeout=0", "--capture=sys"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "timeout=0",
+        "--capture=sys",
+        "-m",
+        "",
+    ]
     return subprocess.run(
         [*command, *(arguments or sanitizer.tests)],
         cwd=directory,

@@ -6,8 +6,6 @@ import random
 import threading
 from collections.abc import Callable
 
-import pytest
-
 from kafkaprod._core.buffer_pool import BufferPool, SlabLease
 
 SIZES = [10, 500, 976, 1000, 4000, 4048, 5000, 16_000, 60_000, 70_000, 200_000]
@@ -34,7 +32,6 @@ def run_threads(count: int, work: Callable[[int], None]) -> None:
         raise errors[0]
 
 
-@pytest.mark.slow
 def test_sixteen_threads_of_random_operations_give_every_byte_back() -> None:
     pool = BufferPool(1 << 21)
 
