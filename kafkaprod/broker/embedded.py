@@ -122,7 +122,8 @@ class EmbeddedBroker:
         package_dir = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         path = os.pathsep.join(filter(None, (package_dir, os.environ.get("PYTHONPATH"))))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "kafkaprod.broker.child"],
+            # -P: not the working directory first, which may be a source tree that was never built.
+            [sys.executable, "-P", "-m", "kafkaprod.broker.child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
