@@ -221,14 +221,22 @@ class BlockResult:
     """
 
     def __init__(self, block: Block, refused: Exception | None = None) -> None:
-        self._segments: list[tuple[BatchCompletion, int, int, int]] = list(block.segments)
-        self._accepted_count: int = block.rows_appended
+        self._block = block
+        self._places: list[tuple[BatchCompletion, int, int, int]] | None = None
         self._refused = refused
+        self._refused_rows: list[int] = block.rows_left
         self.row_count: int = block.row_count
         self.partitions: NDArray[np.int32] = np.frombuffer(memoryview(block.partition_of_rows()), dtype=np.int32)
 
     def __len__(self) -> int:
         return self.row_count
+
+    @property
+    def _segments(self) -> list[tuple[BatchCompletion, int, int, int]]:
+        """The batches in which the rows stand; their result objects are made when somebody asks for the first time."""
+        if self._places is None:
+            self._places = self._block.segments
+        return self._places
 
     def done(self) -> bool:
         """Whether every row's outcome is known."""
@@ -303,7 +311,7 @@ class BlockResult:
         """0 for a delivered row, else Kafka's error code, CLIENT_ERROR or PENDING."""
         out = np.full(self.row_count, PENDING, dtype=np.int16)
         if self._refused is not None:
-            out[self._accepted_count :] = CLIENT_ERROR
+            out[self._refused_rows] = CLIENT_ERROR
         for rows, batch, first in self._pieces():
             if batch.is_done:
                 out[rows] = 0
@@ -320,7 +328,7 @@ class BlockResult:
                 batch.mark_seen()
                 failed.update((int(row), batch.error_of(first + i) or batch.error) for i, row in enumerate(rows))
         if self._refused is not None:
-            failed.update((row, self._refused) for row in range(self._accepted_count, self.row_count))
+            failed.update((row, self._refused) for row in self._refused_rows)
         return dict(sorted(failed.items()))
 
     @property
@@ -331,9 +339,9 @@ class BlockResult:
 
     def _pieces(self) -> Iterator[tuple[NDArray[np.intp], BatchCompletion, int]]:
         """Yield (rows, batch they stand in, index of the first of them there)."""
-        accepted = self.partitions[: self._accepted_count]
-        order = np.argsort(accepted, kind="stable")
-        starts = np.searchsorted(accepted[order], np.arange(int(accepted.max(initial=-1)) + 2))
+        # Rows that were refused come last in their partition, so that they are never reached.
+        order = np.argsort(self.partitions, kind="stable")
+        starts = np.searchsorted(self.partitions[order], np.arange(int(self.partitions.max(initial=-1)) + 2))
         position: dict[int, int] = {}
         for completion, partition, first, count in self._segments:
             begin = position.get(partition, int(starts[partition]))

@@ -157,6 +157,12 @@ cdef inline int64_t delta_between(int64_t timestamp, int64_t base) noexcept nogi
     return <int64_t>(<uint64_t>timestamp - <uint64_t>base)
 
 
+cdef inline void batch_check_tail(const Batch *b) noexcept nogil:
+    """For debug builds: stop before foreign memory is written, if the tail slab was released under this batch."""
+    if b.last.generation != b.last_generation:
+        abort()
+
+
 cdef inline Py_ssize_t batch_append(Batch *b, const RecordView *r) noexcept nogil:
     """Write the record behind the last one and return its size in bytes; 0 if it does not fit the tail slab: nothing changed."""
     cdef int64_t timestamp_delta = delta_between(r.timestamp, b.base_timestamp)
@@ -164,8 +170,8 @@ cdef inline Py_ssize_t batch_append(Batch *b, const RecordView *r) noexcept nogi
     cdef Py_ssize_t size = uvarint_size(<unsigned long long>body << 1) + body
     if size > b.end - b.position:
         return 0
-    if KP_DEBUG and b.last.generation != b.last_generation:
-        abort()     # the tail slab was released under this batch: stop before foreign memory is written
+    if KP_DEBUG:
+        batch_check_tail(b)
     b.position = write_record(b.position, r, body, timestamp_delta, b.record_count)
     b.record_count += 1
     if r.timestamp > b.max_timestamp:

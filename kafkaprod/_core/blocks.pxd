@@ -1,6 +1,6 @@
 """A block of records on its way into the accumulator. See blocks.pyx."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 
 from kafkaprod._core.accumulator cimport Accumulator, TopicQueues
 from kafkaprod._core.batch cimport Batch, Partition
@@ -9,17 +9,18 @@ from kafkaprod._core.record_view cimport AppendStatus, RecordView
 
 
 cdef enum:
-    # Rows after which held locks are let go, so that the sender is never kept waiting longer than some microseconds.
-    ROWS_PER_HOLD = 256
-    MOST_HELD = 512             # a row of a sticky block may touch a partition or two more
-    ROWS_PREPARED = 16          # rows whose memory is fetched ahead of the append
+    ROWS_PER_ROUND = 4096       # sorted by partition together
+    ROWS_PER_HOLD = 256         # after which a lock is let go, so that the sender never waits longer than microseconds
     FEW_PARTITIONS = 64         # with no more than these everything is in the cache anyway
+    FETCH_STEP = 4              # partitions between asking for one thing and for the next that depends on it
+    NO_ROW = -1
 
 
 cdef struct Slot:
-    # What the block knows of one partition.
+    # What the block knows of one partition. Rows count from the round's first.
+    int32_t first_row           # of this round, not appended yet; NO_ROW: none
+    int32_t last_row
     int32_t last_segment        # index of its newest segment, -1: none
-    uint8_t is_held             # the block holds the partition's lock
 
 
 cdef struct Segment:
@@ -46,21 +47,28 @@ cdef class Block:
     cdef Slot *_slots
     cdef Partition **_partition_array
     cdef int32_t _partition_count
-    cdef Partition **_held
-    cdef int32_t _held_count
+    # the round
+    cdef Py_ssize_t _round_first            # rows of the round: from here
+    cdef Py_ssize_t _round_end              # up to here
+    cdef bint _is_sticky                    # they go to the sticky partition
+    cdef Py_ssize_t _sticky_row             # the next of them, then
+    cdef int32_t *_next_rows                # else: each row's successor in its partition, NO_ROW for the last
+    cdef int32_t *_touched                  # and the partitions that get rows, in the order of their first ones
+    cdef int32_t _touched_count
+    cdef int32_t _touched_done
     cdef Segment *_segments
     cdef Py_ssize_t _segment_count
     cdef Py_ssize_t _segment_capacity
-    cdef Py_ssize_t _published_segments
-    cdef list _results
 
     cdef int _check_rows(self) except -1
     cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil
-    cdef void _hold(self, int32_t partition) noexcept nogil
-    cdef void _let_go(self) noexcept nogil
-    cdef void _prepare(self, Py_ssize_t first, Py_ssize_t end) noexcept nogil
+    cdef void _begin_round(self) noexcept nogil
+    cdef void _fetch_ahead(self) noexcept nogil
     cdef AppendStatus _append_rows(self, int64_t now_ms, int64_t ticket, int *events) noexcept nogil
-    cdef int32_t _choose_sticky(self, const RecordView *r, int *events) noexcept nogil
-    cdef int _reserve_segment(self) noexcept nogil
-    cdef void _note(self, int32_t partition, Batch *b) noexcept nogil
-    cdef int _publish_segments(self) except -1
+    cdef AppendStatus _append_run(self, int32_t partition, int32_t *cursor, int64_t now_ms, int64_t ticket,
+                                  int *events) noexcept nogil
+    cdef int32_t _lock_sticky(self, int *events) noexcept nogil
+    cdef void _put_back(self, int32_t partition, Batch *b, char *position, int64_t max_timestamp, int32_t record_count,
+                        int32_t first_index) noexcept nogil
+    cdef int _reserve_segments(self) noexcept nogil
+    cdef int _let_go_of_input(self) except -1

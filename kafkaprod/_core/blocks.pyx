@@ -1,27 +1,43 @@
 """Blocks of records, from lists or columns, appended without the GIL.
 
 A block is checked whole before its first record is written; after that only a full pool can stop it, at a record
-boundary: `rows_appended` says where, and run() goes on from there. Rows keep their order per partition.
+boundary: `rows_left` says which rows are not appended, and run() goes on from there. Rows keep their order per partition.
 
-Locks: the loop keeps the locks of the partitions it has touched for up to ROWS_PER_HOLD rows, so that a keyed block
-does not lock once a record. It never waits for one lock while it holds another: it tries, and if that fails lets go
-of all and waits for that one. Hence no deadlock whatever order two blocks touch partitions in.
+Rows are taken in rounds of up to ROWS_PER_ROUND. A round is sorted by partition first, as one list of rows for each, and
+then written partition by partition: its lock is taken once for a run of rows, the batch's state stays in registers, and
+with thousands of partitions it is known in time what to fetch from memory. So what is appended when the pool is full is a
+prefix of each partition's rows, not of the block's. Only one lock is held at a time.
 """
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
 from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport free, malloc, realloc
 
 from kafkaprod._core.accumulator cimport ANY_PARTITION
-from kafkaprod._core.batch cimport BATCH_HEADER_BYTES, OPEN, batch_append, batch_release, batch_retain
+from kafkaprod._core.batch cimport (
+    BATCH_HEADER_BYTES,
+    KP_DEBUG,
+    OPEN,
+    batch_check_tail,
+    batch_release,
+    batch_retain,
+    delta_between,
+)
 from kafkaprod._core.buffer_pool cimport slab_total
 from kafkaprod._core.columns cimport ByteColumn, HeaderColumn, column_get
 from kafkaprod._core.completion cimport batch_result
-from kafkaprod._core.lock cimport load32, mutex_lock, mutex_trylock, mutex_unlock, store32
-from kafkaprod._core.murmur2 cimport murmur2, partition_for_key
-from kafkaprod._core.record_view cimport APPENDED, EVENT_BATCH_FULL, POOL_EXHAUSTED
-from kafkaprod._core.record_writer cimport RECORD_OVERHEAD_BOUND, headers_size, record_size_bound
+from kafkaprod._core.lock cimport load32, mutex_lock, mutex_unlock, store32
+from kafkaprod._core.murmur2 cimport murmur2
+from kafkaprod._core.record_view cimport APPENDED, EVENT_BATCH_FULL, NULL_LENGTH, POOL_EXHAUSTED
+from kafkaprod._core.record_writer cimport (
+    RECORD_OVERHEAD_BOUND,
+    headers_size,
+    record_body_size,
+    record_size_bound,
+    write_record,
+)
+from kafkaprod._core.varint cimport uvarint_size
 
 from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
 
@@ -98,7 +114,6 @@ cdef class Block:
         self._value = value
         self._key = Column.nulls() if key is None else key
         self._headers = Headers.from_python(None) if headers is None else headers
-        self._results = []
         self.row_count = _agree(
             [("value", self._value.row_count), ("key", self._key.row_count), ("headers", self._headers.row_count)],
             row_count,
@@ -123,26 +138,29 @@ cdef class Block:
         self._partition_array = topic.partitions
         self._partition_count = topic.partition_count
         self._row_partitions = <int32_t *>malloc(<size_t>(self.row_count + 1) * sizeof(int32_t))
-        self._slots = <Slot *>calloc(self._partition_count, sizeof(Slot))
-        self._held = <Partition **>malloc(<size_t>min(self._partition_count, <int32_t>MOST_HELD) * sizeof(void *))
-        if self._row_partitions is NULL or self._slots is NULL or self._held is NULL:
+        self._slots = <Slot *>malloc(<size_t>self._partition_count * sizeof(Slot))
+        self._next_rows = <int32_t *>malloc(<size_t>min(self.row_count, ROWS_PER_ROUND) * sizeof(int32_t) + 1)
+        self._touched = <int32_t *>malloc(<size_t>min(self.row_count, ROWS_PER_ROUND) * sizeof(int32_t) + 1)
+        if self._row_partitions is NULL or self._slots is NULL or self._next_rows is NULL or self._touched is NULL:
             raise MemoryError
         cdef int32_t for_all = partition
         cdef Py_ssize_t i
         for i in range(self.row_count):
             self._row_partitions[i] = for_all
         for i in range(self._partition_count):
+            self._slots[i].first_row = NO_ROW
             self._slots[i].last_segment = -1
         self._check_rows()
 
     def __dealloc__(self):
         cdef Py_ssize_t i
-        for i in range(self._published_segments, self._segment_count):
+        for i in range(self._segment_count):
             batch_release(self._segments[i].batch, self.accumulator.pool)
         free(self._segments)
         free(self._row_partitions)
         free(self._slots)
-        free(self._held)
+        free(self._next_rows)
+        free(self._touched)
 
     cdef int _check_rows(self) except -1:
         cdef Py_ssize_t i
@@ -185,146 +203,262 @@ cdef class Block:
         store32(&self.topic.was_used, 1)
         with nogil:
             status = self._append_rows(now_ms, ticket, &events)
-            self._let_go()
-        self._publish_segments()
         if status != APPENDED:
             events |= EVENT_BATCH_FULL      # a waiter makes everything sendable
+        elif self.rows_appended == self.row_count:
+            self._let_go_of_input()
         self.accumulator.tell_sender(events)
         return self.rows_appended == self.row_count
 
+    cdef int _let_go_of_input(self) except -1:
+        """The block lives on as part of a result; the columns it came from need not."""
+        self._key = self._value = None
+        self._headers = None
+        self._kept = None
+        free(self._slots)
+        free(self._next_rows)
+        free(self._touched)
+        self._slots = NULL
+        self._next_rows = NULL
+        self._touched = NULL
+        return 0
+
+    cdef void _begin_round(self) noexcept nogil:
+        """List the next rows by partition. A round's rows are all placed by key or caller, or all go to the sticky one."""
+        cdef ByteColumn key = self._key.c
+        cdef bint uses_keys = not self.accumulator.ignore_keys
+        cdef FastModulo modulo = fast_modulo(self._partition_count)
+        cdef Slot *slots = self._slots
+        cdef int32_t *next_rows = self._next_rows
+        cdef const int32_t *row_partitions = self._row_partitions
+        cdef Py_ssize_t first = self._round_end
+        cdef Py_ssize_t i = first
+        cdef Py_ssize_t end = min(self.row_count, first + ROWS_PER_ROUND)
+        cdef int32_t partition
+        cdef const char *data = NULL
+        cdef Py_ssize_t length = 0
+        cdef Slot *slot
+        self._round_first = first
+        self._touched_count = 0
+        self._touched_done = 0
+        self._is_sticky = False
+        while i < end:
+            partition = row_partitions[i]
+            if partition == ANY_PARTITION:
+                length = NULL_LENGTH
+                if uses_keys:
+                    column_get(&key, i, &data, &length)
+                if length < 0:
+                    if i > first and not self._is_sticky:
+                        break
+                    self._is_sticky = True
+                    i += 1
+                    continue
+                partition = modulo_of(murmur2(data, length) & <uint32_t>0x7FFFFFFF, modulo)
+            if self._is_sticky:
+                break
+            slot = &slots[partition]
+            if slot.first_row == NO_ROW:
+                slot.first_row = <int32_t>(i - first)
+                self._touched[self._touched_count] = partition
+                self._touched_count += 1
+            else:
+                next_rows[slot.last_row] = <int32_t>(i - first)
+            slot.last_row = <int32_t>(i - first)
+            next_rows[i - first] = NO_ROW
+            i += 1
+        self._round_end = i
+        self._sticky_row = first if self._is_sticky else i
+
     cdef AppendStatus _append_rows(self, int64_t now_ms, int64_t ticket, int *events) noexcept nogil:
+        cdef AppendStatus status = APPENDED
+        cdef int32_t partition
+        cdef Slot *slot
+        cdef int32_t row
+        while status == APPENDED and self.rows_appended < self.row_count:
+            if self._sticky_row == self._round_end and self._touched_done == self._touched_count:
+                self._begin_round()
+            if self._is_sticky:
+                partition = self._lock_sticky(events)
+                row = <int32_t>(self._sticky_row - self._round_first)
+                status = self._append_run(partition, &row, now_ms, ticket, events)
+                self._sticky_row = self._round_first + row
+                mutex_unlock(&self._partition_array[partition].lock)
+            else:
+                partition = self._touched[self._touched_done]
+                if self._partition_count > FEW_PARTITIONS:
+                    self._fetch_ahead()
+                slot = &self._slots[partition]
+                mutex_lock(&self._partition_array[partition].lock)
+                status = self._append_run(partition, &slot.first_row, now_ms, ticket, events)
+                mutex_unlock(&self._partition_array[partition].lock)
+                if slot.first_row == NO_ROW:
+                    self._touched_done += 1
+        return status
+
+    cdef AppendStatus _append_run(self, int32_t partition, int32_t *cursor, int64_t now_ms, int64_t ticket,
+                                  int *events) noexcept nogil:
+        """Append up to ROWS_PER_HOLD rows of the round, from `cursor` on, to the partition, whose lock is held."""
         # Copies of what is constant: records are written through char pointers, which may point at anything, so that the
         # compiler would load every field of self again for every record.
         cdef ByteColumn key = self._key.c
         cdef ByteColumn value = self._value.c
         cdef HeaderColumn headers = self._headers.c
         cdef const int64_t *timestamps = self._timestamps
-        cdef int32_t *row_partitions = self._row_partitions
-        cdef Slot *slots = self._slots
-        cdef Partition **partitions = self._partition_array
-        cdef bint prepares = self._partition_count > FEW_PARTITIONS
-        cdef bint uses_keys = not self.accumulator.ignore_keys
-        cdef Py_ssize_t end = self.row_count
-        cdef FastModulo modulo = fast_modulo(self._partition_count)
-        cdef Py_ssize_t i = self.rows_appended
-        cdef Py_ssize_t next_let_go = i + ROWS_PER_HOLD
-        cdef RecordView r
-        cdef Batch *b = NULL
-        cdef Partition *p
-        cdef int32_t partition
+        cdef int32_t *row_partitions = self._row_partitions + self._round_first
+        cdef const int32_t *next_rows = self._next_rows
+        cdef Py_ssize_t round_first = self._round_first
+        cdef bint is_sticky = self._is_sticky
+        cdef int32_t round_rows = <int32_t>(self._round_end - round_first)
+        cdef int rows_left = ROWS_PER_HOLD
+        cdef Partition *p = self._partition_array[partition]
+        cdef int32_t row = cursor[0]
         cdef AppendStatus status = APPENDED
+        cdef RecordView r
+        cdef Py_ssize_t body
+        cdef int64_t delta
+        # The state of the batch that is written to, in registers.
+        cdef Batch *b = NULL
+        cdef char *position = NULL
+        cdef char *end = NULL
+        cdef int64_t base_timestamp = 0
+        cdef int64_t max_timestamp = 0
+        cdef int32_t record_count = 0
+        cdef int32_t first_index = 0
+        cdef int64_t sticky_bytes = p.sticky_bytes
+        cdef int64_t sticky_limit = self.accumulator.batch_size
+        if self._reserve_segments() != 0:
+            return POOL_EXHAUSTED
         r.timestamp = self._timestamp
-        while i < end:
-            if prepares and (i - self.rows_appended) % ROWS_PREPARED == 0:
-                self._prepare(i, min(i + ROWS_PREPARED, end))
-            if self._segment_count == self._segment_capacity and self._reserve_segment() != 0:
-                status = POOL_EXHAUSTED
-                break
-            fill_record(&key, &value, &headers, i, &r)
-            if timestamps is not NULL:
-                r.timestamp = timestamps[i]
-            partition = row_partitions[i]
-            if partition == ANY_PARTITION:
-                if r.key_length >= 0 and uses_keys:
-                    partition = modulo_of(murmur2(r.key, r.key_length) & <uint32_t>0x7FFFFFFF, modulo)
-                else:
-                    partition = self._choose_sticky(&r, events)
-            if not slots[partition].is_held:
-                self._hold(partition)
-            p = partitions[partition]
+        if p.tail is not NULL and p.tail.state == OPEN:
             b = p.tail
-            if b is NULL or b.state != OPEN or batch_append(b, &r) == 0:
+            position, end, base_timestamp = b.position, b.end, b.base_timestamp
+            max_timestamp, record_count = b.max_timestamp, b.record_count
+            first_index = record_count
+        while rows_left > 0:
+            fill_record(&key, &value, &headers, round_first + row, &r)
+            if timestamps is not NULL:
+                r.timestamp = timestamps[round_first + row]
+            delta = delta_between(r.timestamp, base_timestamp)
+            body = record_body_size(&r, delta, record_count)
+            if (uvarint_size(<unsigned long long>body << 1) + body <= end - position
+                    and not (is_sticky and sticky_bytes >= sticky_limit)):
+                if KP_DEBUG:
+                    batch_check_tail(b)
+                position = write_record(position, &r, body, delta, record_count)
+                record_count += 1
+                if r.timestamp > max_timestamp:
+                    max_timestamp = r.timestamp
+            else:
+                self._put_back(partition, b, position, max_timestamp, record_count, first_index)
+                b = NULL
+                if is_sticky and self.accumulator.must_leave(p, &r):
+                    break
+                if self._reserve_segments() != 0:
+                    status = POOL_EXHAUSTED
+                    break
                 status = self.accumulator.append_locked(p, &r, now_ms, ticket, &b, events)
                 if status != APPENDED:
+                    b = NULL
                     break
-            self._note(partition, b)
-            if row_partitions[i] == ANY_PARTITION:
-                row_partitions[i] = partition
-                if r.key_length < 0 or not uses_keys:
-                    p.sticky_bytes += record_size_bound(&r)
-            i += 1
-            if i == next_let_go:
-                self._let_go()
-                next_let_go += ROWS_PER_HOLD
-        self.rows_appended = i
+                position, end, base_timestamp = b.position, b.end, b.base_timestamp
+                max_timestamp, record_count = b.max_timestamp, b.record_count
+                first_index = record_count - 1
+            row_partitions[row] = partition
+            rows_left -= 1
+            if is_sticky:
+                sticky_bytes += record_size_bound(&r)
+                p.sticky_bytes = sticky_bytes
+                row += 1
+                if row == round_rows:
+                    break
+            else:
+                row = next_rows[row]
+                if row == NO_ROW:
+                    break
+        self._put_back(partition, b, position, max_timestamp, record_count, first_index)
+        self.rows_appended += ROWS_PER_HOLD - rows_left
+        cursor[0] = row
         return status
 
-    cdef void _prepare(self, Py_ssize_t first, Py_ssize_t end) noexcept nogil:
-        """Choose the partitions of some keyed rows and fetch what appending to them will touch.
-
-        With thousands of partitions nearly every row waits for memory four times, one after the other: partition,
-        batch, slab, record. Done for sixteen rows at a time the waits overlap.
-        """
-        cdef Py_ssize_t i
-        cdef RecordView r
-        cdef Partition *p
-        for i in range(first, end):
-            if self._row_partitions[i] == ANY_PARTITION and not self.accumulator.ignore_keys:
-                self._fill(i, &r)
-                if r.key_length >= 0:
-                    self._row_partitions[i] = partition_for_key(r.key, r.key_length, self._partition_count)
-            if self._row_partitions[i] >= 0:
-                prefetch(self._partition_array[self._row_partitions[i]])
-                prefetch(&self._slots[self._row_partitions[i]])
-        for i in range(first, end):
-            if self._row_partitions[i] >= 0:
-                if not self._slots[self._row_partitions[i]].is_held:
-                    self._hold(self._row_partitions[i])
-                p = self._partition_array[self._row_partitions[i]]
-                if p.tail is not NULL:
-                    prefetch(p.tail)
-        for i in range(first, end):
-            # Looked into only under its lock: a failed _hold() lets earlier ones go.
-            if self._row_partitions[i] >= 0 and self._slots[self._row_partitions[i]].is_held:
-                p = self._partition_array[self._row_partitions[i]]
-                if p.tail is not NULL and p.tail.position is not NULL:
-                    prefetch(p.tail.position)
-                    prefetch(p.tail.position + 64)
-
-    cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil:
-        fill_record(&self._key.c, &self._value.c, &self._headers.c, i, r)
-        r.timestamp = self._timestamps[i] if self._timestamps is not NULL else self._timestamp
-
-    cdef int32_t _choose_sticky(self, const RecordView *r, int *events) noexcept nogil:
-        """The sticky partition for a record that its key does not place; its lock is held afterwards."""
+    cdef int32_t _lock_sticky(self, int *events) noexcept nogil:
+        """The sticky partition for the next row, locked."""
         cdef int32_t partition
         cdef Partition *p
+        cdef RecordView r
+        self._fill(self._sticky_row, &r)
         store32(&self.topic.sticky_used, 1)
         while True:
             partition = load32(&self.topic.sticky._current)
             if partition >= self._partition_count:
                 # The topic has grown since the block was made.
                 partition %= self._partition_count
-            if not self._slots[partition].is_held:
-                self._hold(partition)
-                continue            # look again under the lock
             p = self._partition_array[partition]
-            if not self.accumulator.must_leave(p, r):
-                return partition
-            self.accumulator.leave_sticky(self.topic, p, r, events)
-
-    cdef inline void _hold(self, int32_t partition) noexcept nogil:
-        cdef Partition *p = self._partition_array[partition]
-        if self._held_count == MOST_HELD:
-            self._let_go()
-        if mutex_trylock(&p.lock) != 0:
-            self._let_go()
             mutex_lock(&p.lock)
-        self._slots[partition].is_held = 1
-        self._held[self._held_count] = p
-        self._held_count += 1
+            if not self.accumulator.must_leave(p, &r):
+                return partition
+            self.accumulator.leave_sticky(self.topic, p, &r, events)
+            mutex_unlock(&p.lock)
 
-    cdef void _let_go(self) noexcept nogil:
-        while self._held_count > 0:
-            self._held_count -= 1
-            self._slots[self._held[self._held_count].index].is_held = 0
-            mutex_unlock(&self._held[self._held_count].lock)
+    cdef void _fetch_ahead(self) noexcept nogil:
+        """Ask for the memory that the partitions coming up will need: partition, then batch, then where it is written to.
 
-    cdef inline int _reserve_segment(self) noexcept nogil:
-        """Make room for one more segment; -1 without memory for it."""
+        With thousands of partitions nearly every run of rows waits for memory four times, one after the other.
+        """
+        cdef Py_ssize_t at = self._touched_done
+        cdef Partition *p
+        cdef char *target
+        if at + 3 * FETCH_STEP < self._touched_count:
+            p = self._partition_array[self._touched[at + 3 * FETCH_STEP]]
+            prefetch(p)
+            prefetch(<char *>p + 64)
+            prefetch(&self._slots[self._touched[at + 3 * FETCH_STEP]])
+        if at + 2 * FETCH_STEP < self._touched_count:
+            p = self._partition_array[self._touched[at + 2 * FETCH_STEP]]
+            mutex_lock(&p.lock)
+            prefetch(p.tail)
+            mutex_unlock(&p.lock)
+        if at + FETCH_STEP < self._touched_count:
+            p = self._partition_array[self._touched[at + FETCH_STEP]]
+            mutex_lock(&p.lock)
+            if p.tail is not NULL:
+                target = p.tail.position
+                prefetch(target)
+                prefetch(target + 64)
+                prefetch(target + 128)
+            mutex_unlock(&p.lock)
+
+    cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil:
+        fill_record(&self._key.c, &self._value.c, &self._headers.c, i, r)
+        r.timestamp = self._timestamps[i] if self._timestamps is not NULL else self._timestamp
+
+    cdef inline void _put_back(self, int32_t partition, Batch *b, char *position, int64_t max_timestamp,
+                               int32_t record_count, int32_t first_index) noexcept nogil:
+        """Write the state of the batch back, and remember that its records from first_index on are the block's."""
+        cdef Slot *slot = &self._slots[partition]
+        cdef Segment *segment
+        if b is NULL or record_count == first_index:
+            return
+        b.position, b.max_timestamp, b.record_count = position, max_timestamp, record_count
+        if slot.last_segment >= 0:
+            segment = &self._segments[slot.last_segment]
+            if segment.batch == b and segment.first_index + segment.count == first_index:
+                segment.count = record_count - segment.first_index
+                return
+        segment = &self._segments[self._segment_count]
+        segment.batch = b
+        batch_retain(b)
+        segment.partition = partition
+        segment.first_index = first_index
+        segment.count = record_count - first_index
+        slot.last_segment = <int32_t>self._segment_count
+        self._segment_count += 1
+
+    cdef int _reserve_segments(self) noexcept nogil:
+        """Make room for two more segments; -1 without memory for that. Records are written only once it is there."""
         cdef Segment *grown
         cdef Py_ssize_t capacity
-        if self._segment_count < self._segment_capacity:
+        if self._segment_count + 2 <= self._segment_capacity:
             return 0
         capacity = 2 * self._segment_capacity + 16
         grown = <Segment *>realloc(self._segments, <size_t>capacity * sizeof(Segment))
@@ -334,56 +468,55 @@ cdef class Block:
         self._segment_capacity = capacity
         return 0
 
-    cdef inline void _note(self, int32_t partition, Batch *b) noexcept nogil:
-        """Remember in which batch the row just appended stands."""
-        cdef Slot *slot = &self._slots[partition]
-        cdef Segment *segment
-        if slot.last_segment >= 0:
-            segment = &self._segments[slot.last_segment]
-            if segment.batch == b and segment.first_index + segment.count == b.record_count - 1:
-                segment.count += 1
-                return
-        segment = &self._segments[self._segment_count]
-        segment.batch = b
-        batch_retain(b)
-        segment.partition = partition
-        segment.first_index = b.record_count - 1
-        segment.count = 1
-        slot.last_segment = <int32_t>self._segment_count
-        self._segment_count += 1
+    @property
+    def segments(self):
+        """Where the appended rows stand: tuples (BatchResult, partition, first index in the batch, rows).
 
-    cdef int _publish_segments(self) except -1:
-        """Turn the references to batches into result objects."""
+        The rows of one partition, in row order, fill its segments in list order. Result objects are made when asked for.
+        """
+        cdef Py_ssize_t i
         cdef Segment *segment
-        while self._published_segments < self._segment_count:
-            segment = &self._segments[self._published_segments]
-            self._results.append((
+        cdef list found = []
+        for i in range(self._segment_count):
+            segment = &self._segments[i]
+            found.append((
                 batch_result(segment.batch, self.accumulator.completion_factory, self.topic.name),
                 segment.partition,
                 segment.first_index,
                 segment.count,
             ))
-            # The batch may be freed now and its address come again: later rows must not be taken for its own.
-            self._slots[segment.partition].last_segment = -1
-            self._published_segments += 1
-            batch_release(segment.batch, self.accumulator.pool)
-        return 0
+        return found
 
     @property
-    def segments(self):
-        """Where the appended rows stand: tuples (BatchResult, partition, first index in the batch, rows).
-
-        The rows of one partition, in row order, fill its segments in list order.
-        """
-        return self._results
+    def rows_left(self):
+        """The rows that are not appended, ascending; [] after a run() that returned True."""
+        cdef list rows = []
+        cdef Py_ssize_t i
+        cdef int32_t row
+        if self._is_sticky:
+            rows.extend(range(self._sticky_row, self._round_end))
+        else:
+            for i in range(self._touched_done, self._touched_count):
+                row = self._slots[self._touched[i]].first_row
+                while row != NO_ROW:
+                    rows.append(self._round_first + row)
+                    row = self._next_rows[row]
+            rows.sort()
+        rows.extend(range(self._round_end, self.row_count))
+        return rows
 
     @property
     def memory_need(self):
         """Bytes to wait for before the next row can be appended to a new batch; what enqueue_waiter wants."""
         cdef RecordView r
+        cdef Py_ssize_t row = self._round_end
         if self.rows_appended == self.row_count:
             return 0
-        self._fill(self.rows_appended, &r)
+        if self._touched_done < self._touched_count:
+            row = self._round_first + self._slots[self._touched[self._touched_done]].first_row
+        elif self._is_sticky:
+            row = min(self._sticky_row, self.row_count - 1)
+        self._fill(row, &r)
         return slab_total(record_size_bound(&r) + BATCH_HEADER_BYTES)
 
     def partition_of_rows(self):

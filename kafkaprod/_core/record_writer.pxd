@@ -13,8 +13,7 @@
 Source: Kafka protocol guide, "Record Batch", magic 2; KIP-98.
 """
 
-from libc.string cimport memcpy
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 
 from kafkaprod._core.record_view cimport HeaderView, RecordView
 from kafkaprod._core.varint cimport put_varint, put_uvarint, uvarint_size, varint_size
@@ -40,22 +39,34 @@ cdef inline Py_ssize_t record_size_bound(const RecordView *r) noexcept nogil:
     return RECORD_OVERHEAD_BOUND + field_size(r.key_length) + field_size(r.value_length) + r.headers_size
 
 
-cdef inline void copy_bytes(char *to, const char *source, Py_ssize_t length) noexcept nogil:
-    """memcpy that does not call for the short keys and values of most records."""
-    cdef uint64_t head
-    cdef uint64_t tail
-    if length > 16:
-        memcpy(to, source, <size_t>length)
-    elif length >= 8:
-        # The first and the last eight bytes, which may overlap.
-        memcpy(&head, source, 8)
-        memcpy(&tail, source + length - 8, 8)
-        memcpy(to, &head, 8)
-        memcpy(to + length - 8, &tail, 8)
-    else:
-        while length > 0:
-            length -= 1
-            to[length] = source[length]
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    typedef struct { char bytes[16]; } kp_16;
+    typedef struct { char bytes[32]; } kp_32;
+    /* The first and the last `size` bytes, which may overlap: both are loaded before one is stored. */
+    #define KP_COPY_ENDS(type, size) do { type head, tail; \
+        memcpy(&head, from, size); memcpy(&tail, from + length - (size), size); \
+        memcpy(to, &head, size); memcpy(to + length - (size), &tail, size); } while (0)
+    static inline void kp_copy(char *to, const char *from, Py_ssize_t length) {
+        if (length > 128) memcpy(to, from, (size_t)length);
+        else if (length > 64) {
+            kp_32 a, b, c, d;
+            memcpy(&a, from, 32); memcpy(&b, from + 32, 32);
+            memcpy(&c, from + length - 64, 32); memcpy(&d, from + length - 32, 32);
+            memcpy(to, &a, 32); memcpy(to + 32, &b, 32);
+            memcpy(to + length - 64, &c, 32); memcpy(to + length - 32, &d, 32);
+        }
+        else if (length > 32) KP_COPY_ENDS(kp_32, 32);
+        else if (length >= 16) KP_COPY_ENDS(kp_16, 16);
+        else if (length >= 8) KP_COPY_ENDS(uint64_t, 8);
+        else if (length >= 4) KP_COPY_ENDS(uint32_t, 4);
+        else while (length-- > 0) to[length] = from[length];
+    }
+    """
+    # memcpy that does not call for the keys and values of most records.
+    void copy_bytes "kp_copy"(char *to, const char *source, Py_ssize_t length) noexcept nogil
 
 
 cdef inline char *put_field(char *p, const char *data, Py_ssize_t length) noexcept nogil:

@@ -23,7 +23,7 @@ from kafkaprod._core.batch cimport (
     batch_retain,
     batch_size_bytes,
 )
-from kafkaprod._core.completion cimport BatchResult, publish
+from kafkaprod._core.completion cimport BatchResult, batch_result, publish
 from kafkaprod._core.lock cimport mutex_lock, mutex_unlock, store32
 from kafkaprod._core.sequences cimport (
     forget_sequence,
@@ -263,6 +263,9 @@ cdef bint finish_batch(Accumulator accumulator, Batch *b, Outcome outcome, long 
     try:
         if completion is not NULL:
             publish(b, <BatchResult>completion)
+        elif outcome == FAILED:
+            # Nobody has asked for a result yet; a failure must be heard of all the same.
+            batch_result(b, accumulator.completion_factory, (<TopicQueues>accumulator.topic_list[p.topic_index]).name)
     finally:
         batch_release(b, accumulator.pool)      # the incomplete list's
         if was_queued:

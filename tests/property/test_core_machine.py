@@ -129,7 +129,10 @@ class CoreMachine(RuleBasedStateMachine):
         finished = block.run(self.engine.now_ms)
         assert finished == (block.rows_appended == len(values))
         rows: dict[int, list[bytes]] = {}
-        for value, partition in zip(values[: block.rows_appended], partitions, strict=False):
+        left = set(block.rows_left)
+        for row, (value, partition) in enumerate(zip(values, partitions, strict=False)):
+            if row in left:
+                continue
             rows.setdefault(partition, []).append(value)
         for result, partition, first, count in block.segments:
             for i in range(count):

@@ -2,6 +2,7 @@
 
 import array
 import gc
+import sys
 
 import numpy as np
 import pytest
@@ -143,8 +144,34 @@ def test_rows_not_yet_placed_have_no_partition():
     made = block(engine, [b"x" * 600] * 10)
     assert not made.run(engine.now_ms)
     partitions = list(memoryview(made.partition_of_rows()))
+    assert made.rows_left == list(range(made.rows_appended, 10))
     assert all(p >= 0 for p in partitions[: made.rows_appended])
     assert set(partitions[made.rows_appended :]) == {-1}
+
+
+def test_rows_left_are_the_last_ones_of_each_partition():
+    engine = Engine(leaders=[1, 1, 1], pool_bytes=8192, batch_size=2000)
+    rows = [b"%02d" % i + b"x" * 400 for i in range(60)]
+    made = block(engine, rows, key=Column.from_list([b"k%d" % i for i in range(60)]))
+    assert not made.run(engine.now_ms)
+    left = made.rows_left
+    assert len(left) == 60 - made.rows_appended
+    assert left == sorted(left)
+    expected: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+    for i in range(60):
+        expected[partition_of_key(b"k%d" % i, 3)].append(rows[i])
+    taken = queued_values(engine)
+    for partition, values in taken.items():
+        assert values == expected[partition][: len(values)]
+    assert sorted(sum(taken.values(), [])) == [row for i, row in enumerate(rows) if i not in left]
+
+
+def test_keyed_rows_between_rows_without_a_key_keep_the_order_of_their_partition():
+    engine = Engine(leaders=[1])
+    rows = [b"%d" % i for i in range(50)]
+    made = block(engine, rows, key=Column.from_list([b"k" if i % 3 == 0 else None for i in range(50)]))
+    assert made.run(engine.now_ms)
+    assert queued_values(engine) == {0: rows}
 
 
 def test_waiting_block_goes_first_with_its_ticket():
@@ -220,6 +247,37 @@ def test_outcome_known_before_the_result_object_is_asked_for_is_kept():
     ref.fail(KeyError("all"), {1: own})
     (result, *_) = made.segments[0]
     assert result.error_of(1) is own
+
+
+def test_failure_before_anybody_asked_is_told_once():
+    engine = Engine(batch_size=1000)
+    made = block(engine, [b"a", b"b"], partition=0)
+    made.run(engine.now_ms)
+    assert engine.results == []
+    (ref,) = expired_batches(engine.accumulator, engine.now_ms)
+    ref.fail(ValueError("lost"))
+    assert [result.told_count for result in engine.results] == [1]
+    assert made.segments[0][0] is engine.results[0]
+
+
+def test_success_makes_a_result_only_when_asked():
+    engine = Engine()
+    made = block(engine, [b"a", b"b"], partition=0)
+    made.run(engine.now_ms)
+    succeed(engine.take(), 7)
+    assert engine.results == []
+    ((result, *_),) = made.segments
+    assert (result.base_offset, result.told_count) == (7, 1)
+
+
+def test_input_is_let_go_of_once_all_of_it_is_appended():
+    engine = Engine()
+    column = Column.from_list([b"a", b"b"])
+    made = block(engine, column, partition=0)
+    before = sys.getrefcount(column)
+    made.run(engine.now_ms)
+    assert sys.getrefcount(column) == before - 1
+    assert (made.rows_left, made.memory_need) == ([], 0)
 
 
 # Wrong blocks
