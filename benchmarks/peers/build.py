@@ -1,0 +1,103 @@
+"""Build the clients that are compiled, from their own package managers, into a cache: Maven and javac, go, cargo.
+
+    python -m benchmarks.peers.build [java] [go] [rust]
+
+The cache is ``$KAFKAPROD_BENCHMARK_CACHE``, or ``~/.cache/kafkaprod-benchmarks``; everything in it can be deleted. A
+client is built again when its sources here change.
+"""
+
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+_TIMEOUT_S = 1200
+
+
+class PeerUnavailableError(Exception):
+    """A tool is missing or a build failed: this client cannot be compared on this machine."""
+
+
+def cache_dir() -> Path:
+    """Where built clients are."""
+    path = Path(os.environ.get("KAFKAPROD_BENCHMARK_CACHE") or Path.home() / ".cache" / "kafkaprod-benchmarks")
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@functools.cache
+def command(client: str) -> Sequence[str]:
+    """Command line of a compiled client, built if need be. Raises PeerUnavailableError."""
+    source = _HERE / client
+    digest = hashlib.sha256()
+    for path in sorted(path for path in source.rglob("*") if path.is_file()):
+        digest.update(path.read_bytes())
+    target = cache_dir() / f"{client}-{digest.hexdigest()[:12]}"
+    stamp = target / "built"
+    if not stamp.exists():
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target)
+        COMPILED[client][0](target)
+        stamp.touch()
+    return COMPILED[client][1](target)
+
+
+def _build_java(directory: Path) -> None:
+    class_path = directory / "classpath"
+    _run(directory, "mvn", "-q", "-B", "dependency:build-classpath", f"-Dmdep.outputFile={class_path}")
+    _run(directory, "javac", "-cp", class_path.read_text().strip(), "-d", str(directory), "Bench.java")
+
+
+def _java_command(directory: Path) -> list[str]:
+    class_path = os.pathsep.join([str(directory), (directory / "classpath").read_text().strip()])
+    # As kafka-run-class.sh sets it for the tools, with a heap that never is the limit.
+    options = ("-Xmx512m", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+    return [_tool("java"), *options, "-cp", class_path, "Bench"]
+
+
+def _build_go(directory: Path) -> None:
+    _run(directory, "go", "build", "-o", "client", ".")
+
+
+def _build_rust(directory: Path) -> None:
+    _run(directory, "cargo", "build", "--release", "--locked", "--quiet")
+
+
+COMPILED: Mapping[str, tuple[Callable[[Path], None], Callable[[Path], list[str]]]] = {
+    "java": (_build_java, _java_command),
+    "go": (_build_go, lambda directory: [str(directory / "client")]),
+    "rust": (_build_rust, lambda directory: [str(directory / "target" / "release" / "client")]),
+}
+
+
+def _tool(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        raise PeerUnavailableError(f"{name} is not on the PATH")
+    return path
+
+
+def _run(directory: Path, tool: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [_tool(tool), *arguments], cwd=directory, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+    )
+    if done.returncode != 0:
+        raise PeerUnavailableError(f"{tool} {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
+
+
+def main() -> None:
+    """Build those named, else all; say which cannot be."""
+    for client in sys.argv[1:] or COMPILED:
+        try:
+            print(f"{client}: {' '.join(command(client))[:100]}")
+        except PeerUnavailableError as error:
+            print(f"{client}: not built: {error}")
+
+
+if __name__ == "__main__":
+    main()
