@@ -9,7 +9,9 @@ from kafkaprod._core.record_view cimport AppendStatus, RecordView
 
 
 cdef enum:
-    ROWS_PER_ROUND = 4096       # sorted by partition together
+    # Rows sorted by partition together: few, so that they stay in the cache, unless that left none for most partitions.
+    FEW_ROWS = 512
+    MANY_ROWS = 4096
     ROWS_PER_HOLD = 256         # after which a lock is let go, so that the sender never waits longer than microseconds
     FEW_PARTITIONS = 64         # with no more than these everything is in the cache anyway
     FETCH_STEP = 4              # partitions between asking for one thing and for the next that depends on it
@@ -42,12 +44,14 @@ cdef class Block:
     cdef const int64_t *_timestamps         # per row, or NULL
     cdef int64_t _timestamp                 # for every row
     cdef const int32_t *_partitions         # given per row, or NULL
+    cdef int32_t _for_all                   # given for every row, or ANY_PARTITION
     cdef object _kept
     cdef int32_t *_row_partitions           # where each row went
     cdef Slot *_slots
     cdef Partition **_partition_array
     cdef int32_t _partition_count
     # the round
+    cdef Py_ssize_t _round_rows                  # most rows of a round
     cdef Py_ssize_t _round_first            # rows of the round: from here
     cdef Py_ssize_t _round_end              # up to here
     cdef bint _is_sticky                    # they go to the sticky partition

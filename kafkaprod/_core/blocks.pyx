@@ -3,7 +3,7 @@
 A block is checked whole before its first record is written; after that only a full pool can stop it, at a record
 boundary: `rows_left` says which rows are not appended, and run() goes on from there. Rows keep their order per partition.
 
-Rows are taken in rounds of up to ROWS_PER_ROUND. A round is sorted by partition first, as one list of rows for each, and
+Rows are taken in rounds. A round is sorted by partition first, as one list of rows for each, and
 then written partition by partition: its lock is taken once for a run of rows, the batch's state stays in registers, and
 with thousands of partitions it is known in time what to fetch from memory. So what is appended when the pool is full is a
 prefix of each partition's rows, not of the block's. Only one lock is held at a time.
@@ -25,10 +25,11 @@ from kafkaprod._core.batch cimport (
     delta_between,
 )
 from kafkaprod._core.buffer_pool cimport slab_total
-from kafkaprod._core.columns cimport ByteColumn, HeaderColumn, column_get
+from kafkaprod._core.columns cimport NULLS, ByteColumn, HeaderColumn, column_get
 from kafkaprod._core.completion cimport batch_result
 from kafkaprod._core.lock cimport load32, mutex_lock, mutex_unlock, store32
 from kafkaprod._core.murmur2 cimport murmur2
+from kafkaprod._core.prefetch cimport prefetch_read, prefetch_write
 from kafkaprod._core.record_view cimport APPENDED, EVENT_BATCH_FULL, NULL_LENGTH, POOL_EXHAUSTED
 from kafkaprod._core.record_writer cimport (
     RECORD_OVERHEAD_BOUND,
@@ -43,11 +44,9 @@ from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooL
 
 cdef extern from * nogil:
     """
-    #define kp_prefetch(p) __builtin_prefetch((p), 1)
     #define kp_high_product(a, b) ((uint64_t)(((unsigned __int128)(a) * (b)) >> 64))
     """
     uint64_t high_product "kp_high_product"(uint64_t a, uint64_t b)
-    void prefetch "kp_prefetch"(const void *p)
 
 cdef enum:
     MOST_OVERHEAD = RECORD_OVERHEAD_BOUND + 1 + 5 + 5      # no headers; lengths of key and value
@@ -139,14 +138,15 @@ cdef class Block:
         self._partition_count = topic.partition_count
         self._row_partitions = <int32_t *>malloc(<size_t>(self.row_count + 1) * sizeof(int32_t))
         self._slots = <Slot *>malloc(<size_t>self._partition_count * sizeof(Slot))
-        self._next_rows = <int32_t *>malloc(<size_t>min(self.row_count, ROWS_PER_ROUND) * sizeof(int32_t) + 1)
-        self._touched = <int32_t *>malloc(<size_t>min(self.row_count, ROWS_PER_ROUND) * sizeof(int32_t) + 1)
+        self._round_rows = min(self.row_count, FEW_ROWS if self._partition_count <= FEW_PARTITIONS else MANY_ROWS)
+        self._next_rows = <int32_t *>malloc(<size_t>self._round_rows * sizeof(int32_t) + 1)
+        self._touched = <int32_t *>malloc(<size_t>self._round_rows * sizeof(int32_t) + 1)
         if self._row_partitions is NULL or self._slots is NULL or self._next_rows is NULL or self._touched is NULL:
             raise MemoryError
-        cdef int32_t for_all = partition
         cdef Py_ssize_t i
+        self._for_all = partition
         for i in range(self.row_count):
-            self._row_partitions[i] = for_all
+            self._row_partitions[i] = self._for_all
         for i in range(self._partition_count):
             self._slots[i].first_row = NO_ROW
             self._slots[i].last_segment = -1
@@ -226,6 +226,7 @@ cdef class Block:
     cdef void _begin_round(self) noexcept nogil:
         """List the next rows by partition. A round's rows are all placed by key or caller, or all go to the sticky one."""
         cdef ByteColumn key = self._key.c
+        cdef ByteColumn value = self._value.c
         cdef bint uses_keys = not self.accumulator.ignore_keys
         cdef FastModulo modulo = fast_modulo(self._partition_count)
         cdef Slot *slots = self._slots
@@ -233,7 +234,7 @@ cdef class Block:
         cdef const int32_t *row_partitions = self._row_partitions
         cdef Py_ssize_t first = self._round_end
         cdef Py_ssize_t i = first
-        cdef Py_ssize_t end = min(self.row_count, first + ROWS_PER_ROUND)
+        cdef Py_ssize_t end = min(self.row_count, first + self._round_rows)
         cdef int32_t partition
         cdef const char *data = NULL
         cdef Py_ssize_t length = 0
@@ -241,7 +242,9 @@ cdef class Block:
         self._round_first = first
         self._touched_count = 0
         self._touched_done = 0
-        self._is_sticky = False
+        self._is_sticky = (key.layout == NULLS or not uses_keys) and self._partitions is NULL and self._for_all < 0
+        if self._is_sticky:
+            i = end
         while i < end:
             partition = row_partitions[i]
             if partition == ANY_PARTITION:
@@ -264,6 +267,10 @@ cdef class Block:
                 self._touched_count += 1
             else:
                 next_rows[slot.last_row] = <int32_t>(i - first)
+            # Here the values are passed in the order of memory, when they are written they no longer are.
+            column_get(&value, i, &data, &length)
+            prefetch_read(data)
+            prefetch_read(data + 64)
             slot.last_row = <int32_t>(i - first)
             next_rows[i - first] = NO_ROW
             i += 1
@@ -314,19 +321,21 @@ cdef class Block:
         cdef Partition *p = self._partition_array[partition]
         cdef int32_t row = cursor[0]
         cdef AppendStatus status = APPENDED
-        cdef RecordView r
+        cdef RecordView r               # its address goes nowhere, so that its fields can be registers, too
+        cdef RecordView refused
         cdef Py_ssize_t body
         cdef int64_t delta
         # The state of the batch that is written to, in registers.
         cdef Batch *b = NULL
+        cdef Batch *tail = NULL
         cdef char *position = NULL
         cdef char *end = NULL
         cdef int64_t base_timestamp = 0
         cdef int64_t max_timestamp = 0
         cdef int32_t record_count = 0
         cdef int32_t first_index = 0
-        cdef int64_t sticky_bytes = p.sticky_bytes
-        cdef int64_t sticky_limit = self.accumulator.batch_size
+        cdef int64_t sticky_bytes = p.sticky_bytes if is_sticky else 0
+        cdef int64_t sticky_limit = 2 * self.accumulator.batch_size     # see must_leave()
         if self._reserve_segments() != 0:
             return POOL_EXHAUSTED
         r.timestamp = self._timestamp
@@ -341,8 +350,7 @@ cdef class Block:
                 r.timestamp = timestamps[round_first + row]
             delta = delta_between(r.timestamp, base_timestamp)
             body = record_body_size(&r, delta, record_count)
-            if (uvarint_size(<unsigned long long>body << 1) + body <= end - position
-                    and not (is_sticky and sticky_bytes >= sticky_limit)):
+            if uvarint_size(<unsigned long long>body << 1) + body <= end - position and sticky_bytes < sticky_limit:
                 if KP_DEBUG:
                     batch_check_tail(b)
                 position = write_record(position, &r, body, delta, record_count)
@@ -352,15 +360,18 @@ cdef class Block:
             else:
                 self._put_back(partition, b, position, max_timestamp, record_count, first_index)
                 b = NULL
-                if is_sticky and self.accumulator.must_leave(p, &r):
-                    break
+                self._fill(round_first + row, &refused)
+                if is_sticky:
+                    p.sticky_bytes = sticky_bytes
+                    if self.accumulator.must_leave(p, &refused):
+                        break
                 if self._reserve_segments() != 0:
                     status = POOL_EXHAUSTED
                     break
-                status = self.accumulator.append_locked(p, &r, now_ms, ticket, &b, events)
+                status = self.accumulator.append_locked(p, &refused, now_ms, ticket, &tail, events)
                 if status != APPENDED:
-                    b = NULL
                     break
+                b = tail
                 position, end, base_timestamp = b.position, b.end, b.base_timestamp
                 max_timestamp, record_count = b.max_timestamp, b.record_count
                 first_index = record_count - 1
@@ -368,7 +379,6 @@ cdef class Block:
             rows_left -= 1
             if is_sticky:
                 sticky_bytes += record_size_bound(&r)
-                p.sticky_bytes = sticky_bytes
                 row += 1
                 if row == round_rows:
                     break
@@ -377,6 +387,8 @@ cdef class Block:
                 if row == NO_ROW:
                     break
         self._put_back(partition, b, position, max_timestamp, record_count, first_index)
+        if is_sticky:
+            p.sticky_bytes = sticky_bytes
         self.rows_appended += ROWS_PER_HOLD - rows_left
         cursor[0] = row
         return status
@@ -410,22 +422,22 @@ cdef class Block:
         cdef char *target
         if at + 3 * FETCH_STEP < self._touched_count:
             p = self._partition_array[self._touched[at + 3 * FETCH_STEP]]
-            prefetch(p)
-            prefetch(<char *>p + 64)
-            prefetch(&self._slots[self._touched[at + 3 * FETCH_STEP]])
+            prefetch_write(p)
+            prefetch_write(<char *>p + 64)
+            prefetch_write(&self._slots[self._touched[at + 3 * FETCH_STEP]])
         if at + 2 * FETCH_STEP < self._touched_count:
             p = self._partition_array[self._touched[at + 2 * FETCH_STEP]]
             mutex_lock(&p.lock)
-            prefetch(p.tail)
+            prefetch_write(p.tail)
             mutex_unlock(&p.lock)
         if at + FETCH_STEP < self._touched_count:
             p = self._partition_array[self._touched[at + FETCH_STEP]]
             mutex_lock(&p.lock)
             if p.tail is not NULL:
                 target = p.tail.position
-                prefetch(target)
-                prefetch(target + 64)
-                prefetch(target + 128)
+                prefetch_write(target)
+                prefetch_write(target + 64)
+                prefetch_write(target + 128)
             mutex_unlock(&p.lock)
 
     cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil:

@@ -6,11 +6,23 @@ A column is checked whole before any record of a block is written, so a bad offs
 cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 from libc.stdlib cimport calloc, free, malloc, realloc
 
+from kafkaprod._core.lock cimport FREE_THREADED
+from kafkaprod._core.prefetch cimport prefetch_write
 from kafkaprod._core.record_arguments cimport RecordArguments
 
 from kafkaprod.errors import InvalidRecordError
+
+cdef extern from "Python.h":
+    Py_ssize_t PySequence_Fast_GET_SIZE(object items)
+    PyObject **PySequence_Fast_ITEMS(object items)
+
+cdef enum:
+    ITEMS_AHEAD = 8
 
 cdef char[1] NO_BYTES
 
@@ -83,10 +95,13 @@ cdef class Column:
     def from_list(values not None, str name="values"):
         """A sequence of bytes-like objects or None. Raises InvalidRecordError naming the row of a wrong one."""
         cdef Column column = Column.__new__(Column)
-        cdef list rows = list(values)
-        cdef Py_ssize_t count = len(rows)
+        # Elsewhere the GIL keeps others from changing a list that is read here.
+        source = values if isinstance(values, (list, tuple)) and not FREE_THREADED else list(values)
+        cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(source)
+        cdef list rows = PyList_New(count)
         cdef const char **pointers = <const char **>column._allocate(count * sizeof(void *))
         cdef Py_ssize_t *lengths = <Py_ssize_t *>column._allocate(count * sizeof(Py_ssize_t))
+        cdef PyObject **items
         cdef Py_buffer *buffer
         cdef Py_ssize_t i
         column._kept = rows
@@ -95,7 +110,14 @@ cdef class Column:
         column.c.pointers = pointers
         column.c.lengths = lengths
         for i in range(count):
-            row = rows[i]
+            if PySequence_Fast_GET_SIZE(source) != count:       # an item's own code may run below
+                raise InvalidRecordError(f"{name} changed its length while it was read")
+            items = PySequence_Fast_ITEMS(source)
+            if i + ITEMS_AHEAD < count:
+                prefetch_write(items[i + ITEMS_AHEAD])          # its reference count
+            row = <object>items[i]
+            Py_INCREF(row)
+            PyList_SET_ITEM(rows, i, row)
             if PyBytes_CheckExact(row):
                 pointers[i] = PyBytes_AS_STRING(row)
                 lengths[i] = PyBytes_GET_SIZE(row)

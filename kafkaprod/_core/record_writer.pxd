@@ -43,27 +43,37 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
-    typedef struct { char bytes[16]; } kp_16;
-    typedef struct { char bytes[32]; } kp_32;
-    /* The first and the last `size` bytes, which may overlap: both are loaded before one is stored. */
-    #define KP_COPY_ENDS(type, size) do { type head, tail; \
-        memcpy(&head, from, size); memcpy(&tail, from + length - (size), size); \
-        memcpy(to, &head, size); memcpy(to + length - (size), &tail, size); } while (0)
+    #if defined(__GNUC__)
+    typedef char kp_16 __attribute__((vector_size(16)));
+    /* The first and the last bytes, which may overlap: all is loaded before any is stored. */
+    #define KP_COPY_ENDS(type) do { type head, tail; \
+        memcpy(&head, from, sizeof(type)); memcpy(&tail, from + length - sizeof(type), sizeof(type)); \
+        memcpy(to, &head, sizeof(type)); memcpy(to + length - sizeof(type), &tail, sizeof(type)); } while (0)
     static inline void kp_copy(char *to, const char *from, Py_ssize_t length) {
         if (length > 128) memcpy(to, from, (size_t)length);
-        else if (length > 64) {
-            kp_32 a, b, c, d;
-            memcpy(&a, from, 32); memcpy(&b, from + 32, 32);
-            memcpy(&c, from + length - 64, 32); memcpy(&d, from + length - 32, 32);
-            memcpy(to, &a, 32); memcpy(to + 32, &b, 32);
-            memcpy(to + length - 64, &c, 32); memcpy(to + length - 32, &d, 32);
+        else if (length > 32) {
+            const char *from_end = from + length;
+            char *to_end = to + length;
+            kp_16 a, b, c, d, e, f, g, h;
+            memcpy(&a, from, 16); memcpy(&b, from + 16, 16);
+            memcpy(&g, from_end - 32, 16); memcpy(&h, from_end - 16, 16);
+            if (length > 64) {
+                memcpy(&c, from + 32, 16); memcpy(&d, from + 48, 16);
+                memcpy(&e, from_end - 64, 16); memcpy(&f, from_end - 48, 16);
+                memcpy(to + 32, &c, 16); memcpy(to + 48, &d, 16);
+                memcpy(to_end - 64, &e, 16); memcpy(to_end - 48, &f, 16);
+            }
+            memcpy(to, &a, 16); memcpy(to + 16, &b, 16);
+            memcpy(to_end - 32, &g, 16); memcpy(to_end - 16, &h, 16);
         }
-        else if (length > 32) KP_COPY_ENDS(kp_32, 32);
-        else if (length >= 16) KP_COPY_ENDS(kp_16, 16);
-        else if (length >= 8) KP_COPY_ENDS(uint64_t, 8);
-        else if (length >= 4) KP_COPY_ENDS(uint32_t, 4);
+        else if (length >= 16) KP_COPY_ENDS(kp_16);
+        else if (length >= 8) KP_COPY_ENDS(uint64_t);
+        else if (length >= 4) KP_COPY_ENDS(uint32_t);
         else while (length-- > 0) to[length] = from[length];
     }
+    #else
+    #define kp_copy(to, from, length) memcpy((to), (from), (size_t)(length))
+    #endif
     """
     # memcpy that does not call for the keys and values of most records.
     void copy_bytes "kp_copy"(char *to, const char *source, Py_ssize_t length) noexcept nogil
