@@ -34,6 +34,6 @@ def records_field(source: FileSlice, ranges: list[FileSlice]) -> Buffer:
     return memoryview(_NOWHERE)[: source.length]
 
 
-def is_stand_in(view: memoryview) -> bool:
+def is_stand_in(part: Buffer) -> bool:
     """Whether a buffer of an encoded response, or what is left of it, stands in for a file range."""
-    return view.obj is _NOWHERE
+    return isinstance(part, memoryview) and part.obj is _NOWHERE

@@ -138,7 +138,7 @@ class Session:
 
     def cut_output_in_half(self) -> None:
         """Close the connection after half of what is queued (fault scripts)."""
-        self.send_limit_bytes = sum(view.nbytes for view in self._connection.data_to_send(IOV_MAX)) // 2
+        self.send_limit_bytes = sum(len(view) for view in self._connection.data_to_send(IOV_MAX)) // 2
 
     def send(self) -> bool:
         """Push output to the socket; return whether all is sent.
@@ -170,12 +170,12 @@ class Session:
         if self.deferred is not None and self.deferred.on_abandon is not None:
             self.deferred.on_abandon()
 
-    def _send_front(self, views: list[memoryview]) -> int:
+    def _send_front(self, views: list[Buffer]) -> int:
         if self.send_limit_bytes is not None:
             return self._send_limited(views[0], self.send_limit_bytes)
         if not is_stand_in(views[0]):
             return self.transport.send(_memory_in_front(views))
-        source, left_bytes = self._ranges[0], views[0].nbytes
+        source, left_bytes = self._ranges[0], len(views[0])
         count = self._send_file(source, source.position + source.length - left_bytes, left_bytes)
         if count == left_bytes:
             self._ranges.popleft()
@@ -196,7 +196,7 @@ class Session:
             raise ConnectionAbortedError(f"{source.file.path} ended {length} bytes early: it was truncated")
         return count
 
-    def _send_limited(self, view: memoryview, limit_bytes: int) -> int:
+    def _send_limited(self, view: Buffer, limit_bytes: int) -> int:
         if limit_bytes <= 0:
             raise CutOutputError("half of the answer is sent")
         count = self.transport.send([view[:limit_bytes]])
@@ -204,7 +204,7 @@ class Session:
         return count
 
 
-def _memory_in_front(views: list[memoryview]) -> list[Buffer]:
+def _memory_in_front(views: list[Buffer]) -> list[Buffer]:
     """The buffers before the first stand-in."""
     buffers: list[Buffer] = []
     for view in views:

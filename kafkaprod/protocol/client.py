@@ -187,7 +187,7 @@ class Connection:
             UnsupportedVersionError: The broker does not speak that version. Nothing was queued.
         """
         self._check_sendable(api_key, version)
-        actual = sum(memoryview(buffer).nbytes for buffer in buffers)
+        actual = sum(map(len, buffers))
         if actual != size:
             raise IllegalStateError(f"request body of {actual} bytes was announced with {size} bytes", api=api_key)
         correlation_id = self._take_correlation_id()
@@ -243,7 +243,7 @@ class Connection:
 
     # --- bytes -----------------------------------------------------------------------------------------------------
 
-    def data_to_send(self, limit: int) -> list[memoryview]:
+    def data_to_send(self, limit: int) -> list[Buffer]:
         """The next at most `limit` buffers for the socket, in order; none is empty. Dead after `data_sent`."""
         return self._out.front(limit)
 

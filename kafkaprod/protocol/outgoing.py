@@ -24,23 +24,28 @@ class OutgoingBytes:
     def __init__(self) -> None:
         self.queued_position = 0
         self.sent_position = 0
-        self._views: deque[memoryview] = deque()
+        self._parts: deque[Buffer] = deque()
 
     def __len__(self) -> int:
         return self.queued_position - self.sent_position
 
     def append(self, buffers: Iterable[Buffer]) -> int:
-        """Queue buffers; return the position behind their last byte. Empty ones are dropped."""
+        """Queue buffers; return the position behind their last byte. Empty ones are dropped.
+
+        What is neither a memoryview nor a bytearray must be immutable and have its length in bytes.
+        """
         for buffer in buffers:
-            view = memoryview(buffer).cast("B")
-            if view.nbytes:
-                self._views.append(view)
-                self.queued_position += view.nbytes
+            if isinstance(buffer, memoryview | bytearray):
+                buffer = memoryview(buffer).cast("B")  # ours to release; pins a bytearray's size
+            size = len(buffer)
+            if size:
+                self._parts.append(buffer)
+                self.queued_position += size
         return self.queued_position
 
-    def front(self, limit: int) -> list[memoryview]:
+    def front(self, limit: int) -> list[Buffer]:
         """The first `limit` buffers, the first one from its first byte that was not taken. Valid until `advance`."""
-        return list(islice(self._views, limit))
+        return list(islice(self._parts, limit))
 
     def advance(self, nbytes: int) -> None:
         """Drop `nbytes` from the front.
@@ -51,17 +56,29 @@ class OutgoingBytes:
         if not 0 <= nbytes <= len(self):
             raise ValueError(f"{nbytes} bytes reported as sent, but {len(self)} are queued")
         self.sent_position += nbytes
+        parts = self._parts
         while nbytes:
-            view = self._views[0]
-            if nbytes < view.nbytes:
-                self._views[0] = view[nbytes:]
-                view.release()
+            size = len(parts[0])
+            if nbytes < size:
+                parts[0] = _rest(parts[0], nbytes)
                 return
-            nbytes -= view.nbytes
-            self._views.popleft().release()
+            nbytes -= size
+            _release(parts.popleft())
 
     def clear(self) -> None:
         """Drop everything that was not taken, and release it. Positions stay."""
-        while self._views:
-            self._views.popleft().release()
+        while self._parts:
+            _release(self._parts.popleft())
         self.queued_position = self.sent_position
+
+
+def _rest(part: Buffer, start: int) -> memoryview:
+    with memoryview(part) as view:
+        rest = view[start:]
+    _release(part)
+    return rest
+
+
+def _release(part: Buffer) -> None:
+    if isinstance(part, memoryview):  # one of ours
+        part.release()

@@ -145,7 +145,7 @@ class ServerConnection:
         """
         self._answer(request.position, [])
 
-    def data_to_send(self, limit: int) -> list[memoryview]:
+    def data_to_send(self, limit: int) -> list[Buffer]:
         """The first `limit` buffers for the client. Valid until `data_sent`."""
         return self._out.front(limit)
 

@@ -1,10 +1,9 @@
 """Blocks: rows into partitions, results per segment, full pool at a record boundary, wrong blocks refused whole."""
 
 import array
-import functools
 import gc
-import operator
 import sys
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -165,7 +164,7 @@ def test_rows_left_are_the_last_ones_of_each_partition():
     taken = queued_values(engine)
     for partition, values in taken.items():
         assert values == expected[partition][: len(values)]
-    assert sorted(functools.reduce(operator.iadd, taken.values(), [])) == [row for i, row in enumerate(rows) if i not in left]
+    assert sorted(chain.from_iterable(taken.values())) == [row for i, row in enumerate(rows) if i not in left]
 
 
 def test_keyed_rows_between_rows_without_a_key_keep_the_order_of_their_partition():
