@@ -409,7 +409,7 @@ class Sender:
             )
             return
         buffers, size = request.body(version, self._settings.acks, self._settings.request_timeout_ms)
-        self._metrics.on_request(node_id, request.refs(), size, now_ms)
+        self._metrics.on_request(node_id, request.sums(now_ms), size, now_ms)
         self._pool.send_body(
             node_id,
             ApiKey.PRODUCE,

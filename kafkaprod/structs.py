@@ -40,3 +40,17 @@ class RecordMetadata(NamedTuple):
     def topic_partition(self) -> TopicPartition:
         """The topic and partition as a `TopicPartition`."""
         return TopicPartition(self.topic, self.partition)
+
+
+class RequestSums(NamedTuple):
+    """What a produce request's batches sum up to. Sizes in bytes before compression.
+
+    `topics`: (name, records, bytes) of each. `queue_times`: (ms since the first record came, batches) in order.
+    """
+
+    batch_count: int
+    size_bytes: int
+    largest_batch_bytes: int
+    largest_mean_record_bytes: float
+    topics: list[tuple[str, int, int]]
+    queue_times: list[tuple[int, int]]

@@ -26,11 +26,13 @@ from kafkaprod._core.batch cimport (
     batch_release,
     batch_release_memory,
     batch_sealed_size,
+    batch_size_bytes,
 )
 from kafkaprod._core.lock cimport add32, load32, mutex_lock, mutex_unlock
 from kafkaprod._core.settlement cimport make_ref
 
 from kafkaprod.errors import IllegalStateError, UnsupportedVersionError
+from kafkaprod.structs import RequestSums
 
 OLDEST_VERSION = 3      # record batches of magic 2
 NEWEST_VERSION = 13
@@ -108,6 +110,40 @@ cdef class ProduceRequest:
         """Its batches as BatchRefs, by topic and partition."""
         cdef Py_ssize_t i
         return [make_ref(self.accumulator, self.batches[i]) for i in range(self.batch_count)]
+
+    def sums(self, int64_t now_ms):
+        """What metrics want to know of the batches, as RequestSums; times in ms since their first record came."""
+        cdef Py_ssize_t i
+        cdef Batch *b
+        cdef Py_ssize_t size
+        cdef int64_t queue_ms
+        cdef int alike = 0
+        cdef Py_ssize_t size_bytes = 0
+        cdef Py_ssize_t largest = 0
+        cdef double largest_mean = 0.0
+        cdef int64_t topic_records = 0
+        cdef Py_ssize_t topic_bytes = 0
+        cdef list topics = []
+        cdef list queue_times = []
+        for i in range(self.batch_count):
+            b = self.batches[i]
+            size = batch_size_bytes(b)
+            queue_ms = now_ms - b.created_ms
+            alike += 1
+            if i + 1 == self.batch_count or self.batches[i + 1].created_ms != b.created_ms:
+                queue_times.append((queue_ms, alike))
+                alike = 0
+            size_bytes += size
+            topic_bytes += size
+            topic_records += b.record_count
+            largest = max(largest, size)
+            if b.record_count > 0:
+                largest_mean = max(largest_mean, <double>size / b.record_count)
+            if i + 1 == self.batch_count or self.batches[i + 1].partition.topic_index != b.partition.topic_index:
+                topic = <TopicQueues>self.accumulator.topic_list[b.partition.topic_index]
+                topics.append((topic.name, topic_records, topic_bytes))
+                topic_records = topic_bytes = 0
+        return RequestSums(self.batch_count, size_bytes, largest, largest_mean, topics, queue_times)
 
     @property
     def all_topic_ids_known(self):

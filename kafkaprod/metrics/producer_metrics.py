@@ -16,7 +16,7 @@ sender's alone.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 from kafkaprod.metrics.histogram import LatencyHistogram
@@ -32,6 +32,7 @@ from kafkaprod.metrics.samples import (
     topic_values,
 )
 from kafkaprod.metrics.windows import SampleRing
+from kafkaprod.structs import RequestSums
 
 Snapshot: TypeAlias = dict[str, dict[str, Any]]
 
@@ -52,22 +53,6 @@ Timer: TypeAlias = Literal[
 
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
-
-
-class SentBatch(Protocol):
-    """What is read of a batch. Sizes in bytes before compression, `created_ms` monotonic."""
-
-    @property
-    def topic(self) -> str: ...
-
-    @property
-    def record_count(self) -> int: ...
-
-    @property
-    def size_bytes(self) -> int: ...
-
-    @property
-    def created_ms(self) -> int: ...
 
 
 class NodeCounters(Protocol):
@@ -128,43 +113,32 @@ class ProducerMetrics:
 
     # --- recorded by the sender ------------------------------------------------------------------------------------
 
-    def on_request(self, node_id: int, batches: Iterable[SentBatch], size_bytes: int, now_ms: int) -> None:
+    def on_request(self, node_id: int, sums: RequestSums, size_bytes: int, now_ms: int) -> None:
         """A produce request goes out.
 
         Sizes of batches as sent are shares of the request's size, so they include their part of its few header bytes.
 
         Args:
             node_id: The broker.
-            batches: Of the request.
+            sums: Over the batches of the request.
             size_bytes: Of the request, batches compressed.
             now_ms: When they were drained.
         """
-        batches = list(batches)
-        uncompressed = sum([batch.size_bytes for batch in batches])
-        ratio = size_bytes / uncompressed if uncompressed else 1.0
+        ratio = size_bytes / sums.size_bytes if sums.size_bytes else 1.0
         sample = self._producer.current(now_ms)
         sample.requests += 1
-        sample.batches += len(batches)
+        sample.batches += sums.batch_count
         sample.batch_bytes += size_bytes
-        sample.uncompressed_bytes += uncompressed
-        by_topic: dict[str, list[int]] = {}  # records, bytes
+        sample.uncompressed_bytes += sums.size_bytes
+        sample.batch_bytes_max = max(sample.batch_bytes_max, round(sums.largest_batch_bytes * ratio))
+        sample.record_bytes_max = max(sample.record_bytes_max, sums.largest_mean_record_bytes)
         record_open_time = self.histograms["append"].record
-        for batch in batches:  # there may be as many as partitions: locals and comparisons only
-            size, count, queue_ms = batch.size_bytes, batch.record_count, now_ms - batch.created_ms
-            record_open_time(queue_ms * 1000)
-            sample.queue_ms += queue_ms
+        for queue_ms, count in sums.queue_times:
+            record_open_time(queue_ms * 1000, count)
+            sample.queue_ms += queue_ms * count
             if queue_ms > sample.queue_ms_max:
                 sample.queue_ms_max = queue_ms
-            if size * ratio > sample.batch_bytes_max:
-                sample.batch_bytes_max = round(size * ratio)
-            if count and size > sample.record_bytes_max * count:
-                sample.record_bytes_max = size / count
-            sums = by_topic.get(batch.topic)
-            if sums is None:
-                sums = by_topic[batch.topic] = [0, 0]
-            sums[0] += count
-            sums[1] += size
-        for name, (count, size) in by_topic.items():
+        for name, count, size in sums.topics:
             topic = self._topic(name, now_ms)
             topic.records += count
             topic.batch_bytes += round(size * ratio)

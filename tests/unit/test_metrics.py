@@ -14,6 +14,7 @@ from kafkaprod.metrics.producer_metrics import COUNTER_NAMES
 from kafkaprod.metrics.prometheus import PrometheusReporter, exposition
 from kafkaprod.metrics.samples import TopicSample
 from kafkaprod.metrics.windows import SampleRing
+from kafkaprod.structs import RequestSums
 
 WINDOW_MS = 30_000
 
@@ -23,6 +24,18 @@ class Batch(NamedTuple):
     record_count: int
     size_bytes: int
     created_ms: int
+
+
+def sums_of(batches: list[Batch], now_ms: int) -> RequestSums:
+    """As ProduceRequest.sums() makes them."""
+    return RequestSums(
+        len(batches),
+        sum(batch.size_bytes for batch in batches),
+        max(batch.size_bytes for batch in batches),
+        max(batch.size_bytes / batch.record_count for batch in batches),
+        [(batch.topic, batch.record_count, batch.size_bytes) for batch in batches],
+        [(now_ms - batch.created_ms, 1) for batch in batches],
+    )
 
 
 class Source:
@@ -109,7 +122,7 @@ def test_maxima_are_of_recent_windows() -> None:
 
 def test_request_counts_records_batches_and_bytes(metrics: ProducerMetrics) -> None:
     batches = [Batch("a", 10, 1000, 0), Batch("b", 30, 3000, 400)]
-    metrics.on_request(1, batches, 2000, 500)
+    metrics.on_request(1, sums_of(batches, 500), 2000, 500)
     values = producer_metrics(metrics, 500)
     assert values["record-send-total"] == 40
     assert values["record-send-rate"] == pytest.approx(40 / 30)
@@ -122,8 +135,8 @@ def test_request_counts_records_batches_and_bytes(metrics: ProducerMetrics) -> N
 
 
 def test_topics_and_nodes_have_groups_of_their_own(metrics: ProducerMetrics) -> None:
-    metrics.on_request(1, [Batch("a", 10, 1000, 0)], 500, 0)
-    metrics.on_request(-2, [Batch("b", 1, 100, 0)], 100, 0)
+    metrics.on_request(1, sums_of([Batch("a", 10, 1000, 0)], 0), 500, 0)
+    metrics.on_request(-2, sums_of([Batch("b", 1, 100, 0)], 0), 100, 0)
     metrics.on_response(1, 20, 20)
     snapshot = metrics.snapshot(20)
     topic = snapshot["producer-topic-metrics.a"]
@@ -194,7 +207,7 @@ def test_gauges_are_read_when_asked_for(metrics: ProducerMetrics) -> None:
 
 
 def test_stages_have_percentiles(metrics: ProducerMetrics) -> None:
-    metrics.on_request(1, [Batch("a", 1, 100, 0)], 100, 5)
+    metrics.on_request(1, sums_of([Batch("a", 1, 100, 0)], 5), 100, 5)
     metrics.on_response(1, 7, 12)
     metrics.on_stage("seal", 50, 3)
     latencies = metrics.snapshot(12)["producer-latency-metrics"]
@@ -250,7 +263,7 @@ def test_snapshot_may_be_taken_while_the_sender_records(metrics: ProducerMetrics
     reader = threading.Thread(target=read)
     reader.start()
     for number in range(2000):
-        metrics.on_request(number, [Batch(f"t{number}", 1, 10, 0)], 10, number * 100)
+        metrics.on_request(number, sums_of([Batch(f"t{number}", 1, 10, 0)], number * 100), 10, number * 100)
     ended.set()
     reader.join()
     assert errors == []
@@ -298,7 +311,7 @@ def scraped(text: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
 
 
 def test_exposition_is_read_back_by_the_library(metrics: ProducerMetrics) -> None:
-    metrics.on_request(1, [Batch("a", 10, 1000, 0)], 1000, 0)
+    metrics.on_request(1, sums_of([Batch("a", 10, 1000, 0)], 0), 1000, 0)
     metrics.on_response(1, 3, 3)
     values = scraped(exposition(Source(metrics)))
     assert values["kafka_producer_record_send_total", ("p",)] == 10

@@ -8,7 +8,7 @@ import pytest
 from kafkaprod._core.produce_request import NEWEST_VERSION, OLDEST_VERSION, ProduceRequest, SlabBuffer
 from kafkaprod.compression import make_codec
 from kafkaprod.errors import IllegalStateError, UnsupportedVersionError
-from tests.core_engine import Engine, batches_of, body_of, succeed
+from tests.core_engine import TOPIC, Engine, batches_of, body_of, succeed
 from tests.core_model import ModelRecord, decode_produce_body, encode_batch
 
 IDS = {"a": bytes(range(16)), "b": bytes(range(16, 32))}
@@ -159,3 +159,21 @@ def test_empty_request_is_harmless():
     request = ProduceRequest(engine.accumulator, 1)
     assert (len(request), request.refs()) == (0, [])
     request.finish()
+
+
+def test_sums_are_those_of_the_batches():
+    engine = Engine(leaders=[1, 1])
+    engine.append(b"first", 0)
+    engine.clock.advance(7)
+    engine.append(b"x" * 100, 1)
+    engine.append(b"y" * 300, 1)
+    request = engine.take()
+    sizes = [ref.size_bytes for ref in request.refs()]
+    sums = request.sums(engine.now_ms)
+    assert (sums.batch_count, sums.size_bytes, sums.largest_batch_bytes) == (2, sum(sizes), max(sizes))
+    assert sums.largest_mean_record_bytes == max(sizes[0], sizes[1] / 2)
+    assert sums.topics == [(TOPIC, 3, sum(sizes))]
+    first, second = (engine.now_ms - ref.created_ms for ref in request.refs())
+    assert first == second + 7
+    assert sums.queue_times == [(first, 1), (second, 1)]
+    succeed(request)
