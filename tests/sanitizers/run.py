@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.tree_copy import copy_tree
+
 CORE_TESTS = [
     *[
         f"tests/unit/test_{name}.py"
@@ -63,18 +63,7 @@ SANITIZERS = {
 
 def build(name: str, sanitizer: Sanitizer) -> Path:
     """Bring the copy up to date and build it; return its directory."""
-    directory = ROOT / "tests" / ".cache" / f"sanitize-{name}"
-    directory.mkdir(parents=True, exist_ok=True)
-    for folder in ("kafkaprod", "tests"):
-        for source in (ROOT / folder).rglob("*"):
-            target = directory / source.relative_to(ROOT)
-            if ".cache" in source.parts or "__pycache__" in source.parts or source.suffix == ".so" or source.is_dir():
-                continue
-            if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, target)
-    for file in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy2(ROOT / file, directory)
+    directory = copy_tree(f"sanitize-{name}")
     subprocess.run(
         [sys.executable, "setup.py", "build_ext", "--inplace"],
         cwd=directory,
