@@ -298,6 +298,26 @@ class BlockResult:
                 out[rows] = np.arange(len(rows), dtype=np.int64) + (batch.base_offset + first)
         return out
 
+    def ends(self) -> dict[int, int]:
+        """By partition, the offset behind the last row there; without those where it is not known."""
+        ends: dict[int, int] = {}
+        for completion, partition, first, count in self._segments:
+            batch, last = completion, first + count - 1
+            while batch.is_split:
+                start, batch = next((at, part) for at, part in reversed(batch.children) if at <= last)
+                last -= start
+            ends[partition] = batch.base_offset + last + 1 if batch.error is None and batch.base_offset >= 0 else -1
+        return {partition: end for partition, end in ends.items() if end >= 0}
+
+    def first_error(self) -> Exception | None:
+        """The error of some row that failed, None if none did; looking counts as having seen it."""
+        for completion, _, _, _ in self._segments:
+            for batch in _leaves(completion):
+                if batch.error is not None:
+                    batch.mark_seen()
+                    return batch.error
+        return self._refused
+
     @property
     def timestamps(self) -> NDArray[np.int64]:
         """The broker's append time of each row in ms; -1 where the record keeps the timestamp it was sent with."""

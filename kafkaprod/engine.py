@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -39,12 +40,13 @@ class Engine:
     Args:
         config: Checked options.
         clock: Of all timeouts.
+        identity: Producer id and epoch to use for ever; None: ask the cluster, and raise the epoch where needed.
 
     Raises:
         ConfigError: A codec or TLS file cannot be had, or transactions are asked for.
     """
 
-    def __init__(self, config: ProducerConfig, clock: Clock) -> None:
+    def __init__(self, config: ProducerConfig, clock: Clock, identity: tuple[int, int] | None = None) -> None:
         if config.transactional_id is not None:
             raise ConfigError(f"transactional_id={config.transactional_id!r}: this version has no transactions yet")
         self.config = config
@@ -87,8 +89,10 @@ class Engine:
         )
         self.metadata = Metadata.from_config(config, clock.now_ms())
         self.topic_watch = TopicWatch(self.accumulator, clock, self.node_pool.wakeup, config.max_block_ms)
+        if identity is not None:
+            self.drain.set_producer(*identity)
         self.sender = Sender(
-            sender_settings(config),
+            replace(sender_settings(config), keeps_producer_id=identity is not None),
             self.accumulator,
             self.drain,
             self.node_pool,

@@ -60,7 +60,13 @@ class SerializationError(KafkaError, ValueError):
 
 
 class RecordTooLargeError(KafkaError, ValueError):
-    """The record exceeds a size limit; it was not queued and is not in the log."""
+    """The record exceeds a size limit; it was not queued and is not in the log.
+
+    Attributes:
+        row: Of a block of records: which one, the first of such; else None.
+    """
+
+    row: int | None = None
 
 
 class InvalidRecordError(KafkaError, ValueError):

@@ -72,7 +72,7 @@ class Producer(RecordSender):
     def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
         self._config = ProducerConfig.from_options(config, **options)
         self._clock = SystemClock()
-        self._engine = Engine(self._config, self._clock)
+        self._engine = self._make_engine()
         super().__init__(self._engine.accumulator, self._engine.hooks.has_any)
         self._hooks = self._engine.hooks
         self._refusal: Callable[[], KafkaError] | None = None
@@ -91,6 +91,9 @@ class Producer(RecordSender):
         self._finalizer = weakref.finalize(self, self._engine.sender.close, MAX_CLOSE_MS)
         self._finalizer.atexit = False
         _open_producers.add(self)
+
+    def _make_engine(self) -> Engine:
+        return Engine(self._config, self._clock)
 
     # --- one record ------------------------------------------------------------------------------------------------
 

@@ -83,6 +83,7 @@ class SenderSettings:
     retry_backoff_max_ms: int = 1000
     enable_idempotence: bool = True
     preferred_rack: str | None = None  # whose leaders records without a key go to rather; None: no preference
+    keeps_producer_id: bool = False  # one id and epoch for ever: what would need a newer epoch fails
     checks_cluster: bool = True  # tell brokers which cluster they are expected to belong to (KIP-1242)
 
 
@@ -347,6 +348,11 @@ class Sender:
 
     def _start_epoch(self) -> None:
         """A plain idempotent producer raises its epoch by itself (KIP-360); used up, it needs a new id."""
+        if self._settings.keeps_producer_id:
+            what = "records before these were not written, and the producer must keep its id and epoch"
+            abort_batches(self._accumulator, error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, what))
+            self._drain.set_producer(self._drain.producer_id, self._drain.producer_epoch)
+            return
         if self._drain.producer_epoch < MAX_EPOCH:
             self._drain.set_producer(self._drain.producer_id, self._drain.producer_epoch + 1)
         else:
@@ -575,6 +581,8 @@ class Sender:
             maybe_persisted=ref.maybe_persisted,
         )
         verdict = judge(code, facts, self._settings.retries)
+        if self._settings.keeps_producer_id and verdict in (Verdict.RENUMBER, Verdict.SPLIT):
+            verdict = Verdict.FAIL
         backoff_ms = self._backoff.delay_ms(ref.attempts, self._random.random)
         if verdict is Verdict.SUCCEED:
             ref.succeed()

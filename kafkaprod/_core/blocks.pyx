@@ -183,11 +183,13 @@ cdef class Block:
         for i in range(self.row_count):
             self._fill(i, &r)
             if record_size_bound(&r) > self.accumulator.max_record_bytes:
-                raise RecordTooLargeError(
+                error = RecordTooLargeError(
                     f"row {i}: record of up to {record_size_bound(&r)} bytes for topic {self.topic.name!r} exceeds "
                     f"max_record_bytes={self.accumulator.max_record_bytes} (from max_request_size and buffer_memory)",
                     topic=self.topic.name,
                 )
+                error.row = i
+                raise error
         return 0
 
     def run(self, int64_t now_ms, int64_t ticket=0):

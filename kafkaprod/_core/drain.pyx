@@ -99,6 +99,24 @@ cdef class Drain:
         self.producer_epoch = producer_epoch
         self.wants_epoch = False
 
+    def resume_partition(self, str topic not None, int32_t partition, int32_t next_sequence):
+        """Go on with a partition's sequence where an earlier process with this producer id and epoch stopped.
+
+        To be called after set_producer() and before the partition's first record. Until its first batch is
+        acknowledged one goes at a time: a leader that has forgotten the producer takes any sequence.
+        """
+        cdef TopicQueues queues = self.accumulator.topics[topic]
+        cdef Partition *p
+        if not 0 <= partition < queues.partition_count:
+            raise InvalidRecordError(f"partition={partition} of topic {topic!r} is outside 0..{queues.partition_count - 1}")
+        p = queues.partitions[partition]
+        mutex_lock(&p.lock)
+        p.producer_id = self.producer_id
+        p.producer_epoch = self.producer_epoch
+        p.next_sequence = next_sequence
+        p.last_acked_sequence = -1
+        mutex_unlock(&p.lock)
+
     def update_leaders(self):
         """Sort the partitions by leader again, after Accumulator.set_topic(). Nodes keep where their drain stopped."""
         cdef TopicQueues topic

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 
 from kafkaprod import __version__
-from kafkaprod.cli import broker, quickstart
+from kafkaprod.cli import broker, load, quickstart, topics
 from kafkaprod.errors import KafkaError
 
-_COMMANDS = (quickstart, broker)
+_COMMANDS = (quickstart, load, topics, broker)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

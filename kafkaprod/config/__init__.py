@@ -6,8 +6,8 @@ producer_config.py    the result                                 refused.py     
 properties.py         Java's .properties files                   documentation.py  docs/configuration.md
 """
 
-from kafkaprod.config.producer_config import OPTIONS, ProducerConfig
+from kafkaprod.config.producer_config import OPTIONS, ProducerConfig, merge_options
 from kafkaprod.config.properties import parse_properties, read_properties
 from kafkaprod.config.secret import Secret
 
-__all__ = ["OPTIONS", "ProducerConfig", "Secret", "parse_properties", "read_properties"]
+__all__ = ["OPTIONS", "ProducerConfig", "Secret", "merge_options", "parse_properties", "read_properties"]

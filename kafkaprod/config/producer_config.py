@@ -79,6 +79,18 @@ class ProducerConfig(ProducerOptions):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
+def merge_options(*layers: Mapping[str, object]) -> dict[str, Any]:
+    """Options by their own names, whatever they are spelled; a later layer replaces what an earlier one says.
+
+    Raises:
+        ConfigError: As `ProducerConfig.from_options`, for each layer alone.
+    """
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged.update(_SPELLINGS.parse(layer))
+    return merged
+
+
 def _with_derived_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     """Add the defaults that depend on other options."""
     derived = dict(values)

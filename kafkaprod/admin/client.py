@@ -1,0 +1,117 @@
+"""One request after the other to a cluster, each waited for.
+
+Not on a record's line: the loader asks before and after it, the commands instead of it. Not thread-safe.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kafkaprod.clock import SystemClock
+from kafkaprod.config import ProducerConfig
+from kafkaprod.errors import ConnectionLostError, KafkaError, RequestTimedOutError
+from kafkaprod.net.pool import NodePool
+from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kafkaprod.protocol.schema import Request
+from kafkaprod.structs import Node
+from kafkaprod.wiring import connection_settings
+
+POLL_MS: Final = 50
+MAX_TRIES: Final = 5
+
+
+class ClusterClient:
+    """Asks brokers. Close it, or use it in a `with` statement.
+
+    Args:
+        config: Its connection options are used: addresses, TLS, login, timeouts.
+        timeout_ms: How long to wait for a connection, and for each answer; None: request_timeout_ms.
+    """
+
+    def __init__(self, config: ProducerConfig, timeout_ms: int | None = None) -> None:
+        self._clock = SystemClock()
+        self._timeout_ms = config.request_timeout_ms if timeout_ms is None else timeout_ms
+        self._pool = NodePool(connection_settings(config), self._clock)
+        self._pool.set_bootstrap(config.bootstrap_servers)
+        self.controller_id = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.close()
+
+    def metadata(self, topics: list[str] | None, *, operations: bool = False) -> MetadataResponse:
+        """Metadata of some topics, none of which is created, or of all (None).
+
+        Args:
+            topics: Their names.
+            operations: Ask what this user may do with them, too.
+        """
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(
+            topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=operations
+        )
+        response: MetadataResponse = self.ask(request)
+        nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        self._pool.update_nodes(nodes, response.cluster_id)
+        self.controller_id = response.controller_id
+        return response
+
+    def ask(self, request: Request, node_id: int | None = None, version: int | None = None) -> Any:
+        """Send a request to a node (None: any) and return the response; a lost connection is tried again.
+
+        Raises:
+            BootstrapError, AuthenticationError: No broker can be reached.
+            RequestTimedOutError: No answer in time.
+            KafkaError: As NodePool.send.
+        """
+        for attempt in range(MAX_TRIES):
+            try:
+                return self._ask_once(request, node_id, version)
+            except ConnectionLostError:
+                if attempt == MAX_TRIES - 1:
+                    raise
+        raise AssertionError("not reached")
+
+    def api_versions(self, api_key: int) -> tuple[int, int] | None:
+        """Versions of an API that a broker which was asked something announced; None: none."""
+        for node_id in self._pool.node_ids():
+            versions = self._pool.versions(node_id)
+            if versions is not None:
+                return versions.ranges.get(api_key)
+        return None
+
+    def _ask_once(self, request: Request, node_id: int | None, version: int | None) -> Any:
+        deadline_ms = self._clock.now_ms() + self._timeout_ms
+        is_sent = False
+        while (now_ms := self._clock.now_ms()) < deadline_ms:
+            if not is_sent:
+                chosen = self._pool.least_loaded_node(now_ms) if node_id is None else node_id
+                if chosen is not None and self._pool.is_ready(chosen, now_ms):
+                    self._pool.send(
+                        chosen, request, token=request, now_ms=now_ms, timeout_ms=self._timeout_ms, version=version
+                    )
+                    is_sent = True
+            for completion in self._pool.poll(deadline_ms - now_ms if is_sent else POLL_MS):
+                if completion.token is not request:
+                    continue
+                if completion.error is not None:
+                    raise completion.error
+                return completion.response
+            if self._pool.take_failures() and self._pool.is_bootstrap_hopeless:
+                raise self._pool.bootstrap_error()
+        raise self._why_not(request, node_id)
+
+    def _why_not(self, request: Request, node_id: int | None) -> KafkaError:
+        if self._pool.bootstrap_failures():
+            return self._pool.bootstrap_error()
+        who = "any broker" if node_id is None else f"node {node_id}"
+        return RequestTimedOutError(f"no answer to {type(request).__name__} from {who} within {self._timeout_ms} ms")

@@ -1,0 +1,75 @@
+"""Reading partitions from one offset to another, batch by batch: for checking, recovery and a look. Not a consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kafkaprod._core.batch_reader import Record, RecordBatchReader, read_batches
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.topics import find_topic
+from kafkaprod.compression import decompress
+from kafkaprod.errors import KafkaError
+from kafkaprod.protocol.error_codes import describe, error_for
+from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+FETCH_BYTES: Final = 16 << 20
+MAX_WAIT_MS: Final = 500
+NEWEST_FETCH_BY_NAME: Final = 12
+MAX_REFUSALS: Final = 20
+
+
+class PartitionReader:
+    """Reads one partition from its leader, and finds the new one if that changes. Not thread-safe."""
+
+    def __init__(self, client: ClusterClient, topic: str, partition: int) -> None:
+        self._client = client
+        self._topic = topic
+        self._partition = partition
+        self._leader: int | None = None
+        self.end_offset = -1  # of what consumers may read (high watermark), as last heard
+
+    def fetch(self, offset: int, max_wait_ms: int = MAX_WAIT_MS) -> list[RecordBatchReader]:
+        """The next batches, from the one that contains `offset` on; empty if none came within `max_wait_ms`.
+
+        Raises:
+            BrokerError: The broker refuses, OFFSET_OUT_OF_RANGE for one. CorruptDataError: a damaged batch.
+        """
+        error: KafkaError | None = None
+        for _ in range(MAX_REFUSALS):
+            if self._leader is None:
+                self._leader = find_topic(self._client, self._topic).partitions[self._partition].leader
+            answer = self._client.ask(self._request(offset, max_wait_ms), self._leader, NEWEST_FETCH_BY_NAME)
+            data = answer.responses[0].partitions[0]
+            if data.error_code == 0:
+                self.end_offset = data.high_watermark
+                return read_batches(data.records or b"", decompress)
+            error = error_for(data.error_code, topic=self._topic, partition=self._partition)
+            if not describe(data.error_code).retriable:
+                raise error
+            self._leader = None
+        assert error is not None
+        raise error
+
+    def batches(self, start: int, end: int) -> Iterator[RecordBatchReader]:
+        """Yield the batches with offsets from `start` up to, not including, `end`, control batches too."""
+        while start < end:
+            for batch in self.fetch(start):
+                if batch.base_offset < end:
+                    yield batch
+                start = max(start, batch.last_offset + 1)
+
+    def records(self, start: int, end: int) -> Iterator[Record]:
+        """Yield the records with offsets from `start` up to, not including, `end`."""
+        for batch in self.batches(start, end):
+            if not batch.is_control:
+                yield from (record for record in batch.records() if start <= record.offset < end)
+
+    def _request(self, offset: int, max_wait_ms: int) -> FetchRequest:
+        place = FetchPartition(partition=self._partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
+        return FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            topics=[FetchTopic(topic=self._topic, partitions=[place])],
+        )

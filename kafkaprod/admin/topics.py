@@ -1,0 +1,189 @@
+"""Topics: what there is, making and deleting, their options and the ends of their logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.errors import KafkaError, TopicNotFoundError
+from kafkaprod.protocol.error_codes import ErrorCode, error_for
+from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafkaprod.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkaprod.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkaprod.protocol.messages.metadata import NOT_REQUESTED, MetadataResponseTopic
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+LATEST = -1
+EARLIEST = -2
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """A partition: its leader (-1: none), replicas and in-sync replicas, as node ids."""
+
+    number: int
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic.
+
+    Attributes:
+        topic_id: As text; None where brokers do not tell.
+        operations: What this user may do, as Kafka's bit field; None where it was not asked or is not told.
+    """
+
+    name: str
+    topic_id: str | None
+    is_internal: bool
+    partitions: tuple[PartitionInfo, ...]
+    operations: int | None
+
+
+def list_topics(client: ClusterClient) -> list[TopicInfo]:
+    """All topics this user may see, by name."""
+    topics = client.metadata(None).topics
+    return sorted((_info(topic) for topic in topics if topic.error_code == 0), key=lambda info: info.name)
+
+
+def find_topic(client: ClusterClient, name: str, *, operations: bool = False) -> TopicInfo:
+    """One topic.
+
+    Raises:
+        TopicNotFoundError, AuthorizationError, InvalidTopicError: As the broker answered.
+    """
+    topic = client.metadata([name], operations=operations).topics[0]
+    if topic.error_code:
+        raise error_for(topic.error_code, f"topic {name!r}", topic=name)
+    return _info(topic)
+
+
+def _info(topic: MetadataResponseTopic) -> TopicInfo:
+    partitions = [
+        PartitionInfo(p.partition_index, p.leader_id, tuple(p.replica_nodes), tuple(p.isr_nodes))
+        for p in sorted(topic.partitions, key=lambda p: p.partition_index)
+    ]
+    operations = topic.topic_authorized_operations
+    return TopicInfo(
+        str(topic.name),
+        None if topic.topic_id is None else str(topic.topic_id),
+        topic.is_internal,
+        tuple(partitions),
+        None if operations == NOT_REQUESTED else operations,
+    )
+
+
+def create_topic(
+    client: ClusterClient,
+    name: str,
+    partitions: int = -1,
+    replication_factor: int = -1,
+    options: Mapping[str, str] | None = None,
+) -> None:
+    """Make a topic and wait until every partition has a leader.
+
+    Args:
+        client: Of the cluster.
+        name: Of the topic.
+        partitions: How many; -1: the broker's default.
+        replication_factor: -1: the broker's default.
+        options: Such as {"cleanup.policy": "compact"}.
+
+    Raises:
+        BrokerError: As the broker answered, TOPIC_ALREADY_EXISTS for one.
+        KafkaError: The partitions got no leader.
+    """
+    configs = [CreatableTopicConfig(name=key, value=value) for key, value in (options or {}).items()]
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=replication_factor, assignments=[], configs=configs
+    )
+    client.metadata([])
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000, validate_only=False)
+    answer = client.ask(request, _controller(client)).topics[0]
+    if answer.error_code:
+        raise error_for(answer.error_code, f"topic {name!r}: {answer.error_message or ''}".rstrip(": "), topic=name)
+    _await_leaders(client, name)
+
+
+def _controller(client: ClusterClient) -> int | None:
+    return client.controller_id if client.controller_id >= 0 else None
+
+
+def _await_leaders(client: ClusterClient, name: str) -> None:
+    """Ask until the metadata of a new topic has reached the brokers: each answer takes a round trip."""
+    for _ in range(1000):
+        topic = client.metadata([name]).topics[0]
+        if topic.error_code == 0 and topic.partitions and all(p.leader_id >= 0 for p in topic.partitions):
+            return
+    raise KafkaError(f"topic {name!r} was created, but its partitions have no leader", topic=name)
+
+
+def delete_topic(client: ClusterClient, name: str) -> None:
+    """Delete a topic. Raises BrokerError as the broker answered."""
+    client.metadata([])
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name, topic_id=None)], topic_names=[name], timeout_ms=30_000
+    )
+    answer = client.ask(request, _controller(client)).responses[0]
+    if answer.error_code:
+        raise error_for(answer.error_code, f"topic {name!r}", topic=name)
+
+
+def topic_options(client: ClusterClient, name: str) -> dict[str, str | None]:
+    """The effective options of a topic; sensitive ones are None.
+
+    Raises:
+        AuthorizationError, BrokerError: As the broker answered.
+    """
+    return _options(client, TOPIC_RESOURCE, name, None)
+
+
+def broker_options(client: ClusterClient, node_id: int) -> dict[str, str | None]:
+    """The effective options of a broker. Raises as topic_options."""
+    return _options(client, BROKER_RESOURCE, str(node_id), node_id)
+
+
+def _options(client: ClusterClient, kind: int, name: str, node_id: int | None) -> dict[str, str | None]:
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=False, include_documentation=False)
+    answer = client.ask(request, node_id).results[0]
+    if answer.error_code:
+        raise error_for(answer.error_code, f"options of {name!r}: {answer.error_message or ''}".rstrip(": "))
+    return {option.name: None if option.is_sensitive else option.value for option in answer.configs}
+
+
+def log_offsets(client: ClusterClient, topic: str, timestamp: int = LATEST) -> dict[int, int]:
+    """Offset by partition: of the log's end (LATEST), its start (EARLIEST), or the first record from a time (ms) on.
+
+    -1 where there is no such record.
+
+    Raises:
+        TopicNotFoundError, BrokerError: As the brokers answered.
+    """
+    by_leader: dict[int, list[int]] = {}
+    for partition in find_topic(client, topic).partitions:
+        by_leader.setdefault(partition.leader, []).append(partition.number)
+    if -1 in by_leader:
+        raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"partitions {by_leader[-1]} have no leader", topic=topic)
+    offsets: dict[int, int] = {}
+    for leader, partitions in by_leader.items():
+        wanted = [ListOffsetsPartition(partition_index=number, timestamp=timestamp) for number in partitions]
+        request = ListOffsetsRequest(
+            replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=topic, partitions=wanted)]
+        )
+        for answer in client.ask(request, leader).topics[0].partitions:
+            if answer.error_code:
+                raise error_for(answer.error_code, topic=topic, partition=answer.partition_index)
+            offsets[answer.partition_index] = answer.offset
+    return dict(sorted(offsets.items()))
+
+
+def is_missing(error: KafkaError) -> bool:
+    """Whether an error of find_topic says that there is no such topic."""
+    return isinstance(error, TopicNotFoundError)

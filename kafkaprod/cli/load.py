@@ -1,0 +1,311 @@
+"""`kafkaprod load`: files into a topic."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import asdict
+from typing import Any, Final
+
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.topics import create_topic, find_topic, is_missing, topic_options
+from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config, read_options
+from kafkaprod.errors import BrokerError, ConfigError, KafkaError
+from kafkaprod.loader.bad_rows import BadRowSink, DeadLetterFile, DeadLetterTopic, Skip, Stop
+from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS, Source, find_sources
+from kafkaprod.loader.load import Load, LoadOptions, describe_source
+from kafkaprod.loader.manifest import Manifest, ManifestFile
+from kafkaprod.loader.plan import MS_PER_UNIT, RowPlan, Template
+from kafkaprod.loader.preview import print_preview
+from kafkaprod.loader.progress import Quiet, make_progress
+from kafkaprod.loader.readers import ReadOptions
+from kafkaprod.producer import Producer
+
+SOME_BAD_ROWS: Final = 3
+INTERRUPTED: Final = 130
+TOPIC_PREFIX: Final = "topic:"
+MAX_BATCH_BYTES: Final = 1 << 20
+
+_EPILOG = """\
+exit codes: 0 every row is in the topic; 1 the load stopped, the message says why; 2 wrong arguments; 3 the load is
+complete, but rows were left out or put aside; 130 interrupted. After 1 and 130 --resume goes on where it stopped.
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "load",
+        help="load files into a topic",
+        description="Loads CSV, JSON, Parquet, Arrow files and lines into a topic; goes on after a crash with nothing "
+        "lost and nothing twice.",
+        epilog=_EPILOG,
+    )
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="files, patterns, directories, or - for stdin")
+    add("-t", "--topic", required=True, help="where to")
+    add_cluster_arguments(parser)
+    _add_input_arguments(parser)
+    _add_record_arguments(parser)
+    _add_run_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_input_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("input").add_argument
+    add("--format", choices=FORMATS, help="of the files (default: told by their names)")
+    add("--compression", choices=COMPRESSIONS, help="of the files (default: told by their first bytes)")
+    add("-D", "--delimiter", default="\\n", metavar="CHAR", help="ends a line (default: %(default)s)")
+    add("--separator", metavar="CHAR", help="between the fields of CSV (default: a comma)")
+    add("--columns", metavar="A,B,…", help="names of CSV columns where the first line does not have them")
+    add("--column-type", action="append", default=[], metavar="COLUMN=TYPE", help="text, int, float, bool, timestamp …")
+    add("--text-columns", action="store_true", help="take all other CSV columns as text")
+
+
+def _add_record_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("records").add_argument
+    add("--value", default="", metavar="json|raw|COLUMN", help="json: the row as an object; raw: as it stands in "
+        "the file; or one column (default: json for tables, raw for text)")  # fmt: skip
+    add("--key", metavar="COLUMN|TEMPLATE", help="a column, or a text with columns: '{carrier}-{flight}'")
+    add("-k", dest="fixed_key", metavar="KEY", help="the same key for all")
+    add(
+        "-H", "--header", action="append", default=[], metavar="NAME=VALUE", help="a text, or with {column}; repeatable"
+    )
+    add("--timestamp", metavar="COLUMN", help="the records' time (default: when they are sent)")
+    add("--timestamp-unit", choices=list(MS_PER_UNIT), default="ms", help="of numbers in it (default: %(default)s)")
+    add("-p", "--partition", type=int, metavar="N", help="one partition for all")
+    add("--partition-column", metavar="COLUMN", help="the record's partition")
+    add("-z", "--compression-codec", dest="codec", metavar="CODEC", help="of batches: none, gzip, snappy, lz4, zstd")
+
+
+def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("the load").add_argument
+    add("--resume", action="store_true", help="go on with a load that stopped or was killed")
+    add("--restart", action="store_true", help="begin anew although a load stopped: records may come twice")
+    add("--state", metavar="DIR", help="where the manifest is kept (default: beside the first file)")
+    add("--no-manifest", action="store_true", help="keep none: the load cannot be resumed")
+    add(
+        "--on-error",
+        default="stop",
+        metavar="stop|skip|dead-letter=FILE|dead-letter=topic:NAME",
+        help="what to do with rows that cannot be sent (default: %(default)s)",
+    )
+    add("--create-topic", metavar="PARTITIONS", nargs="?", const=-1, type=int, help="make the topic if there is none")
+    add("--rate", type=float, metavar="N", help="records a second at most")
+    add("--dry-run", metavar="N", nargs="?", const=5, type=int, help="show the first N records (5) and send nothing")
+    add("-q", "--quiet", action="store_true", help="no progress")
+    add("--json", action="store_true", help="print the summary as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Load; see the epilog for the exit code.
+
+    Raises:
+        KafkaError, OSError: The load cannot begin or stopped.
+    """
+    sources = find_sources(options.files, options.format, options.compression)
+    reading = _reading(options)
+    if options.dry_run is not None:
+        print_preview(sources, reading, options.partition, options.dry_run, sys.stdout)
+        return 0
+    producer_options = read_options(options, compression_type=options.codec)
+    with ClusterClient(make_config(producer_options)) as client:
+        return _load(options, sources, reading, producer_options, client)
+
+
+def _load(
+    options: argparse.Namespace,
+    sources: list[Source],
+    reading: ReadOptions,
+    producer_options: dict[str, Any],
+    client: ClusterClient,
+) -> int:
+    _check_topic(client, options.topic, options.create_topic)
+    fingerprint = _fingerprint(options, reading)
+    file = None if options.no_manifest else _manifest_file(options, sources)
+    manifest = None if file is None else _earlier(file, sources, fingerprint, options)
+    load_options = _load_options(client, options, producer_options, fingerprint)
+    progress = make_progress(sources, is_quiet=options.quiet)
+    sink = _sink(options.on_error, producer_options, manifest, progress)
+    load = Load(sources, reading, load_options, client, sink, progress, file, manifest)
+    try:
+        load.run()
+    except KeyboardInterrupt:
+        progress.close()
+        _print_report(load, options.json)
+        how = "" if file is None else ": go on with the same command and --resume"
+        print(f"kafkaprod load: interrupted{how}", file=sys.stderr)
+        return INTERRUPTED
+    except (KafkaError, OSError):
+        progress.close()
+        _print_report(load, options.json)
+        raise
+    finally:
+        sink.close()
+    progress.close()
+    _print_report(load, options.json)
+    return SOME_BAD_ROWS if load.report.bad_count else 0
+
+
+def _print_report(load: Load, is_json: bool) -> None:
+    if is_json:
+        print(json.dumps(load.report.to_dict()))
+    else:
+        print(load.report, file=sys.stderr)
+
+
+# --- from arguments to the loader's terms -----------------------------------------------------------------------------
+
+
+def _reading(options: argparse.Namespace) -> ReadOptions:
+    if options.key is not None and options.fixed_key is not None:
+        raise ConfigError("--key and -k are two answers to one question")
+    key = None if options.fixed_key is None else Template((options.fixed_key,))
+    if options.key is not None:
+        key = Template.parse(options.key) if "{" in options.key else Template.of_column(options.key)
+    plan = RowPlan(
+        value=options.value,
+        key=key,
+        headers=tuple(map(_header, options.header)),
+        timestamp=options.timestamp,
+        timestamp_unit=options.timestamp_unit,
+        partition=options.partition_column,
+        delimiter=_byte(options.delimiter, "-D"),
+    )
+    return ReadOptions(
+        plan,
+        options.separator,
+        dict(_pair(text, "--column-type") for text in options.column_type),
+        options.text_columns,
+        None if options.columns is None else options.columns.split(","),
+    )
+
+
+def _header(text: str) -> tuple[str, Template]:
+    name, value = _pair(text, "-H")
+    return name, Template.parse(value)
+
+
+def _pair(text: str, flag: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ConfigError(f"{flag} {text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _byte(text: str, flag: str) -> int:
+    data = text.encode().decode("unicode_escape").encode("latin-1")
+    if len(data) != 1:
+        raise ConfigError(f"{flag} {text!r} is not one byte")
+    return data[0]
+
+
+def _fingerprint(options: argparse.Namespace, reading: ReadOptions) -> dict[str, Any]:
+    """What decides which records a row becomes, and where they go."""
+    wanted: dict[str, Any] = json.loads(json.dumps(asdict(reading)))
+    return wanted | {"partition": options.partition}
+
+
+def _manifest_file(options: argparse.Namespace, sources: list[Source]) -> ManifestFile | None:
+    if sources[0].path == "-" and options.state is None and not options.resume:
+        return None
+    return ManifestFile.for_load(sources, options.topic, options.state)
+
+
+def _earlier(
+    file: ManifestFile, sources: list[Source], fingerprint: dict[str, Any], options: argparse.Namespace
+) -> Manifest | None:
+    """The manifest to go on from; None to begin.
+
+    Raises:
+        LoadError: A load stopped and nobody said what to do about it, or it was another load.
+    """
+    if options.restart:
+        return None
+    manifest = file.read()
+    if manifest is None:
+        return None
+    if not options.resume:
+        if manifest.is_done:
+            return None
+        raise LoadError(
+            f"a load of this input into {manifest.topic!r} stopped after {manifest.sent_count:,} records "
+            f"({file.path}): go on with --resume, or begin anew with --restart"
+        )
+    inputs = [describe_source(source) for source in sources]
+    if manifest.inputs != inputs:
+        raise LoadError(f"the input is not what it was when {file.path} was written: {_difference(manifest, inputs)}")
+    if {k: v for k, v in manifest.options.items() if k in fingerprint} != fingerprint:
+        raise LoadError(f"the options are not those of {file.path}: rows would become other records")
+    return manifest
+
+
+def _difference(manifest: Manifest, inputs: list[dict[str, Any]]) -> str:
+    if len(manifest.inputs) != len(inputs):
+        return f"{len(inputs)} files instead of {len(manifest.inputs)}"
+    before, now = next(pair for pair in zip(manifest.inputs, inputs, strict=True) if pair[0] != pair[1])
+    names = [name for name in before if before[name] != now[name]]
+    return f"{now['path']} has another {', '.join(names)}"
+
+
+def _sink(on_error: str, producer_options: dict[str, Any], manifest: Manifest | None, progress: Quiet) -> BadRowSink:
+    kind, _, target = on_error.partition("=")
+    if on_error == "stop":
+        return Stop()
+    if on_error == "skip":
+        return Skip(progress.tell)
+    if kind != "dead-letter" or not target:
+        raise ConfigError(f"--on-error {on_error!r}: say stop, skip, dead-letter=FILE or dead-letter=topic:NAME")
+    if target.startswith(TOPIC_PREFIX):
+        return DeadLetterTopic(Producer(producer_options), target.removeprefix(TOPIC_PREFIX))
+    return DeadLetterFile(os.path.abspath(target), None if manifest is None else manifest.dead_letter_bytes)
+
+
+# --- the topic --------------------------------------------------------------------------------------------------------
+
+
+def _check_topic(client: ClusterClient, topic: str, partitions: int | None) -> None:
+    try:
+        find_topic(client, topic)
+    except BrokerError as error:
+        if not is_missing(error):
+            raise
+        if partitions is None:
+            raise LoadError(
+                f"topic {topic!r} does not exist: make it with --create-topic [PARTITIONS] or `kafkaprod topics create`"
+            ) from error
+        create_topic(client, topic, partitions)
+
+
+def _load_options(
+    client: ClusterClient, options: argparse.Namespace, producer_options: dict[str, Any], fingerprint: dict[str, Any]
+) -> LoadOptions:
+    """Bring the producer's options into line with the topic's."""
+    config = make_config(producer_options)
+    if config.acks != -1 or not config.enable_idempotence:
+        raise ConfigError("a load needs acks=all and enable_idempotence=true: without them records get lost or doubled")
+    try:
+        topic = topic_options(client, options.topic)
+    except KafkaError:  # not allowed to look: the broker will say what it does not like
+        topic = {}
+    limit, where = config.max_request_size, "max_request_size"
+    broker_limit = int(topic.get("max.message.bytes") or limit)
+    if broker_limit < limit and config.compression_type == "none":
+        limit, where = broker_limit, "the topic's max.message.bytes"
+    defaults: dict[str, Any] = {
+        "batch_size": min(max(config.batch_size, MAX_BATCH_BYTES // 2), broker_limit),
+        "max_block_ms": max(config.max_block_ms, config.delivery_timeout_ms),
+    }
+    return LoadOptions(
+        topic=options.topic,
+        producer=producer_options | defaults,
+        record_limit=limit,
+        record_limit_from=where,
+        needs_keys="compact" in (topic.get("cleanup.policy") or ""),
+        partition=options.partition,
+        rate=options.rate,
+        fingerprint=fingerprint | {"record_limit": limit},
+    )

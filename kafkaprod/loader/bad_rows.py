@@ -1,0 +1,158 @@
+"""What happens to rows that cannot be sent: the load stops, they are left out, or they are put aside."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable
+from typing import IO, Any, Protocol
+
+from kafkaprod.loader.errors import BadRow, LoadError
+
+
+class BadRowSink(Protocol):
+    """Where bad rows go."""
+
+    stops: bool
+
+    def put(self, row: BadRow) -> None:
+        """Take a row. Raises LoadError if the load must stop for it."""
+
+    def position(self) -> int:
+        """Bytes put aside so far, for the manifest."""
+
+    def sync(self) -> None:
+        """Return when everything put aside is safe."""
+
+    def close(self) -> None:
+        """No more rows come."""
+
+
+class Nowhere:
+    """Keeps nothing."""
+
+    def position(self) -> int:
+        """See BadRowSink."""
+        return 0
+
+    def sync(self) -> None:
+        """See BadRowSink."""
+
+    def close(self) -> None:
+        """See BadRowSink."""
+
+
+class Stop(Nowhere):
+    """The first bad row ends the load."""
+
+    stops = True
+
+    def put(self, row: BadRow) -> None:
+        """See BadRowSink."""
+        raise LoadError(
+            f"{row}; {_shown(row.data)}. Rows before it are sent; --on-error skip or dead-letter=FILE goes on"
+        )
+
+
+class Skip(Nowhere):
+    """Bad rows are counted, and told of."""
+
+    stops = False
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+
+    def put(self, row: BadRow) -> None:
+        """See BadRowSink."""
+        self._tell(f"left out: {row}")
+
+
+class DeadLetterFile:
+    """Bad rows as JSON lines: source, row, reason, and the bytes as text or base64.
+
+    Args:
+        path: Appended to.
+        length: Of the file when the manifest was written that the load goes on from: what is behind is cut off,
+            because it comes again; None: the load begins.
+    """
+
+    stops = False
+
+    def __init__(self, path: str, length: int | None = None) -> None:
+        try:
+            self._file: IO[bytes] = open(path, "ab")  # noqa: SIM115
+            if length is not None:
+                os.truncate(path, min(length, os.path.getsize(path)))
+        except OSError as error:
+            raise LoadError(f"the dead-letter file {path} cannot be written: {error}") from error
+        self._path = path
+
+    def put(self, row: BadRow) -> None:
+        """See BadRowSink."""
+        try:
+            self._file.write(dead_letter(row))
+        except OSError as error:
+            raise LoadError(f"the dead-letter file {self._path} cannot be written: {error}") from error
+
+    def position(self) -> int:
+        """See BadRowSink."""
+        return self._file.tell()
+
+    def sync(self) -> None:
+        """See BadRowSink."""
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise LoadError(f"the dead-letter file {self._path} cannot be written: {error}") from error
+
+    def close(self) -> None:
+        """See BadRowSink."""
+        self._file.close()
+
+
+class DeadLetterTopic:
+    """Bad rows as records: the bytes as value, source, row and reason as headers. At least once, if a load is resumed.
+
+    Args:
+        producer: A Producer of its own: the load's numbers its records.
+        topic: Where to.
+    """
+
+    stops = False
+
+    def __init__(self, producer: Any, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+
+    def put(self, row: BadRow) -> None:
+        """See BadRowSink."""
+        headers = [("source", row.source.encode()), ("row", b"%d" % (row.row + 1)), ("reason", row.reason.encode())]
+        self._producer.send(self._topic, row.data, headers=headers)
+
+    def position(self) -> int:
+        """See BadRowSink."""
+        return 0
+
+    def sync(self) -> None:
+        """See BadRowSink."""
+        self._producer.flush()
+
+    def close(self) -> None:
+        """See BadRowSink."""
+        self._producer.close()
+
+
+def dead_letter(row: BadRow) -> bytes:
+    """A bad row as a line of JSON."""
+    record: dict[str, Any] = {"source": row.source, "row": row.row + 1, "reason": row.reason}
+    try:
+        record["value"] = row.data.decode()
+    except UnicodeDecodeError:
+        record["value_base64"] = base64.b64encode(row.data).decode()
+    return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+
+
+def _shown(data: bytes) -> str:
+    return f"its bytes are {data[:80]!r}" + (f" and {len(data) - 80} more" if len(data) > 80 else "")

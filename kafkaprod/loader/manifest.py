@@ -1,0 +1,177 @@
+"""The manifest: how far a load has come, on disk, so that it can go on after anything.
+
+It maps a position of the input (source, row, byte) to what the log of each partition has for certain. It also has the
+producer id, which the load keeps all its life: see `recovery`. The file is replaced as a whole (written beside, fsync,
+rename, fsync of the directory), so that a reader finds the old or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.inputs import STDIN, Source
+
+FORMAT_VERSION: Final = 1
+SUFFIX: Final = ".load.json"
+
+
+@dataclass(slots=True)
+class Position:
+    """The first row that is not known to be in the log.
+
+    Attributes:
+        source: Number of the input.
+        row: In it, from 0.
+        offset: Where it begins in the input's text.
+        rows_before: Rows of all inputs before this one.
+    """
+
+    source: int = 0
+    row: int = 0
+    offset: int = 0
+    rows_before: int = 0
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """What is certain about a partition.
+
+    Attributes:
+        rows: So many rows of the input before the manifest's position belong here.
+        sent: So many rows of the load stand in the log before `offset`; not fewer than `rows`.
+        offset: Where the rest of the log begins.
+    """
+
+    rows: int
+    sent: int
+    offset: int
+
+
+@dataclass(slots=True)
+class Manifest:
+    """See the module.
+
+    Attributes:
+        topic: Where to; with its id, where brokers tell.
+        cluster_id: Of the cluster; None where brokers do not tell.
+        producer_id: Of the load, with its epoch.
+        partition_count: That rows are spread over, also if the topic gets more.
+        run_rows: Rows without a key go in runs of so many to one partition.
+        options: What decides which records a row becomes.
+        inputs: What is loaded.
+        position: See Position.
+        partitions: By number.
+        refused: (source, row) of rows that a broker refused and that were left out.
+        counts: Rows sent, bad rows, bytes.
+        dead_letter_bytes: Length of the dead-letter file at `position`.
+        is_done: Nothing is left.
+    """
+
+    topic: str
+    topic_id: str | None
+    cluster_id: str | None
+    producer_id: int
+    producer_epoch: int
+    partition_count: int
+    run_rows: int
+    options: dict[str, Any]
+    inputs: list[dict[str, Any]]
+    position: Position
+    partitions: dict[int, PartitionState]
+    refused: list[tuple[int, int]] = field(default_factory=list)
+    sent_count: int = 0
+    bad_count: int = 0
+    sent_bytes: int = 0
+    dead_letter_bytes: int = 0
+    is_done: bool = False
+
+    def to_json(self) -> str:
+        """As it is written."""
+        return json.dumps({"version": FORMAT_VERSION, **asdict(self)}, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Manifest:
+        """Raises ValueError, KeyError, TypeError for anything that `to_json` did not write."""
+        data = json.loads(text)
+        if data.pop("version") != FORMAT_VERSION:
+            raise ValueError("it was written by another version")
+        data["position"] = Position(**data["position"])
+        data["partitions"] = {int(k): PartitionState(**v) for k, v in data["partitions"].items()}
+        data["refused"] = [(source, row) for source, row in data["refused"]]
+        return cls(**data)
+
+
+class ManifestFile:
+    """Where a manifest is. One process at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def for_load(cls, sources: Sequence[Source], topic: str, state_dir: str | None) -> ManifestFile:
+        """The file that belongs to some inputs and a topic: in `state_dir`, or beside the first input.
+
+        Raises:
+            LoadError: The input is stdin and there is no `state_dir`.
+        """
+        first = sources[0]
+        paths = [STDIN if s.path == STDIN else os.path.abspath(s.path) + ":" + s.member for s in sources]
+        digest = hashlib.sha256("\n".join(paths).encode()).hexdigest()[:8]
+        stem = "stdin" if first.path == STDIN else Path(first.path).name
+        name = f".{stem}.{digest}.{topic}{SUFFIX}"
+        if state_dir is None:
+            if first.path == STDIN:
+                raise LoadError("a manifest for stdin needs a place: --state DIR (and the same bytes again to resume)")
+            return cls(Path(first.path).parent / name)
+        return cls(Path(state_dir) / name)
+
+    def read(self) -> Manifest | None:
+        """The manifest; None if there is none.
+
+        Raises:
+            LoadError: It cannot be read.
+        """
+        try:
+            return Manifest.from_json(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise LoadError(f"the manifest {self.path} cannot be read: {error}") from error
+
+    def write(self, manifest: Manifest) -> None:
+        """Replace the file; it is on the disk when this returns.
+
+        Raises:
+            LoadError: The disk is full, the directory cannot be written; the old file is as it was.
+        """
+        beside = self.path.with_name(self.path.name + ".new")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with open(beside, "w", encoding="utf-8") as file:
+                file.write(manifest.to_json())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, self.path)
+            self._sync_directory()
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                beside.unlink()
+            raise LoadError(
+                f"the manifest {self.path} cannot be written: {error}. Name a place for it with --state DIR, or load "
+                "without one: --no-manifest"
+            ) from error
+
+    def _sync_directory(self) -> None:
+        descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

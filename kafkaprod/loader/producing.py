@@ -1,0 +1,61 @@
+"""The producer of a load: one producer id and epoch over all processes that work at it. See `recovery`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.engine import Engine
+from kafkaprod.loader.recovery import SEQUENCE_MASK
+from kafkaprod.metrics import LatencyHistogram, Stage
+from kafkaprod.producer import Producer
+from kafkaprod.protocol.error_codes import error_for
+from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
+
+NO_TRANSACTION_TIMEOUT = 0x7FFFFFFF
+
+
+class LoadProducer(Producer):
+    """A producer that goes on where another process with its id and epoch stopped.
+
+    Args:
+        options: As Producer's.
+        topic: The one topic it is for.
+        identity: Producer id and epoch; None: as any producer.
+        next_sequences: By partition, how many rows of the load are in the log.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        topic: str,
+        identity: tuple[int, int] | None = None,
+        next_sequences: Mapping[int, int] | None = None,
+    ) -> None:
+        self._identity = identity
+        super().__init__(options)
+        try:
+            self.partitions_for(topic)
+        except BaseException:
+            self.close(0)
+            raise
+        for partition, count in (next_sequences or {}).items():
+            if count:
+                self._engine.drain.resume_partition(topic, partition, count & SEQUENCE_MASK)
+
+    def _make_engine(self) -> Engine:
+        return Engine(self._config, self._clock, self._identity)
+
+    @property
+    def latencies(self) -> Mapping[Stage, LatencyHistogram]:
+        """Of its records, by stage."""
+        return self._engine.histograms
+
+
+def new_producer_id(client: ClusterClient) -> tuple[int, int]:
+    """Ask the cluster for a producer id and epoch. Raises KafkaError if it gives none."""
+    answer = client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT))
+    if answer.error_code:
+        raise error_for(answer.error_code, "the cluster gave no producer id")
+    return answer.producer_id, answer.producer_epoch

@@ -1,0 +1,138 @@
+"""What people see of a load while it runs: a bar on a terminal, a line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import IO, Any, Final
+
+from kafkaprod.loader.inputs import Source
+from kafkaprod.loader.manifest import Position
+
+LINE_EVERY_S: Final = 5.0
+BAR_EVERY_S: Final = 0.1
+
+
+class Quiet:
+    """Shows nothing."""
+
+    def on_block(self, record_count: int, byte_count: int, position: Position) -> None:
+        """See load.Progress."""
+
+    def on_bad(self) -> None:
+        """See load.Progress."""
+
+    def tell(self, text: str) -> None:
+        """Print a line on stderr."""
+        print(text, file=sys.stderr)
+
+    def close(self) -> None:
+        """The load is over."""
+
+
+class ProgressLines(Quiet):
+    """A line every LINE_EVERY_S.
+
+    Args:
+        sources: The inputs, in order.
+        out: Where to.
+    """
+
+    def __init__(self, sources: Sequence[Source], out: IO[str] | None = None) -> None:
+        self._sizes = [source.size for source in sources]
+        self._is_text = [_has_offsets(source) for source in sources]
+        self._out = sys.stderr if out is None else out
+        self._started_s = time.monotonic()
+        self._next_s = self._started_s + LINE_EVERY_S
+        self.records = 0
+        self.bytes = 0
+        self.bad = 0
+        self._position = Position()
+
+    def on_block(self, record_count: int, byte_count: int, position: Position) -> None:
+        """See load.Progress."""
+        self.records += record_count
+        self.bytes += byte_count
+        self._position = position
+        now_s = time.monotonic()
+        if now_s >= self._next_s:
+            self._next_s = now_s + self._interval_s
+            self._show(now_s)
+
+    def on_bad(self) -> None:
+        """See load.Progress."""
+        self.bad += 1
+
+    _interval_s = LINE_EVERY_S
+
+    def done_share(self) -> float | None:
+        """How much of the input's bytes is handed to the producer; None where that cannot be told."""
+        if None in self._sizes or not all(self._is_text) or not sum(size or 0 for size in self._sizes):
+            return None
+        before = sum(size or 0 for size in self._sizes[: self._position.source])
+        return min((before + self._position.offset) / sum(size or 0 for size in self._sizes), 1.0)
+
+    def _rates(self, now_s: float) -> str:
+        seconds = max(now_s - self._started_s, 1e-9)
+        text = f"{self.records / seconds:,.0f} records/s, {self.bytes / 1e6 / seconds:,.1f} MB/s"
+        return text + (f", {self.bad:,} bad rows" if self.bad else "")
+
+    def _show(self, now_s: float) -> None:
+        share = self.done_share()
+        seconds = now_s - self._started_s
+        where = f"{self.records:,} records" if share is None else f"{share:.1%}, {self.records:,} records"
+        left = "" if not share else f", {seconds * (1 - share) / share:,.0f} s left"
+        print(f"{where}, {self._rates(now_s)}{left}", file=self._out, flush=True)
+
+
+class ProgressBar(ProgressLines):
+    """A bar that is drawn again and again; needs tqdm."""
+
+    _interval_s = BAR_EVERY_S
+
+    def __init__(self, sources: Sequence[Source], tqdm: Any) -> None:
+        super().__init__(sources)
+        self._next_s = self._started_s
+        is_known = None not in self._sizes and all(self._is_text)
+        self._bar = tqdm(
+            total=sum(size or 0 for size in self._sizes) if is_known else None,
+            unit="B" if is_known else " records",
+            unit_scale=True,
+            file=sys.stderr,
+            dynamic_ncols=True,
+            mininterval=BAR_EVERY_S,
+        )
+
+    def _show(self, now_s: float) -> None:
+        share = self.done_share()
+        self._bar.n = self.records if share is None else int(share * self._bar.total)
+        self._bar.set_postfix_str(self._rates(now_s), refresh=False)
+        self._bar.refresh()
+
+    def tell(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._bar.write(text, file=sys.stderr)
+
+    def close(self) -> None:
+        """Leave the bar as it is at the end."""
+        self._show(time.monotonic())
+        self._bar.close()
+
+
+def make_progress(sources: Sequence[Source], *, is_quiet: bool) -> Quiet:
+    """A bar where stderr is a terminal and tqdm is there, else lines; nothing if quiet."""
+    if is_quiet:
+        return Quiet()
+    if sys.stderr.isatty():
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            pass
+        else:
+            return ProgressBar(sources, tqdm)
+    return ProgressLines(sources)
+
+
+def _has_offsets(source: Source) -> bool:
+    return source.compression == "none" and source.format in ("lines", "jsonl", "json", "csv", "tsv")

@@ -1,0 +1,91 @@
+"""How a load goes on after it was killed: which of its rows are in the log, and why none gets there twice.
+
+1. Each row has its partition and its place among the load's rows there, its rank, by the input and the options alone:
+   partition by key, column or row number, over the number of partitions at the start. Within a partition rows are sent
+   in this order.
+2. A load has one producer id and one epoch for its whole life, over all processes that work at it. They are in the
+   manifest before the first record is sent. The epoch is never raised, no batch is ever given another sequence number:
+   where a producer would do so, the session ends instead and recovery starts over. So a row's sequence number is its
+   rank (modulo 2**31).
+3. To go on, the tail of each partition is read, from the manifest's offset on. Batches with the load's producer id are
+   its own: their number of records, added to the manifest's count, is the rank of the first row that is not there.
+   Rows with lower ranks are passed over; sending goes on with that rank as sequence number.
+4. Requests of the killed process may still lie in a broker's socket and be appended after the tail was read. Then the
+   broker has the sequence numbers that we send: it answers "duplicate" for the same batch, which is success, or "out of
+   order" for any other cut, which ends the session, and step 3 is done again. The broker's own check thus forbids that
+   a row is written twice, whatever is still on its way.
+
+Conditions: the input and the options are the same (names, sizes, times and options are compared); acks=all and
+idempotence; nothing deletes, compacts away or truncates the tail meanwhile (a log that starts behind the manifest's
+offset, or ends before it, is refused); at most 2**31 rows of a partition between two manifests. Other producers may
+write to the topic at any time. Records carry nothing extra. Cost: what the partitions got since the last manifest is
+read once, the input is read again from there on.
+Source: KIP-98; ProducerStateManager, ProducerAppendInfo.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.reading import PartitionReader
+from kafkaprod.admin.topics import EARLIEST, LATEST, log_offsets
+from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.manifest import Manifest
+
+SEQUENCE_MASK: Final = 0x7FFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What a partition has: `rank` rows of the load stand before `offset`."""
+
+    rank: int
+    offset: int
+
+
+def read_tails(client: ClusterClient, manifest: Manifest) -> dict[int, Tail]:
+    """By partition, what the log has of the load.
+
+    Raises:
+        LoadError: The log is not the one that the manifest speaks of.
+        KafkaError: It cannot be read.
+    """
+    starts = log_offsets(client, manifest.topic, EARLIEST)
+    ends = log_offsets(client, manifest.topic, LATEST)
+    tails = {}
+    for number, known in manifest.partitions.items():
+        name = f"{manifest.topic}[{number}]"
+        if number not in ends or ends[number] < known.offset:
+            raise LoadError(
+                f"{name} ends at offset {ends.get(number)}, but {known.offset} was acknowledged: acknowledged records "
+                "are gone, or the topic was made anew. The load cannot be resumed; start over with --restart"
+            )
+        if starts[number] > known.offset:
+            raise LoadError(
+                f"{name} starts at offset {starts[number]}, behind the manifest's {known.offset}: retention deleted "
+                "what tells how far the load came. It cannot be resumed; start over with --restart"
+            )
+        tails[number] = _read_tail(PartitionReader(client, manifest.topic, number), manifest, number, ends[number])
+    return tails
+
+
+def _read_tail(reader: PartitionReader, manifest: Manifest, number: int, end: int) -> Tail:
+    known = manifest.partitions[number]
+    rank, offset = known.sent, known.offset
+    for batch in reader.batches(known.offset, end):
+        if batch.producer_id != manifest.producer_id:
+            continue
+        passed = max(known.offset - batch.base_offset, 0)  # the manifest may speak of a place inside a batch
+        sequence = (rank - passed) & SEQUENCE_MASK
+        if batch.producer_epoch != manifest.producer_epoch or batch.base_sequence != sequence:
+            raise LoadError(
+                f"{manifest.topic}[{number}] has at offset {batch.base_offset} sequence {batch.base_sequence} of epoch "
+                f"{batch.producer_epoch} where the manifest lets expect {sequence} of epoch "
+                f"{manifest.producer_epoch}: the manifest is not this log's. Start over with --restart"
+            )
+        # Not the number of records: compaction may have taken some, the sequence numbers stay.
+        rank += batch.last_offset_delta + 1 - passed
+        offset = batch.last_offset + 1
+    return Tail(rank, offset)

@@ -1,0 +1,87 @@
+"""A block of rows on its way from a reader to the producer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkaprod._core.columns import Column, Headers
+from kafkaprod._core.row_splitter import add_sizes
+from kafkaprod.loader.errors import BadRow
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlock:
+    """Rows in columns.
+
+    Attributes:
+        numbers: Row number in the input of each row, from 0, ascending; of `row_count` items.
+        value: Their values; None: all null.
+        key: Their keys; None: all null.
+        headers: Names and values of headers that differ by row or not.
+        timestamps: In ms; None: the time they are sent.
+        partitions: Where the user wants them, -1 for no wish; None: no wishes.
+        end_row: Number of the first row behind the block, rows that were left out counted.
+        end_offset: Where that one begins in the input's text; 0 where the format has no such thing.
+        bad: Rows between the block before and `end_row` that cannot be sent.
+    """
+
+    numbers: NDArray[np.int64]
+    value: Column | None
+    end_row: int
+    end_offset: int = 0
+    key: Column | None = None
+    headers: tuple[tuple[str, Column], ...] = ()
+    timestamps: NDArray[np.int64] | None = None
+    partitions: NDArray[np.int32] | None = None
+    bad: list[BadRow] = field(default_factory=list)
+
+    @property
+    def row_count(self) -> int:
+        """How many rows are to be sent."""
+        return len(self.numbers)
+
+    def without(self, places: NDArray[np.intp]) -> RowBlock:
+        """All rows but those at some places."""
+        keep = np.ones(self.row_count, dtype=np.bool_)
+        keep[places] = False
+        return self.select(keep)
+
+    def select(self, keep: NDArray[np.bool_]) -> RowBlock:
+        """Only the rows where `keep` is true; slow, for the few blocks that lose rows."""
+        rows = np.flatnonzero(keep)
+        return replace(
+            self,
+            numbers=self.numbers[rows],
+            value=_select(self.value, rows),
+            key=_select(self.key, rows),
+            headers=tuple((name, Column.from_list([column[int(i)] for i in rows])) for name, column in self.headers),
+            timestamps=None if self.timestamps is None else self.timestamps[rows],
+            partitions=None if self.partitions is None else self.partitions[rows],
+        )
+
+    def header_columns(self) -> Headers | None:
+        """The headers as the producer takes them."""
+        if not self.headers:
+            return None
+        if len(self.headers) == 1:
+            name, column = self.headers[0]
+            offsets = np.arange(self.row_count + 1, dtype=np.int64)
+            return Headers.from_columns(offsets.data, Column.constant(name.encode()), column)
+        rows: list[Any] = [[(name, column[i]) for name, column in self.headers] for i in range(self.row_count)]
+        return Headers.from_python(rows)
+
+    def sizes(self) -> NDArray[np.int64]:
+        """Bytes of key, value and headers of each row."""
+        sizes = np.full(self.row_count, sum(len(name.encode()) for name, _ in self.headers), dtype=np.int64)
+        for column in (self.value, self.key, *(column for _, column in self.headers)):
+            if column is not None:
+                add_sizes(column, sizes.data)
+        return sizes
+
+
+def _select(column: Column | None, rows: NDArray[np.intp]) -> Column | None:
+    return None if column is None else Column.from_list([column[int(i)] for i in rows])

@@ -1,0 +1,208 @@
+"""Rows of Arrow tables as columns of bytes: Parquet, Arrow files and streams, and what the CSV reader makes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+from kafkaprod._core.columns import Column
+from kafkaprod._core.row_splitter import split_lines
+from kafkaprod.loader.errors import BadRow, LoadError, missing_package
+from kafkaprod.loader.inputs import Source, open_source
+from kafkaprod.loader.plan import JSON, MS_PER_UNIT, RowPlan, parse_timestamps
+from kafkaprod.loader.rows import RowBlock
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS: Final = 65_536
+
+
+def import_pyarrow(what: str) -> Any:
+    """Pyarrow, or the error that says how to get it."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise missing_package("pyarrow", what, "arrow") from error
+    return pyarrow
+
+
+def encode_json(batch: pa.RecordBatch) -> tuple[bytes, bytes]:
+    """Each row as a JSON object: (text, views of the rows)."""
+    try:
+        import polars
+    except ImportError as error:
+        raise missing_package("polars", "--value json of a table") from error
+    out = io.BytesIO()
+    frame = polars.from_arrow(batch)
+    assert isinstance(frame, polars.DataFrame)
+    frame.write_ndjson(out)
+    text = out.getvalue()
+    return text, split_lines(text, is_last=True)[0]
+
+
+def read_parquet(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
+    """Blocks of a Parquet file from a row on; row groups before it are not read."""
+    import_pyarrow("Parquet")
+    import pyarrow.parquet as pq
+
+    with _errors_of(source), _seekable(source) as stream:
+        file = pq.ParquetFile(stream)
+        plan.check_fields(file.schema_arrow.names, source.name)
+        first = 0
+        groups = list(range(file.num_row_groups))
+        while groups and first + file.metadata.row_group(groups[0]).num_rows <= row:
+            first += file.metadata.row_group(groups.pop(0)).num_rows
+        names = list(plan.fields) if plan.value not in (JSON, "avro") else None
+        batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=names)
+        yield from _blocks(source, plan, batches, first, row)
+
+
+def read_arrow(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
+    """Blocks of an Arrow file, stream or Feather file from a row on."""
+    pyarrow = import_pyarrow("Arrow")
+    with _errors_of(source), _seekable(source) as stream:
+        head = stream.read(6)
+        stream.seek(0)
+        if head == b"ARROW1":
+            file = pyarrow.ipc.open_file(stream)
+            schema, batches = file.schema, (file.get_batch(i) for i in range(file.num_record_batches))
+        else:
+            reader = pyarrow.ipc.open_stream(stream)
+            schema, batches = reader.schema, iter(reader)
+        plan.check_fields(schema.names, source.name)
+        yield from _blocks(source, plan, batches, 0, row)
+
+
+def _blocks(
+    source: Source, plan: RowPlan, batches: Iterator[pa.RecordBatch], first: int, row: int
+) -> Iterator[RowBlock]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, BATCH_ROWS):
+            part = batch.slice(start, BATCH_ROWS)
+            begin = max(row - first, 0)
+            if begin < part.num_rows:
+                yield table_block(source, plan, part.slice(begin), first + begin)
+            first += part.num_rows
+
+
+@contextlib.contextmanager
+def _errors_of(source: Source) -> Iterator[None]:
+    """Turn pyarrow's errors about an input into ours."""
+    pyarrow = import_pyarrow(source.format)
+    try:
+        yield
+    except (pyarrow.ArrowException, EOFError, zlib.error, zstandard.ZstdError, RuntimeError) as error:
+        raise LoadError(f"{source.name} is not a whole {source.format} file, or damaged: {error}") from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise LoadError(f"{source.name} is not a whole {source.format} file, or damaged: {error}") from error
+
+
+def _seekable(source: Source) -> Any:
+    stream = open_source(source)
+    if source.compression == "none" and stream.seekable():
+        return stream
+    return io.BytesIO(stream.read())
+
+
+def table_block(
+    source: Source,
+    plan: RowPlan,
+    batch: pa.RecordBatch,
+    row: int,
+    end_offset: int = 0,
+    whole: Column | None = None,
+) -> RowBlock:
+    """A batch as a block of records, `row` being the number of its first row, `whole` the rows as they are."""
+    count = batch.num_rows
+    keep = np.ones(count, dtype=np.bool_)
+    reasons: dict[int, str] = {}
+    if plan.value == JSON:
+        text, views = encode_json(batch)
+        whole = Column.from_views(views, [text], name="value")
+    columns = {name: bytes_column(batch.column(name), name) for name in plan.fields}
+    timestamps = None
+    if plan.timestamp is not None:
+        timestamps = _timestamps(batch.column(plan.timestamp), plan, columns, reasons, keep)
+    partitions = plan.partition_column(columns, count, reasons, keep)
+    value = plan.value_from(columns, whole)
+    block = RowBlock(
+        np.arange(row, row + count, dtype=np.int64),
+        value,
+        row + count,
+        end_offset,
+        plan.key_from(columns, count),
+        plan.headers_from(columns, count),
+        timestamps,
+        partitions,
+        [BadRow(source.name, row + i, why, (value[i] if value else None) or b"") for i, why in sorted(reasons.items())],
+    )
+    if not reasons:
+        return block
+    keep[list(reasons)] = False
+    return block.select(keep)
+
+
+def bytes_column(array: pa.Array, name: str) -> Column:
+    """An Arrow array as a column of bytes: text and binary as they are, other types as pyarrow writes them as text."""
+    import pyarrow as pa
+
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return bytes_column(array.dictionary_decode(), name)
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        validity, views, *data = array.buffers()
+        return Column.from_views(views, data, validity, array.offset, len(array), name)
+    if pa.types.is_fixed_size_binary(kind):
+        validity, fixed = array.buffers()
+        return Column.from_fixed(fixed, kind.byte_width, validity, array.offset, len(array), name)
+    if not (_is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        try:
+            array = array.cast(pa.large_string())
+        except pa.ArrowInvalid as error:
+            raise LoadError(f"column {name!r} of type {kind} has no text form: {error}") from error
+    if not len(array):
+        return Column.from_list([], name)
+    validity, offsets, text = array.buffers()
+    width = np.int64 if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type) else np.int32
+    return Column.from_offsets(
+        np.frombuffer(offsets, dtype=width).data, text or b"", validity, array.offset, len(array), name
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _timestamps(
+    array: pa.Array, plan: RowPlan, columns: dict[str, Column], reasons: dict[int, str], keep: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    import pyarrow as pa
+
+    assert plan.timestamp is not None
+    if pa.types.is_timestamp(array.type) or pa.types.is_date(array.type):
+        numbers = array.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+        scale = 1.0
+    elif pa.types.is_integer(array.type):
+        numbers, scale = array.cast(pa.int64()), MS_PER_UNIT[plan.timestamp_unit]
+    else:
+        texts = columns[plan.timestamp]
+        return parse_timestamps([texts[i] for i in range(len(array))], plan, reasons, keep)
+    times = numbers.fill_null(-1).to_numpy(zero_copy_only=False)
+    if scale != 1.0:
+        times = np.floor(times * scale).astype(np.int64)
+    for i in np.flatnonzero(times < 0):
+        reasons[int(i)] = f"{plan.timestamp} is null or before 1970"
+    floored: NDArray[np.int64] = np.maximum(times, 0)
+    return floored

@@ -1,0 +1,199 @@
+"""Text formats that are cut into rows and forwarded without being parsed: lines, JSON lines, JSON arrays."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from typing import IO, Any, Final, NamedTuple
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+from kafkaprod._core.columns import Column
+from kafkaprod._core.row_splitter import (
+    FIELD_BROKEN,
+    FIELD_ESCAPED,
+    FIELD_FOUND,
+    find_fields,
+    split_elements,
+    split_lines,
+)
+from kafkaprod.loader.errors import BadRow, LoadError
+from kafkaprod.loader.inputs import Source, open_source
+from kafkaprod.loader.plan import RowPlan, parse_timestamps
+from kafkaprod.loader.rows import RowBlock
+
+PIECE_BYTES: Final = 4 << 20
+MAX_ROW_BYTES: Final = 256 << 20
+NEWLINE: Final = 10
+
+# What a splitter answers: views of the rows, their number, bytes used, whether nothing may follow.
+Cut = tuple[bytes, int, int, bool]
+Splitter = Callable[[bytes, bool], Cut]
+
+
+class Piece(NamedTuple):
+    """Some whole rows of a text.
+
+    Attributes:
+        text: Bytes of the input, the first `used` of which are the rows.
+        views: Of the rows, into `text`.
+        row_count: How many they are.
+        end: Offset in the input of the first byte behind them.
+    """
+
+    text: bytes
+    used: int
+    views: bytes
+    row_count: int
+    end: int
+
+
+def read_lines(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
+    """Blocks of a file of lines or JSON lines, from a row on that begins at `offset`."""
+    delimiter = plan.delimiter
+
+    def split(text: bytes, is_last: bool) -> Cut:
+        return (*split_lines(text, delimiter, -1, delimiter == NEWLINE, is_last), False)
+
+    for piece in pieces(source, offset, split):
+        yield _block(source, plan, piece, row)
+        row += piece.row_count
+
+
+def read_array(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
+    """Blocks of a file that is one JSON array; its elements are forwarded as they are written."""
+    if offset == 0:
+        offset = _array_start(source)
+
+    def split(text: bytes, is_last: bool) -> Cut:
+        views, count, used, is_end = split_elements(text)
+        if is_last and not is_end:
+            raise LoadError(f"{source.name}: the JSON array does not end")
+        return views, count, used, is_end
+
+    for piece in pieces(source, offset, split):
+        yield _block(source, plan, piece, row)
+        row += piece.row_count
+
+
+def _array_start(source: Source) -> int:
+    with open_source(source) as stream:
+        head = stream.read(PIECE_BYTES)
+    stripped = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not stripped.startswith(b"["):
+        raise LoadError(f"{source.name} is not a JSON array; if each line is a document, say --format jsonl")
+    return len(head) - len(stripped) + 1
+
+
+def pieces(source: Source, offset: int, split: Splitter) -> Iterator[Piece]:
+    """Cut an input, from a byte on, into rows; memory is bounded by a piece and its longest row."""
+    with open_source(source) as stream:
+        _skip(stream, source, offset)
+        rest = b""
+        is_last = False
+        while not is_last:
+            read = _read(stream, source, PIECE_BYTES)
+            is_last = not read
+            text = rest + read if rest else read
+            if not text:
+                return
+            views, count, used, is_end = split(text, is_last)
+            offset += used
+            if count:
+                yield Piece(text, used, views, count, offset)
+            if is_end:
+                if text[used:].strip() or _read(stream, source, PIECE_BYTES).strip():
+                    raise LoadError(f"{source.name}: more text follows the end of the JSON array")
+                return
+            rest = text[used:]
+            if len(rest) > MAX_ROW_BYTES:
+                raise LoadError(f"{source.name}: no row ends within {MAX_ROW_BYTES} bytes from byte {offset} on")
+
+
+def _read(stream: IO[bytes], source: Source, size: int) -> bytes:
+    try:
+        return stream.read(size)
+    except (EOFError, zlib.error, zstandard.ZstdError, RuntimeError) as error:
+        raise LoadError(f"{source.name} is damaged or cut off: {error}") from error
+    except OSError as error:
+        raise LoadError(f"{source.name} cannot be read: {error}") from error
+
+
+def _skip(stream: IO[bytes], source: Source, offset: int) -> None:
+    if offset == 0:
+        return
+    if source.compression == "none" and stream.seekable():
+        stream.seek(offset)
+        return
+    while offset > 0:
+        read = _read(stream, source, min(offset, PIECE_BYTES))
+        if not read:
+            raise LoadError(f"{source.name} is shorter than when it was loaded before")
+        offset -= len(read)
+
+
+def _block(source: Source, plan: RowPlan, piece: Piece, row: int) -> RowBlock:
+    numbers = np.arange(row, row + piece.row_count, dtype=np.int64)
+    value = Column.from_views(piece.views, [piece.text], name="value")
+    block = RowBlock(numbers, value, row + piece.row_count, piece.end)
+    if plan.skips_blank_rows or plan.needs_fields:
+        block = _with_fields(block, source, plan, piece.text, piece.views)
+    return block
+
+
+def _with_fields(block: RowBlock, source: Source, plan: RowPlan, text: bytes, views: bytes) -> RowBlock:
+    """Add what comes from fields of JSON rows, leave out rows without content, sort out broken ones."""
+    lengths = np.frombuffer(views, dtype=np.int32)[::4]
+    keep = lengths > 0 if plan.skips_blank_rows else np.ones(block.row_count, dtype=np.bool_)
+    reasons: dict[int, str] = {}
+    found = {name: _Field(name, text, views, keep, reasons) for name in plan.fields}
+    timestamps = None
+    if plan.timestamp is not None:
+        texts = found[plan.timestamp].column
+        timestamps = parse_timestamps([texts[i] for i in range(block.row_count)], plan, reasons, keep)
+    columns = {name: field.column for name, field in found.items()}
+    partitions = plan.partition_column(columns, block.row_count, reasons, keep)
+    assert block.value is not None
+    whole = RowBlock(
+        block.numbers,
+        plan.value_from(columns, block.value),
+        block.end_row,
+        block.end_offset,
+        plan.key_from(columns, block.row_count),
+        plan.headers_from(columns, block.row_count),
+        timestamps,
+        partitions,
+        [BadRow(source.name, int(block.numbers[i]), why, block.value[i] or b"") for i, why in sorted(reasons.items())],
+    )
+    for i in reasons:
+        keep[i] = False
+    return whole if keep.all() else whole.select(keep)
+
+
+class _Field:
+    """A field of a block of JSON objects, as a column."""
+
+    def __init__(self, name: str, text: bytes, views: bytes, keep: NDArray[np.bool_], reasons: dict[int, str]) -> None:
+        found, statuses = find_fields(text, views, json.dumps(name, ensure_ascii=False)[1:-1].encode())
+        status = np.frombuffer(statuses, dtype=np.uint8)
+        for i in np.flatnonzero((status == FIELD_BROKEN) & keep):
+            reasons[int(i)] = "is not a JSON object"
+        is_there = (status == FIELD_FOUND) | (status == FIELD_ESCAPED)
+        validity = np.packbits(is_there, bitorder="little")
+        self.column = Column.from_views(found, [text], validity.data, row_count=len(status), name=name)
+        if (status == FIELD_ESCAPED).any():
+            self.column = Column.from_list([self._unescaped(i, status, reasons) for i in range(len(status))])
+
+    def _unescaped(self, i: int, status: NDArray[np.uint8], reasons: dict[int, str]) -> bytes | None:
+        raw = self.column[i]
+        if status[i] != FIELD_ESCAPED or raw is None:
+            return raw
+        try:
+            text: Any = json.loads(b'"' + raw + b'"')
+            return str(text).encode()
+        except ValueError as error:
+            reasons[i] = f"has a broken string: {error}"
+            return None

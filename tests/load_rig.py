@@ -1,0 +1,112 @@
+"""Running `kafkaprod load` in tests, and reading back what it did with a client of other people's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+PATIENCE_S = 30.0
+
+
+@dataclass
+class Seen:
+    """A record as confluent-kafka's consumer gives it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+    timestamp: int
+
+
+@dataclass
+class Finished:
+    """A run of the command."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class LoadRig:
+    """Commands against one broker; manifests go to `state_dir`."""
+
+    bootstrap: str
+    state_dir: Path
+    topic: str
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line of a load."""
+        return [
+            *(sys.executable, "-m", "kafkaprod", "load", "-b", self.bootstrap, "-t", self.topic),
+            *("--state", str(self.state_dir), "-q", *arguments),
+        ]
+
+    def run(self, *arguments: str, stdin: bytes | None = None, timeout_s: float = 60) -> Finished:
+        """Load and wait."""
+        done = subprocess.run(
+            self.command(*arguments), input=stdin, capture_output=True, timeout=timeout_s, check=False
+        )
+        return Finished(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def create(self, partitions: int = 3, **options: str) -> None:
+        """Make the topic."""
+        more = [part for name, value in options.items() for part in ("--config", f"{name.replace('_', '.')}={value}")]
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "kafkaprod", "topics", "create", self.topic, "-b", self.bootstrap),
+                *("--partitions", str(partitions), *more),
+            ],
+            check=True,
+            capture_output=True,
+        )
+
+    def read(self, topic: str | None = None) -> dict[int, list[Seen]]:
+        """Every record of the topic, by partition in order."""
+        return read_topic(self.bootstrap, topic or self.topic)
+
+    def values(self) -> list[bytes | None]:
+        """All values, partition after partition."""
+        return [record.value for records in self.read().values() for record in records]
+
+
+def read_topic(bootstrap: str, topic: str) -> dict[int, list[Seen]]:
+    """Every record of a topic, by partition in order, as librdkafka reads it."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_uncommitted",
+        }
+    )
+    try:
+        partitions = sorted(consumer.list_topics(topic, 30).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+        records: dict[int, list[Seen]] = defaultdict(list)
+        left = set(partitions)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while left:
+            messages = consumer.consume(10_000, 0.05)  # waits for all of them that long: no end of a partition stops it
+            assert messages or time.monotonic() < deadline_s, f"{topic}{sorted(left)} does not end"
+            deadline_s = time.monotonic() + PATIENCE_S if messages else deadline_s
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    records[message.partition()].append(
+                        Seen(message.key(), message.value(), message.headers() or [], message.timestamp()[1])
+                    )
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(message.partition())
+                else:
+                    raise AssertionError(error)
+        return {number: records[number] for number in partitions}
+    finally:
+        consumer.close()
