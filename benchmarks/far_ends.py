@@ -8,16 +8,18 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
+from benchmarks.delay_proxy import DelayProxy
 from benchmarks.sink import Sink
 
 ROOT = Path(__file__).resolve().parent.parent
+ONE_WAY_MS = 50.0
 _WAIT_S = 60.0
 
 
@@ -44,10 +46,9 @@ class FarEnd(Protocol):
 class SinkEnd:
     """The broker-less sink. Its topics are fixed when it starts."""
 
-    description = "broker-less sink"
-
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, description: str) -> None:
         self._sink = sink
+        self.description = description
         self.bootstrap = sink.bootstrap
 
     @contextlib.contextmanager
@@ -107,10 +108,25 @@ class KafkaEnd:
 
 
 @contextlib.contextmanager
-def sink_end(partition_counts: Mapping[str, int], *, nodes: int = 1) -> Iterator[FarEnd]:
+def far_end(name: str, partition_counts: Mapping[str, int]) -> Iterator[FarEnd]:
+    """A far end of FAR_ENDS; the topics are those of a sink, which cannot create any later."""
+    with FAR_ENDS[name](partition_counts) as end:
+        yield end
+
+
+@contextlib.contextmanager
+def sink_end(partition_counts: Mapping[str, int]) -> Iterator[FarEnd]:
     """A sink with these topics."""
-    with Sink(partition_counts, nodes=nodes) as sink:
-        yield SinkEnd(sink)
+    with Sink(partition_counts) as sink:
+        yield SinkEnd(sink, "broker-less sink")
+
+
+@contextlib.contextmanager
+def distant_sink_end(partition_counts: Mapping[str, int]) -> Iterator[FarEnd]:
+    """A sink with these topics, ONE_WAY_MS away."""
+    with DelayProxy(ONE_WAY_MS) as proxy, Sink(partition_counts, advertised=[proxy.port]) as sink:
+        proxy.forward_to(sink.ports[0])
+        yield SinkEnd(sink, f"broker-less sink, {2 * ONE_WAY_MS:g} ms round trip")
 
 
 @contextlib.contextmanager
@@ -131,3 +147,11 @@ def kafka_end(nodes: int) -> Iterator[FarEnd]:
         process.stdin.close()
         process.wait(_WAIT_S)
         process.stdout.close()
+
+
+FAR_ENDS: Mapping[str, Callable[[Mapping[str, int]], contextlib.AbstractContextManager[FarEnd]]] = {
+    "sink": sink_end,
+    "distant": distant_sink_end,
+    "kafka1": lambda _: kafka_end(1),
+    "kafka3": lambda _: kafka_end(3),
+}

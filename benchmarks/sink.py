@@ -16,7 +16,7 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -56,21 +56,30 @@ class Sink:
         nodes: brokers to pretend; the leader of partition p is node p modulo nodes.
         check_crc: verify the CRC-32C of each batch (about 5 GB/s).
         keep_bytes: read every byte into memory as a broker would, instead of dropping batches in the kernel.
+        advertised: ports that clients are told, one a node, if others than its own: those of a proxy.
     """
 
     def __init__(
-        self, topics: Mapping[str, int], *, nodes: int = 1, check_crc: bool = False, keep_bytes: bool = False
+        self,
+        topics: Mapping[str, int],
+        *,
+        nodes: int = 1,
+        check_crc: bool = False,
+        keep_bytes: bool = False,
+        advertised: Sequence[int] = (),
     ) -> None:
         command = [sys.executable, "-m", "benchmarks.sink", "--nodes", str(nodes)]
         for name, partition_count in topics.items():
             command += ["--topic", f"{name}:{partition_count}"]
         command += ["--check-crc"] if check_crc else []
         command += ["--keep-bytes"] if keep_bytes else []
+        for port in advertised:
+            command += ["--advertise", str(port)]
         self._process = subprocess.Popen(
             command, cwd=_REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.ports: list[int] = self._answer()
-        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in advertised or self.ports)
 
     @property
     def pid(self) -> int:
@@ -122,6 +131,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--check-crc", action="store_true")
     parser.add_argument("--keep-bytes", action="store_true")
+    parser.add_argument("--advertise", action="append", type=int, metavar="PORT", help="of each node, if not its own")
     options = parser.parse_args()
     checksum = None
     if options.check_crc:
@@ -129,7 +139,7 @@ def main() -> None:
     listeners = [socket.create_server(("127.0.0.1", 0), backlog=128) for _ in range(options.nodes)]
     ports = [listener.getsockname()[1] for listener in listeners]
     topics = {name: int(count) for name, _, count in (text.rpartition(":") for text in options.topic)}
-    server = Server(Layout(ports, topics), checksum=checksum, keep_bytes=options.keep_bytes)
+    server = Server(Layout(options.advertise or ports, topics), checksum=checksum, keep_bytes=options.keep_bytes)
     print(json.dumps(ports), flush=True)
     server.run(listeners, sys.stdin.fileno(), sys.stdout.fileno())
 

@@ -8,7 +8,6 @@ are due at even distances, whatever the client does: one that holds its caller u
 """
 
 import argparse
-import contextlib
 import json
 import statistics
 import tempfile
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.far_ends import FarEnd, kafka_end, sink_end
+from benchmarks.far_ends import FAR_ENDS, FarEnd, far_end
 from benchmarks.peers.run import Peer, run
 from benchmarks.peers.task import Figures, Task, write_records
 from benchmarks.workloads import make_workload
@@ -51,16 +50,16 @@ class Percentiles:
         return cls(tuple(ordered[rank] / 1000 for rank in ranks))
 
 
-def measure(far_end: FarEnd, records: Path, *, turns: int, seconds: float, linger_ms: int) -> Iterator[dict[str, Any]]:
+def measure(end: FarEnd, records: Path, *, turns: int, seconds: float, linger_ms: int) -> Iterator[dict[str, Any]]:
     """Yield a row for each rate and client."""
 
     def figures(peer: Peer, **options: Any) -> Figures:
         warm_up_s = WARM_UP_S.get(peer.client, 0.5)
         task = Task(
-            far_end.bootstrap, "latency", str(records), peer.way, warm_up_s=warm_up_s, linger_ms=linger_ms, **options
+            end.bootstrap, "latency", str(records), peer.way, warm_up_s=warm_up_s, linger_ms=linger_ms, **options
         )
-        with far_end.topics(TOPIC):
-            return run(peer, task, far_end, TOPIC)
+        with end.topics(TOPIC):
+            return run(peer, task, end, TOPIC)
 
     maximum = min(figures(peer, seconds=1.0).rate for peer in PEERS)
     rates = {"1,000/s": MODEST_RATE} | {f"{part:.0%} of slowest": int(maximum * part) for part in PARTS_OF_MAXIMUM}
@@ -104,30 +103,23 @@ def line(row: Mapping[str, Any]) -> str:
     return f"{row['rate']:15} {row['records_per_s']:>9,} {row['peer']:26}{figures} CPU {row['cpu_ns']:6,.0f} ns"
 
 
-@contextlib.contextmanager
-def far_end_named(name: str) -> Iterator[FarEnd]:
-    """``sink``, ``kafka1`` or ``kafka3``."""
-    with sink_end(TOPIC) if name == "sink" else kafka_end(int(name[-1])) as far_end:
-        yield far_end
-
-
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.macro.latency", description=__doc__.partition("\n")[0])
-    parser.add_argument("--far", choices=("sink", "kafka1", "kafka3"), default="sink")
+    parser.add_argument("--far", choices=FAR_ENDS, default="sink")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--linger-ms", type=int, default=5)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     rows = []
-    with tempfile.TemporaryDirectory() as directory, far_end_named(options.far) as far_end:
+    with tempfile.TemporaryDirectory() as directory, far_end(options.far, TOPIC) as end:
         records = Path(directory) / "records"
         write_records(records, make_workload(20_000, 100))
-        print(f"{far_end.description}; 100-byte values, 8-byte keys, 6 partitions, linger {options.linger_ms} ms; ms")
-        for row in measure(far_end, records, turns=options.turns, seconds=options.seconds, linger_ms=options.linger_ms):
+        print(f"{end.description}; 100-byte values, 8-byte keys, 6 partitions, linger {options.linger_ms} ms; ms")
+        for row in measure(end, records, turns=options.turns, seconds=options.seconds, linger_ms=options.linger_ms):
             print(line(row), flush=True)
-            rows.append({"far_end": far_end.description, "linger_ms": options.linger_ms, **row})
+            rows.append({"far_end": end.description, "linger_ms": options.linger_ms, **row})
     if options.json:
         options.json.write_text(json.dumps({"machine": machine.describe(), "latency": rows}, indent=1) + "\n")
 

@@ -48,16 +48,29 @@ def command(client: str) -> Sequence[str]:
 
 
 def _build_java(directory: Path) -> None:
-    class_path = directory / "classpath"
-    _run(directory, "mvn", "-q", "-B", "dependency:build-classpath", f"-Dmdep.outputFile={class_path}")
-    _run(directory, "javac", "-cp", class_path.read_text().strip(), "-d", str(directory), "Bench.java")
+    _resolve_jars(directory)
+    _run(directory, "javac", "-cp", _class_path(directory), "-d", str(directory), "Bench.java")
 
 
 def _java_command(directory: Path) -> list[str]:
-    class_path = os.pathsep.join([str(directory), (directory / "classpath").read_text().strip()])
+    return [*_jvm(), "-cp", os.pathsep.join([str(directory), _class_path(directory)]), "Bench"]
+
+
+def _java_tools_command(directory: Path) -> list[str]:
+    return [*_jvm(), "-cp", _class_path(directory), "org.apache.kafka.tools.ProducerPerformance"]
+
+
+def _jvm() -> list[str]:
     # As kafka-run-class.sh sets it for the tools, with a heap that never is the limit.
-    options = ("-Xmx512m", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
-    return [_tool("java"), *options, "-cp", class_path, "Bench"]
+    return [_tool("java"), "-Xmx512m", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
+
+
+def _resolve_jars(directory: Path) -> None:
+    _run(directory, "mvn", "-q", "-B", "dependency:build-classpath", f"-Dmdep.outputFile={directory / 'classpath'}")
+
+
+def _class_path(directory: Path) -> str:
+    return (directory / "classpath").read_text().strip()
 
 
 def _build_go(directory: Path) -> None:
@@ -65,13 +78,17 @@ def _build_go(directory: Path) -> None:
 
 
 def _build_rust(directory: Path) -> None:
-    _run(directory, "cargo", "build", "--release", "--locked", "--quiet")
+    # What it depends on is compiled once, not for every change of the client.
+    target = cache_dir() / "rust-target"
+    _run(directory, "cargo", "build", "--release", "--locked", "--quiet", "--target-dir", str(target))
+    shutil.copy(target / "release" / "client", directory / "client")
 
 
 COMPILED: Mapping[str, tuple[Callable[[Path], None], Callable[[Path], list[str]]]] = {
     "java": (_build_java, _java_command),
+    "java_tools": (_resolve_jars, _java_tools_command),
     "go": (_build_go, lambda directory: [str(directory / "client")]),
-    "rust": (_build_rust, lambda directory: [str(directory / "target" / "release" / "client")]),
+    "rust": (_build_rust, lambda directory: [str(directory / "client")]),
 }
 
 

@@ -1,11 +1,11 @@
 """How a Python client is driven: warm-up, measured rounds on one or more threads, or an even pace for latencies."""
 
 import gc
-import resource
 import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks.peers.task import Figures, Records, Task, read_records
@@ -115,7 +115,13 @@ def _figures(client: Client, records: int, warm_up_records: int, started: float,
         all_records=records + warm_up_records,
         seconds=time.perf_counter() - started,
         cpu_s=time.process_time() - cpu,
-        max_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        max_rss_mb=max_rss_mb(),
         version=client.version,
         settings=client.settings,
     )
+
+
+def max_rss_mb() -> float:
+    """Largest resident set of this process; getrusage() would also count the process it was forked from."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024

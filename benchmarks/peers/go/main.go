@@ -214,10 +214,14 @@ func cpuSeconds() float64 {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
 }
 
+// maxRSSMB is not from getrusage, which also counts the process this one was forked from.
 func maxRSSMB() float64 {
-	var usage syscall.Rusage
-	check(syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
-	return float64(usage.Maxrss) / 1024
+	status, err := os.ReadFile("/proc/self/status")
+	check(err)
+	_, after, _ := strings.Cut(string(status), "VmHWM:")
+	kib, err := strconv.ParseFloat(strings.Fields(after)[0], 64)
+	check(err)
+	return kib / 1024
 }
 
 func version() string {

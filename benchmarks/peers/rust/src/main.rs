@@ -89,15 +89,15 @@ async fn main() -> Result<(), Error> {
     }
     let partitions = connect(&task).await?;
     let warm_up = rounds(&task, &partitions, task.seconds("warm_up_s")?).await?;
-    let (started, cpu) = (Instant::now(), usage().0);
+    let (started, cpu) = (Instant::now(), cpu_seconds());
     let records = rounds(&task, &partitions, task.seconds("seconds")?).await?;
-    let (seconds, (cpu_now, max_rss_mb)) = (started.elapsed().as_secs_f64(), usage());
+    let (seconds, cpu) = (started.elapsed().as_secs_f64(), cpu_seconds() - cpu);
+    let max_rss_mb = max_rss_mb()?;
     println!(
-        "{{\"records\": {records}, \"all_records\": {}, \"seconds\": {seconds}, \"cpu_s\": {}, \
+        "{{\"records\": {records}, \"all_records\": {}, \"seconds\": {seconds}, \"cpu_s\": {cpu}, \
          \"max_rss_mb\": {max_rss_mb}, \"version\": \"0.6.0\", \"settings\": {{\"linger\": \"{} ms\", \
          \"max_batch_size\": \"{}\", \"compression\": \"{}\"}}}}",
         records + warm_up,
-        cpu_now - cpu,
         task.text("linger_ms"),
         task.batch_bytes()?,
         task.text("compression"),
@@ -246,13 +246,17 @@ fn read_string(rest: &mut &[u8]) -> Result<Option<Vec<u8>>, Error> {
     Ok(Some(head.to_vec()))
 }
 
-/// CPU seconds and largest resident set in MiB of this process.
-fn usage() -> (f64, f64) {
+/// CPU seconds of this process, user and system.
+fn cpu_seconds() -> f64 {
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    (
-        seconds(usage.ru_utime) + seconds(usage.ru_stime),
-        usage.ru_maxrss as f64 / 1024.0,
-    )
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+/// Largest resident set in MiB; not from getrusage, which also counts the process this one was forked from.
+fn max_rss_mb() -> Result<f64, Error> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let (_, after) = status.split_once("VmHWM:").ok_or("no VmHWM")?;
+    Ok(after.split_whitespace().next().ok_or("no number")?.parse::<f64>()? / 1024.0)
 }

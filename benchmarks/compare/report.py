@@ -1,0 +1,136 @@
+"""Tables and a chart from the JSON of a comparison.
+
+    python -m benchmarks.compare.report OUT.json [--readme] [--svg docs/throughput.svg] [--settings]
+
+Without options it prints every case as a Markdown table. ``--readme`` writes the README's section from it, ``--svg``
+the chart of the plain case, ``--settings`` prints what each client was set to. Figures are medians of the turns, with
+the smallest and largest; ratios are to confluent-kafka's ``produce()``, taken within each turn.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.compare.chart import chart
+from benchmarks.compare.figures import CaseFigures, PeerFigures, Spread, Turn
+from benchmarks.far_ends import ROOT
+
+README_BEGIN = "<!-- made by python -m benchmarks.compare.report: begin -->"
+README_END = "<!-- end -->"
+README_CASES = ("table", "kafka1")
+CHARTED_CASE = "table"
+CHART = Path("docs/throughput.svg")
+
+
+def _millions(spread: Spread) -> str:
+    return f"{spread.median / 1e6:.2f} M ({spread.low / 1e6:.2f}-{spread.high / 1e6:.2f})"
+
+
+def _nanoseconds(spread: Spread) -> str:
+    return f"{spread.median:,.0f} ({spread.low:,.0f}-{spread.high:,.0f})"
+
+
+def _times(spread: Spread | None) -> str:
+    return "" if spread is None else f"{spread.median:.2f}" if spread.median < 1 else f"{spread.median:.1f}"
+
+
+def _row(case: CaseFigures, peer: PeerFigures) -> list[str]:
+    cpu_ratio = case.ratio(peer, lambda turn: 1 / turn.cpu_ns)
+    return [
+        f"{peer.label} {peer.version}",
+        _millions(peer.spread(lambda turn: turn.rate)),
+        _nanoseconds(peer.spread(lambda turn: turn.cpu_ns)),
+        _times(case.ratio(peer, lambda turn: turn.rate)),
+        _times(cpu_ratio),
+        f"{peer.spread(lambda turn: turn.max_rss_mb).high:.0f}",
+    ]
+
+
+_HEAD = ["client", "records/s", "CPU ns a record", "rate, times", "CPU efficiency, times", "MiB"]
+
+
+def case_lines(case: CaseFigures) -> Iterator[str]:
+    """A case as aligned text."""
+    yield f"\n{case.name}: {case.title}; {case.far_end}"
+    rows = [_HEAD, *(_row(case, peer) for peer in case.measured())]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    for row in rows:
+        first, *others = row
+        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
+        yield "  ".join(cells)
+    yield from (f"not measured: {peer.label}: {peer.missing.splitlines()[0]}" for peer in case.peers if peer.missing)
+
+
+def markdown_table(case: CaseFigures) -> Iterator[str]:
+    """A case as a Markdown table."""
+    yield f"| {' | '.join(_HEAD)} |"
+    yield "|---|" + "---:|" * (len(_HEAD) - 1)
+    yield from (f"| {' | '.join(_row(case, peer))} |" for peer in case.measured())
+    yield from (f"\nNot measured: {peer.label}: {peer.missing.splitlines()[0]}." for peer in case.peers if peer.missing)
+
+
+def machine_sentence(result: Mapping[str, Any]) -> str:
+    """On what, when and how often it was measured."""
+    about = result["machine"]
+    return (
+        f"{about['cores']} cores ({about['processor']}), {about['memory_gb']} GiB, Linux {about['kernel']}, Python "
+        f"{about['python']}, load {about['load_average']:.1f} before; {result['date']}, commit {result['commit']}; "
+        f"medians of {result['turns']} alternating turns of {result['seconds']:g} s with the smallest and largest."
+    )
+
+
+def readme_section(result: Mapping[str, Any], cases: Mapping[str, CaseFigures]) -> str:
+    """The README's section between its two markers."""
+    lines = [README_BEGIN, f"{machine_sentence(result)}"]
+    for name in README_CASES:
+        if name in cases:
+            lines += ["", f"{cases[name].far_end}:", "", *markdown_table(cases[name])]
+    return "\n".join([*lines, README_END])
+
+
+def settings_lines(case: CaseFigures) -> Iterator[str]:
+    """What each client of a case was set to."""
+    for peer in case.measured():
+        settings = ", ".join(f"{name}={value}" for name, value in peer.settings.items())
+        yield f"- {peer.label} {peer.version}: {settings}"
+
+
+def write_readme(section: str, readme: Path) -> None:
+    """Replace the section. Raises ValueError if the markers are not there."""
+    text = readme.read_text()
+    begin, end = text.index(README_BEGIN), text.index(README_END) + len(README_END)
+    readme.write_text(text[:begin] + section + text[end:])
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.compare.report", description=__doc__.partition("\n")[0])
+    parser.add_argument("result", type=Path)
+    parser.add_argument("--readme", action="store_true", help="write the README's section")
+    parser.add_argument("--svg", type=Path, nargs="?", const=ROOT / CHART, help=f"write the chart, to {CHART}")
+    parser.add_argument("--settings", action="store_true", help="print what each client was set to")
+    options = parser.parse_args()
+    result = json.loads(options.result.read_text())
+    cases = {value["name"]: CaseFigures.from_json(value) for value in result["cases"]}
+    if options.readme:
+        write_readme(readme_section(result, cases), ROOT / "README.md")
+    if options.svg:
+        case = cases[CHARTED_CASE]
+        bars = [(peer.label, peer.spread(_rate), peer.client == "kafkaprod_client") for peer in case.measured()]
+        options.svg.write_text(chart(bars, f"M records/s, 100-byte values, {case.far_end}"))
+    if options.settings:
+        print("\n".join(settings_lines(cases[CHARTED_CASE])))
+    if not (options.readme or options.svg or options.settings):
+        print(machine_sentence(result))
+        for case in cases.values():
+            print("\n".join(["", f"### {case.title}", "", f"{case.far_end}:", "", *markdown_table(case)]))
+
+
+def _rate(turn: Turn) -> float:
+    return turn.rate
+
+
+if __name__ == "__main__":
+    main()
