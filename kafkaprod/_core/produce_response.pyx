@@ -83,11 +83,13 @@ cdef bint _read(ProduceRequest request, const char *data, Py_ssize_t size, int v
     c.flexible = version >= 9
     c.is_bad = False
     topic_count = _count(&c)
+    if topic_count < 0:
+        return False
     while topic_count > 0 and not c.is_bad:
         topic_count -= 1
         first = _find_topic(request, &c, version, first)
         partition_count = _count(&c)
-        if first < 0 or c.is_bad:
+        if first < 0 or partition_count < 0 or c.is_bad:
             return False
         hint = first
         while partition_count > 0:
@@ -170,7 +172,7 @@ cdef Py_ssize_t _read_partition(ProduceRequest request, Cursor *c, int version, 
     written[i].base_offset = get_i64(c.at + 6)
     written[i].log_append_time = get_i64(c.at + 14)
     c.at += 30 if version >= 5 else 22
-    if version >= 8 and (_count(c) > 0 or _skip_nullable(c) != 0):
+    if version >= 8 and (_count(c) != 0 or not _is_null_string(c)):
         return -1
     _skip_empty_tags(c)
     return -1 if c.is_bad else i + 1
@@ -203,21 +205,14 @@ cdef Py_ssize_t _fixed_count(Cursor *c) noexcept nogil:
     return get_i32(c.at - 4)
 
 
-cdef int _skip_nullable(Cursor *c) noexcept nogil:
-    """Skip an error message; 0 if it was null, as it is for a success."""
-    cdef Py_ssize_t length
+cdef bint _is_null_string(Cursor *c) noexcept nogil:
+    """Read the length of a string; True if that is all of it, as it is for the error message of a success."""
     if c.flexible:
-        length = _count(c)
-    elif _has(c, 2):
-        length = get_i16(c.at)
-        c.at += 2
-    else:
-        return -1
-    if length <= 0:
-        return 0
-    if _has(c, length):
-        c.at += length
-    return 0
+        return _count(c) == -1
+    if not _has(c, 2):
+        return False
+    c.at += 2
+    return get_i16(c.at - 2) == -1
 
 
 cdef void _skip_empty_tags(Cursor *c) noexcept nogil:

@@ -90,6 +90,7 @@ class LoadThread(threading.Thread):
         super().__init__(name=f"load-{seed}", daemon=True)
         self.ledgers = [SendLedger()]
         self.acknowledged: Counter[tuple[str, int]] = Counter()
+        self.offered: Counter[tuple[str, int | None]] = Counter()
         self.errors: list[Exception] = []
         self.pool_bytes_not_returned = 0
         self.end_of_flush_error: BaseException | None = None
@@ -128,6 +129,7 @@ class LoadThread(threading.Thread):
         # Without a partition, every other record has a key.
         key = number.to_bytes(4) if partition is None and self._random.random() < 0.5 else None
         future = send_stamped(self.producer, self.ledgers[-1], topic, partition, size=self._size, key=key)
+        self.offered[topic, partition] += 1
         if future is not None:
             future.add_done_callback(self._count)
 
@@ -198,8 +200,11 @@ class Load:
 
     def acknowledged(self, only: set[int] | None = None) -> int:
         """Records acknowledged so far, in these partitions or all."""
-        counts = [thread.acknowledged.copy() for thread in self.threads]
-        return sum(n for each in counts for (_, partition), n in each.items() if only is None or partition in only)
+        return _count_of([thread.acknowledged.copy() for thread in self.threads], only)
+
+    def offered(self, only: set[int] | None = None) -> int:
+        """Records sent so far for these partitions or all, acknowledged or not."""
+        return _count_of([thread.offered.copy() for thread in self.threads], only)
 
     def wait_for_progress(self, count: int = 100, timeout_s: float = 60, only: set[int] | None = None) -> float:
         """Return the seconds until `count` more records were acknowledged to every thread together."""
@@ -232,6 +237,10 @@ class Load:
     def pool_bytes_not_returned(self) -> int:
         """Of all producers, after the end."""
         return sum(thread.pool_bytes_not_returned for thread in self.threads)
+
+
+def _count_of(counts: Sequence[Mapping[Any, int]], only: set[int] | None) -> int:
+    return sum(n for each in counts for (_, partition), n in each.items() if only is None or partition in only)
 
 
 def of_ledgers(

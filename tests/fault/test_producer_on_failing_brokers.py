@@ -63,7 +63,11 @@ def restart_in_turn(kafka3: KafkaCluster, topic: str, times: int) -> None:
 
 
 def freeze(kafka3: KafkaCluster, topic: str, seconds: list[float]) -> None:
-    """Partitions have one replica each: a frozen follower would hold up healthy leaders, whatever the producer does."""
+    """Partitions have one replica each: a frozen follower would hold up healthy leaders, whatever the producer does.
+
+    The rate is compared with what was sent to the healthy ones in the same seconds (400 records a second where the
+    machine can): one measured before or after tells more about the machine.
+    """
     kafka3.create_topic(topic, PARTITIONS, replication_factor=1)
     leaders = {partition: kafka3.leader(topic, partition) for partition in range(PARTITIONS)}
     with Load(kafka3.bootstrap(), {topic: PARTITIONS}, seed=3) as load:
@@ -73,16 +77,15 @@ def freeze(kafka3: KafkaCluster, topic: str, seconds: list[float]) -> None:
             others = {partition for partition, leader in leaders.items() if leader != victim}
             wait_until(lambda: min(kafka3.leader(topic, p) for p in range(PARTITIONS)) > 0, 60, "leaders")
             load.wait_for_progress(100)
-            healthy_s = load.wait_for_progress(500, only=others)
             kafka3.sigstop(victim)
             try:
-                started_s, count = time.monotonic(), load.acknowledged(others)
+                started_s, offered, count = time.monotonic(), load.offered(others), load.acknowledged(others)
                 wait_until(lambda end=started_s + duration_s: time.monotonic() >= end, duration_s + 5, "end")
-                rate = (load.acknowledged(others) - count) / (time.monotonic() - started_s)
+                count, offered = load.acknowledged(others) - count, load.offered(others) - offered
             finally:
                 kafka3.sigcont(victim)
-            print(f"node {victim} frozen {duration_s} s: others at {rate:.0f} records/s, before {500 / healthy_s:.0f}")
-            assert rate >= 0.9 * 500 / healthy_s
+            print(f"node {victim} frozen {duration_s:.0f} s: others got {count} of {offered} records in that time")
+            assert count >= 0.9 * offered > 90 * duration_s
         kafka3.wait_until_ready()
         load.wait_for_progress(200)
     report = load.report(kafka3.direct_bootstrap())

@@ -133,6 +133,20 @@ def test_impossible_counts_settle_nothing(version):
         assert settle_all(request, count + b"\x00" * 50, version) is None
 
 
+@pytest.mark.parametrize(
+    "errors", [b"\xff\xff\xff\xff\xff\xff", b"\x80\x00\x00\x00\xff\xff", b"\x00\x00\x00\x00\xff\xfe"]
+)
+def test_negative_lengths_behind_a_success_settle_nothing(errors):
+    """Version 8: a count of record errors or a message length that the declaration refuses, or does not call plain."""
+    _, request, futures = _sent(1)
+    plain = response(8, [(TOPIC.encode(), [(0, 0, 5, -1)])])
+    at = plain.rindex(b"\x00\x00\x00\x00\xff\xff")
+    assert settle_all(request, plain[:at] + errors + plain[at + 6 :], 8) is None
+    assert not futures[0].done()
+    assert settle_all(request, plain, 8) == 0
+    assert futures[0].succeeded()
+
+
 def test_body_that_is_no_buffer_is_refused():
     _, request, _ = _sent()
     with pytest.raises(TypeError):
