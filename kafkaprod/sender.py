@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 import uuid
 from collections import deque
 from collections.abc import Sequence
@@ -64,7 +65,7 @@ CLIENT_THROTTLES_FROM: Final = 6
 MAX_WAIT_MS: Final = 60_000
 NEVER_MS: Final = (1 << 63) - 1
 LOAD_UPDATE_MS: Final = 10  # how often the sticky partitioners hear of queue lengths
-OBSERVATION_MS: Final = 1000  # how often the network's counters go into the metrics
+OBSERVATION_MS: Final = 100  # how often at most the network's counters go into the metrics
 MAX_EPOCH: Final = 32_767
 NO_TRANSACTION_TIMEOUT: Final = 0x7FFFFFFF
 
@@ -132,6 +133,7 @@ class Sender:
         self._next_producer_id_ms = 0
         self._next_load_update_ms = 0
         self._next_observation_ms = 0
+        self._is_observed = True  # whether the metrics know all that the network counted
         self._close_lock = threading.Lock()
         self._new_flushes: deque[Flush] = deque()  # appended by any thread
         self._flushes: list[Flush] = []
@@ -184,7 +186,7 @@ class Sender:
     def run_once(self) -> None:
         """One turn: look after metadata and the producer id, send what is ready, wait, settle what came back."""
         now_ms = self._clock.now_ms()
-        wait_ms = min(MAX_WAIT_MS, self._look_after_metadata(now_ms), self._look_after_producer_id(now_ms))
+        wait_ms = min(self._observe(now_ms), self._look_after_metadata(now_ms), self._look_after_producer_id(now_ms))
         # Said before looking: an append after the look wakes the poll below.
         self._accumulator.set_sender_sleeps(True)
         wait_ms = min(wait_ms, self._send_ready(now_ms), self._expire(now_ms))
@@ -194,19 +196,21 @@ class Sender:
                 wait_ms = 0
         completions = self._pool.poll(max(wait_ms, 0))
         self._accumulator.set_sender_sleeps(False)
-        self._observe(self._clock.now_ms())
+        self._is_observed = self._is_observed and not completions
         for completion in completions:
             self._settle(completion)
         for failure in self._pool.take_failures():
             self._on_connection_failure(failure)
         self._tell_waiters()
 
-    def _observe(self, now_ms: int) -> None:
-        """Take the counters of nodes and loop over into the metrics, once a second."""
+    def _observe(self, now_ms: int) -> int:
+        """Take the counters of nodes and loop over into the metrics now and then; return when that is due again."""
         if now_ms >= self._next_observation_ms:
             self._next_observation_ms = now_ms + OBSERVATION_MS
+            self._is_observed = True
             self._metrics.observe_nodes(self._pool.metrics(), now_ms)
             self._metrics.observe_loop(self._pool.poll_count, self._pool.wait_ns, now_ms)
+        return MAX_WAIT_MS if self._is_observed else self._next_observation_ms - now_ms
 
     def _is_finished(self) -> bool:
         if self._close_deadline_ms is None:
@@ -396,9 +400,11 @@ class Sender:
         for node_id in ready:
             self._drain.note_node(node_id, now_ms, self._pool.is_ready(node_id, now_ms))
             while self._pool.is_ready(node_id, now_ms):
+                started_ns = time.monotonic_ns()
                 request = self._drain.drain(node_id, now_ms)
                 if request is None:
                     break
+                self._metrics.on_stage("seal", (time.monotonic_ns() - started_ns) // 1000, len(request))
                 self._send(request, now_ms)
             delay_ms = self._pool.ready_delay_ms(node_id, now_ms)
             if delay_ms:
@@ -473,9 +479,11 @@ class Sender:
             if completion.error is not None:
                 self._on_no_answer(request, completion, now_ms)
             elif completion.body is None:
+                self._metrics.on_stage("send", completion.write_ms * 1000, len(request))
                 for ref in request.refs():  # acks=0: written to the socket is all there is to know
                     ref.succeed()
             else:
+                self._metrics.on_stage("send", completion.write_ms * 1000, len(request))
                 self._metrics.on_response(completion.node_id, completion.latency_ms, now_ms)
                 throttle_ms = settle_all(request, completion.body, completion.version)
                 if throttle_ms is None:

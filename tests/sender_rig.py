@@ -277,7 +277,16 @@ class Rig:
         self.turn()
         return future, self.produce_requests[-1]
 
-    def answer(self, sent: Sent, error_code: int = 0, *, offset: int = 7, throttle_ms: int = 0, **fields: Any) -> None:
+    def answer(
+        self,
+        sent: Sent,
+        error_code: int = 0,
+        *,
+        offset: int = 7,
+        throttle_ms: int = 0,
+        write_ms: int = 0,
+        **fields: Any,
+    ) -> None:
         """Answer every batch of a produce request alike."""
         topics: dict[str, list[PartitionProduceResponse]] = {}
         for ref in sent.token.refs():
@@ -286,10 +295,14 @@ class Rig:
                     index=ref.partition, error_code=error_code, base_offset=offset if error_code == 0 else -1, **fields
                 )
             )
-        self.answer_topics(sent, topics, throttle_ms)
+        self.answer_topics(sent, topics, throttle_ms, write_ms)
 
     def answer_topics(
-        self, sent: Sent, topics: Mapping[str, list[PartitionProduceResponse]], throttle_ms: int = 0
+        self,
+        sent: Sent,
+        topics: Mapping[str, list[PartitionProduceResponse]],
+        throttle_ms: int = 0,
+        write_ms: int = 0,
     ) -> None:
         by_id = sent.version >= 13
         response = ProduceResponse(
@@ -303,7 +316,7 @@ class Rig:
             ],
             throttle_time_ms=throttle_ms,
         )
-        self.complete(sent, body=memoryview(response.encode(sent.version)), latency_ms=3)
+        self.complete(sent, body=memoryview(response.encode(sent.version)), latency_ms=write_ms + 3, write_ms=write_ms)
 
 
 def failure(error: KafkaError, attempt: int = 1) -> ConnectionFailure:

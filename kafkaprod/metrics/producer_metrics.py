@@ -37,7 +37,8 @@ from kafkaprod.structs import RequestSums
 Snapshot: TypeAlias = dict[str, dict[str, Any]]
 
 Stage: TypeAlias = Literal["append", "seal", "send", "ack"]
-"""Of a batch: open for records; sealed and compressed; written to the socket; answered."""
+"""Of a batch: open for records; its request drained, compressed and sealed; until the socket took its last byte;
+answered (from before `send` on). `seal` is as fine as the clock, the others as a millisecond."""
 
 Timer: TypeAlias = Literal[
     "flush",
@@ -182,11 +183,11 @@ class ProducerMetrics:
         self._producer.current(now_ms).splits += 1
 
     def on_stage(self, stage: Stage, latency_us: int, batch_count: int = 1) -> None:
-        """How long batches took in one stage; `append` and `ack` are recorded by themselves."""
+        """How long batches took in one stage; `append` and `ack` are recorded by the methods above."""
         self.histograms[stage].record(latency_us, batch_count)
 
     def observe_nodes(self, counters: Mapping[int, NodeCounters], now_ms: int) -> None:
-        """Take over what connections counted. To be called every second or so: rates are as fine as that."""
+        """Take over what connections counted. To be called several times a second: metrics lag as much."""
         for node_id, node in counters.items():
             counts = tuple([getattr(node, name) for name in COUNTER_NAMES])
             before = self._observed.get(node_id, (0,) * len(counts))

@@ -20,6 +20,7 @@ class Completion:
         error: Why there is no response; None on success.
         is_possibly_persisted: On error: whether the broker may have acted on the request.
         latency_ms: From send to response; 0 on error.
+        write_ms: From send to when the socket had taken the request; 0 on error.
     """
 
     node_id: int
@@ -31,6 +32,7 @@ class Completion:
     error: KafkaError | None = None
     is_possibly_persisted: bool = False
     latency_ms: int = 0
+    write_ms: int = 0
 
 
 @dataclass(slots=True)

@@ -225,7 +225,7 @@ class NodeConnection:
                 break
             self.last_active_ms = now_ms
             self._metrics.bytes_sent += sent_bytes
-            self.protocol.data_sent(sent_bytes)
+            self.protocol.data_sent(sent_bytes, now_ms)
         self._handle_events(now_ms)
         self._update_interest()
 
@@ -287,10 +287,13 @@ class NodeConnection:
                         response=event.response,
                         body=event.body,
                         latency_ms=event.latency_ms,
+                        write_ms=event.write_ms,
                     )
                 )
             case RequestSent():
-                self._completions.append(Completion(self.node.node_id, event.token, event.api_key, event.version))
+                self._completions.append(
+                    Completion(self.node.node_id, event.token, event.api_key, event.version, write_ms=event.write_ms)
+                )
             case RequestFailed():
                 self._completions.append(
                     Completion(

@@ -247,11 +247,12 @@ class Connection:
         """The next at most `limit` buffers for the socket, in order; none is empty. Dead after `data_sent`."""
         return self._out.front(limit)
 
-    def data_sent(self, nbytes: int) -> None:
+    def data_sent(self, nbytes: int, now_ms: int) -> None:
         """The socket took `nbytes` of what `data_to_send` gave."""
         self._out.advance(nbytes)
+        self._in_flight.note_written(self._out.sent_position, now_ms)
         for request in self._in_flight.take_sent_without_response(self._out.sent_position):
-            self._events.append(RequestSent(request.token, request.api_key, request.version))
+            self._events.append(RequestSent(request.token, request.api_key, request.version, request.write_ms))
 
     def receive_data(self, data: Buffer, now_ms: int) -> None:
         """Bytes came from the socket, split anywhere. They are copied where they must be kept.
@@ -295,6 +296,7 @@ class Connection:
                 body if request.response_type is None else None,
                 response,
                 now_ms - request.sent_at_ms,
+                request.write_ms,
             )
         )
 

@@ -49,6 +49,7 @@ class ResponseReceived:
         body: The response behind its header, for requests sent with `send_body`; it owns its memory.
         response: The decoded response, for requests sent with `send`.
         latency_ms: From `send` to the response.
+        write_ms: From `send` to when the socket had taken the request; part of the above.
     """
 
     token: Any
@@ -57,15 +58,17 @@ class ResponseReceived:
     body: memoryview | None
     response: Any
     latency_ms: int
+    write_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RequestSent:
-    """A request that expects no response was taken by the socket to its last byte."""
+    """A request that expects no response was taken by the socket to its last byte, `write_ms` after `send`."""
 
     token: Any
     api_key: int
     version: int
+    write_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ class InFlightRequest:
         expects_response: False for acks=0: then the request ends when its last byte was taken.
         response_type: Declaration that decodes the response; None hands over the raw body.
         end_position: Where its last byte is in the connection's outgoing stream.
+        written_at_ms: When the socket took its last byte; None before that.
     """
 
     token: Any
@@ -33,6 +34,12 @@ class InFlightRequest:
     expects_response: bool = True
     response_type: type[Response] | None = None
     end_position: int = 0
+    written_at_ms: int | None = None
+
+    @property
+    def write_ms(self) -> int:
+        """From when it was queued to when the socket had taken it; 0 before that."""
+        return 0 if self.written_at_ms is None else self.written_at_ms - self.sent_at_ms
 
 
 class InFlightRequests:
@@ -71,6 +78,12 @@ class InFlightRequests:
     def remove(self, request: InFlightRequest) -> None:
         """Take out a request that was answered."""
         self._requests.remove(request)
+
+    def note_written(self, sent_position: int, now_ms: int) -> None:
+        """The socket has taken the bytes before `sent_position`."""
+        for request in self._requests:
+            if request.written_at_ms is None and request.end_position <= sent_position:
+                request.written_at_ms = now_ms
 
     def take_sent_without_response(self, sent_position: int) -> list[InFlightRequest]:
         """Remove and return the requests that expect no response and were sent to their last byte."""

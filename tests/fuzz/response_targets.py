@@ -147,7 +147,7 @@ def _send_requests(connection: Connection) -> list[str]:
 
 def _take(connection: Connection) -> bytes:
     data = b"".join(connection.data_to_send(1024))
-    connection.data_sent(len(data))
+    connection.data_sent(len(data), 0)
     return data
 
 

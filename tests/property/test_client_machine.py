@@ -27,7 +27,7 @@ class ClientConnectionMachine(RuleBasedStateMachine):
         self.connection = Connection(client_id=None, software_name="kafkaprod", software_version="1")
         self.connection.start(0)
         answer = FakeBroker().receive(b"".join(self.connection.data_to_send(9)))
-        self.connection.data_sent(self.connection.outgoing_bytes)
+        self.connection.data_sent(self.connection.outgoing_bytes, 0)
         self.connection.receive_data(answer, 0)
         self.connection.events()
         # Model: waiting is [token, correlation id, bytes unsent up to its end, expects response, deadline].
@@ -59,7 +59,7 @@ class ClientConnectionMachine(RuleBasedStateMachine):
     @precondition(is_open)
     def socket_takes(self, share: float) -> None:
         nbytes = int(self.connection.outgoing_bytes * share)
-        self.connection.data_sent(nbytes)
+        self.connection.data_sent(nbytes, 0)
         for request in self.waiting:
             request[2] -= nbytes
         for request in [r for r in self.waiting if r[2] <= 0 and not r[3]]:

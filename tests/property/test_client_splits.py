@@ -45,7 +45,7 @@ def conversation(broker: FakeBroker, bodies: list[bytes], out_sizes: list[int], 
         size = out_sizes[outs % len(out_sizes)]
         outs += 1
         data = b"".join(connection.data_to_send(3))[:size]
-        connection.data_sent(len(data))
+        connection.data_sent(len(data), 0)
         to_client += broker.receive(data)
         size = in_sizes[ins % len(in_sizes)]
         ins += 1
@@ -86,12 +86,12 @@ def test_garbage_in_any_split_ends_the_connection_or_waits_and_loses_no_request(
         connection.start(0)
         broker = FakeBroker()
         answer = broker.receive(b"".join(connection.data_to_send(9)))
-        connection.data_sent(connection.outgoing_bytes)
+        connection.data_sent(connection.outgoing_bytes, 0)
         connection.receive_data(answer, 0)
         connection.events()
         for token in range(3):
             connection.send_body(PRODUCE, 9, [b"x"], 1, token=token, now_ms=0, timeout_ms=100)
-        connection.data_sent(connection.outgoing_bytes)
+        connection.data_sent(connection.outgoing_bytes, 0)
         position = index = 0
         while position < len(data):
             size = sizes_[index % len(sizes_)]
@@ -113,7 +113,7 @@ def test_garbage_in_any_split_ends_the_connection_or_waits_and_loses_no_request(
 def test_an_impossible_first_frame_size_ends_the_connection_at_once(size: int, rest: bytes) -> None:
     connection = make()
     connection.start(0)
-    connection.data_sent(connection.outgoing_bytes)
+    connection.data_sent(connection.outgoing_bytes, 0)
     connection.receive_data(struct.pack(">i", size) + rest, 0)
     (failed,) = connection.events()
     assert isinstance(failed, ConnectionFailed)

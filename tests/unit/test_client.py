@@ -50,7 +50,7 @@ def make(**options: Any) -> Connection:
 def take(connection: Connection, limit: int | None = None) -> bytes:
     """The bytes for the socket, `limit` of them at most, reported as sent."""
     data = b"".join(connection.data_to_send(1024))[:limit]
-    connection.data_sent(len(data))
+    connection.data_sent(len(data), 0)
     return data
 
 
@@ -215,10 +215,10 @@ def test_buffers_travel_uncopied_and_are_let_go_when_sent() -> None:
     views = connection.data_to_send(1024)
     assert len(views) == 4  # header, head, records, tail: nothing empty, nothing joined
     assert views[2].obj is records
-    connection.data_sent(len(views[0]) + 4 + 999)
+    connection.data_sent(len(views[0]) + 4 + 999, 0)
     with pytest.raises(BufferError):
         records.append(0)  # one byte is still to be sent
-    connection.data_sent(5)
+    connection.data_sent(5, 0)
     del views
     records.append(0)
 
@@ -227,7 +227,7 @@ def test_buffers_are_let_go_when_the_connection_ends() -> None:
     connection, _ = ready()
     records = bytearray(1000)
     connection.send_body(PRODUCE, 9, [memoryview(records)], 1000, token=1, now_ms=0, timeout_ms=9)
-    connection.data_sent(20)
+    connection.data_sent(20, 0)
     connection.connection_lost(ConnectionLostError("cut"))
     records.append(0)
     assert connection.data_to_send(10) == []
@@ -252,10 +252,10 @@ def test_a_request_without_response_ends_when_its_last_byte_is_taken() -> None:
     connection, _ = ready()
     produce(connection, "t", expects_response=False)
     size = connection.outgoing_bytes
-    connection.data_sent(size - 1)
+    connection.data_sent(size - 1, 0)
     assert connection.events() == []
     assert connection.in_flight_count == 1
-    connection.data_sent(1)
+    connection.data_sent(1, 0)
     assert connection.events() == [RequestSent("t", PRODUCE, 9)]
     assert connection.in_flight_count == 0
 
@@ -288,7 +288,7 @@ def test_nothing_is_queued_when_a_send_is_refused() -> None:
         connection.send_body(PRODUCE, 9, [b"x"], 2, token="t", now_ms=0, timeout_ms=1)
     assert (connection.outgoing_bytes, connection.in_flight_count) == (0, 0)
     with pytest.raises(ValueError, match="reported as sent"):
-        connection.data_sent(1)
+        connection.data_sent(1, 0)
 
 
 # --- violations ----------------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ def test_a_replayed_response_completes_nothing() -> None:
 def test_an_answer_to_a_request_not_fully_sent_is_a_violation() -> None:
     connection, _ = ready()
     correlation_id = produce(connection, "a")
-    connection.data_sent(connection.outgoing_bytes - 1)
+    connection.data_sent(connection.outgoing_bytes - 1, 0)
     connection.receive_data(frame(struct.pack(">i", correlation_id) + b"\0x"), 0)
     failed = connection.events()[0]
     assert isinstance(failed, RequestFailed)
@@ -401,7 +401,7 @@ def test_a_lost_connection_tells_sent_requests_from_unsent_ones() -> None:
     for token in "abc":
         produce(connection, token)
     frame_bytes = connection.outgoing_bytes // 3
-    connection.data_sent(2 * frame_bytes - 1)
+    connection.data_sent(2 * frame_bytes - 1, 0)
     cause = ConnectionLostError("reset")
     connection.connection_lost(cause)
     events = connection.events()

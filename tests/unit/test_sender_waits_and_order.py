@@ -17,10 +17,11 @@ from kafkaprod.errors import (
     OutOfOrderSequenceError,
     UnsupportedVersionError,
 )
+from kafkaprod.net.completion import NodeMetrics
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaprod.protocol.messages.metadata import MetadataRequest
 from kafkaprod.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from kafkaprod.sender import MAX_WAIT_MS
+from kafkaprod.sender import MAX_WAIT_MS, OBSERVATION_MS
 from tests.sender_rig import TOPIC, Rig, Sent
 
 NOT_ENOUGH_REPLICAS = 19
@@ -81,7 +82,7 @@ class TestWaits:
         rig.send()
         rig.pool.max_in_flight = 0
         rig.pool.ready_delay_ms = lambda *_: 250  # type: ignore[method-assign]
-        rig.turn()
+        rig.turn(1000)
         assert rig.pool.poll_timeouts[-1] == 250
         assert not rig.produce_requests
 
@@ -106,6 +107,40 @@ class TestWaits:
         rig.sender.close(rig.clock.now_ms() + 700)
         rig.turn(100)
         assert rig.pool.poll_timeouts[-1] == 600
+
+
+class TestMetrics:
+    def test_what_the_network_counted_is_in_the_metrics_before_the_sender_sleeps(self) -> None:
+        rig = Rig()
+        rig.turn(1000)
+        counted = NodeMetrics()
+        rig.pool.metrics = lambda: {1: counted}  # type: ignore[method-assign]
+        _, sent = rig.in_flight()
+        counted.bytes_sent = 777
+        rig.answer(sent)
+        rig.turn()  # the answer comes
+        rig.turn()  # too early for a look, so it must not sleep for long
+        assert rig.pool.poll_timeouts[-1] == OBSERVATION_MS
+        rig.turn(OBSERVATION_MS)
+        assert rig.metric("outgoing-byte-total") == 777
+        assert rig.pool.poll_timeouts[-1] > OBSERVATION_MS, "with nothing new it sleeps"
+
+    @pytest.mark.parametrize("acks", [0, 1])
+    def test_each_stage_of_a_batch_is_timed(self, acks: int) -> None:
+        rig = Rig(acks=acks, linger_ms=20)
+        rig.send()
+        rig.turn(20)
+        (sent,) = rig.produce_requests
+        if acks == 0:
+            rig.complete(sent, write_ms=4)
+        else:
+            rig.answer(sent, write_ms=4)
+        rig.turn()
+        latencies = rig.metrics.snapshot(rig.clock.now_ms())["producer-latency-metrics"]
+        assert latencies["append-time-us-max"] >= 20_000
+        assert latencies["seal-time-us-max"] > 0
+        assert latencies["send-time-us-max"] >= 4000
+        assert (latencies["ack-time-us-max"] > 0) == (acks == 1)
 
 
 class TestMetadata:
