@@ -9,20 +9,13 @@ from kafkaprod._core.record_view cimport AppendStatus, RecordView
 
 
 cdef enum:
-    # Rows sorted by partition together: few, so that they stay in the cache, unless that left none for most partitions.
+    # Rows sorted by partition together: few, so that they stay in the cache, unless that left one for each partition.
     FEW_ROWS = 512
-    MANY_ROWS = 4096
+    MANY_ROWS = 65536
     ROWS_PER_HOLD = 256         # after which a lock is let go, so that the sender never waits longer than microseconds
     FEW_PARTITIONS = 64         # with no more than these everything is in the cache anyway
     FETCH_STEP = 4              # partitions between asking for one thing and for the next that depends on it
-    NO_ROW = -1
-
-
-cdef struct Slot:
-    # What the block knows of one partition. Rows count from the round's first.
-    int32_t first_row           # of this round, not appended yet; NO_ROW: none
-    int32_t last_row
-    int32_t last_segment        # index of its newest segment, -1: none
+    ROWS_AHEAD = 32             # rows between asking for keys and values and writing them
 
 
 cdef struct Segment:
@@ -47,19 +40,21 @@ cdef class Block:
     cdef int32_t _for_all                   # given for every row, or ANY_PARTITION
     cdef object _kept
     cdef int32_t *_row_partitions           # where each row went
-    cdef Slot *_slots
     cdef Partition **_partition_array
     cdef int32_t _partition_count
-    # the round
-    cdef Py_ssize_t _round_rows                  # most rows of a round
-    cdef Py_ssize_t _round_first            # rows of the round: from here
+    cdef int32_t *_last_segments            # index of each partition's newest segment, -1: none
+    # The round. Its rows count from its first one.
+    cdef Py_ssize_t _round_rows             # at most
+    cdef Py_ssize_t _round_first            # the block's rows from here
     cdef Py_ssize_t _round_end              # up to here
-    cdef bint _is_sticky                    # they go to the sticky partition
-    cdef Py_ssize_t _sticky_row             # the next of them, then
-    cdef int32_t *_next_rows                # else: each row's successor in its partition, NO_ROW for the last
-    cdef int32_t *_touched                  # and the partitions that get rows, in the order of their first ones
-    cdef int32_t _touched_count
-    cdef int32_t _touched_done
+    cdef bint _is_sticky                    # they go to the sticky partition, in their own order; else:
+    cdef int32_t *_placed                   # the partition of each
+    cdef int32_t *_order                    # the rows by partition
+    cdef int32_t *_ends                     # where each partition's rows end in that order
+    cdef int32_t *_groups                   # the partitions that have any
+    cdef int32_t _group_count
+    cdef int32_t _group                     # the one to be written next
+    cdef int32_t _at                        # rows written
     cdef Segment *_segments
     cdef Py_ssize_t _segment_count
     cdef Py_ssize_t _segment_capacity
@@ -67,9 +62,11 @@ cdef class Block:
     cdef int _check_rows(self) except -1
     cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil
     cdef void _begin_round(self) noexcept nogil
+    cdef void _sort_round(self) noexcept nogil
+    cdef void _free_round(self) noexcept
     cdef void _fetch_ahead(self) noexcept nogil
     cdef AppendStatus _append_rows(self, int64_t now_ms, int64_t ticket, int *events) noexcept nogil
-    cdef AppendStatus _append_run(self, int32_t partition, int32_t *cursor, int64_t now_ms, int64_t ticket,
+    cdef AppendStatus _append_run(self, int32_t partition, int32_t run_end, int64_t now_ms, int64_t ticket,
                                   int *events) noexcept nogil
     cdef int32_t _lock_sticky(self, int *events) noexcept nogil
     cdef void _put_back(self, int32_t partition, Batch *b, char *position, int64_t max_timestamp, int32_t record_count,

@@ -3,8 +3,8 @@
 A block is checked whole before its first record is written; after that only a full pool can stop it, at a record
 boundary: `rows_left` says which rows are not appended, and run() goes on from there. Rows keep their order per partition.
 
-Rows are taken in rounds. A round is sorted by partition first, as one list of rows for each, and
-then written partition by partition: its lock is taken once for a run of rows, the batch's state stays in registers, and
+Rows are taken in rounds. A round is sorted by partition first (a counting sort, so rows keep their order) and then
+written partition by partition: its lock is taken once for a run of rows, the batch's state stays in registers, and
 with thousands of partitions it is known in time what to fetch from memory. So what is appended when the pool is full is a
 prefix of each partition's rows, not of the block's. Only one lock is held at a time.
 """
@@ -13,6 +13,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memset
 
 from kafkaprod._core.accumulator cimport ANY_PARTITION
 from kafkaprod._core.batch cimport (
@@ -90,6 +91,17 @@ cdef inline void fill_record(const ByteColumn *key, const ByteColumn *value, con
     r.headers_size = headers_size(r.headers, r.header_count)
 
 
+cdef inline void fetch_row(const ByteColumn *key, const ByteColumn *value, Py_ssize_t i) noexcept nogil:
+    """Ask for what writing row i will read."""
+    cdef const char *data = NULL
+    cdef Py_ssize_t length
+    column_get(key, i, &data, &length)
+    prefetch_read(data)
+    column_get(value, i, &data, &length)
+    prefetch_read(data)
+    prefetch_read(data + 64)
+
+
 @cython.final
 @cython.no_gc_clear
 cdef class Block:
@@ -137,19 +149,21 @@ cdef class Block:
         self._partition_array = topic.partitions
         self._partition_count = topic.partition_count
         self._row_partitions = <int32_t *>malloc(<size_t>(self.row_count + 1) * sizeof(int32_t))
-        self._slots = <Slot *>malloc(<size_t>self._partition_count * sizeof(Slot))
         self._round_rows = min(self.row_count, FEW_ROWS if self._partition_count <= FEW_PARTITIONS else MANY_ROWS)
-        self._next_rows = <int32_t *>malloc(<size_t>self._round_rows * sizeof(int32_t) + 1)
-        self._touched = <int32_t *>malloc(<size_t>self._round_rows * sizeof(int32_t) + 1)
-        if self._row_partitions is NULL or self._slots is NULL or self._next_rows is NULL or self._touched is NULL:
+        self._placed = <int32_t *>malloc(<size_t>self._round_rows * sizeof(int32_t) + 1)
+        self._order = <int32_t *>malloc(<size_t>self._round_rows * sizeof(int32_t) + 1)
+        self._ends = <int32_t *>malloc(<size_t>self._partition_count * sizeof(int32_t))
+        self._groups = <int32_t *>malloc(<size_t>min(self._round_rows, self._partition_count) * sizeof(int32_t) + 1)
+        self._last_segments = <int32_t *>malloc(<size_t>self._partition_count * sizeof(int32_t))
+        if (self._row_partitions is NULL or self._placed is NULL or self._order is NULL or self._ends is NULL
+                or self._groups is NULL or self._last_segments is NULL):
             raise MemoryError
         cdef Py_ssize_t i
         self._for_all = partition
         for i in range(self.row_count):
             self._row_partitions[i] = self._for_all
         for i in range(self._partition_count):
-            self._slots[i].first_row = NO_ROW
-            self._slots[i].last_segment = -1
+            self._last_segments[i] = -1
         self._check_rows()
 
     def __dealloc__(self):
@@ -158,9 +172,7 @@ cdef class Block:
             batch_release(self._segments[i].batch, self.accumulator.pool)
         free(self._segments)
         free(self._row_partitions)
-        free(self._slots)
-        free(self._next_rows)
-        free(self._touched)
+        self._free_round()
 
     cdef int _check_rows(self) except -1:
         cdef Py_ssize_t i
@@ -217,36 +229,41 @@ cdef class Block:
         self._key = self._value = None
         self._headers = None
         self._kept = None
-        free(self._slots)
-        free(self._next_rows)
-        free(self._touched)
-        self._slots = NULL
-        self._next_rows = NULL
-        self._touched = NULL
+        self._free_round()
         return 0
 
+    cdef void _free_round(self) noexcept:
+        free(self._placed)
+        free(self._order)
+        free(self._ends)
+        free(self._groups)
+        free(self._last_segments)
+        self._placed = self._order = self._ends = self._groups = self._last_segments = NULL
+
     cdef void _begin_round(self) noexcept nogil:
-        """List the next rows by partition. A round's rows are all placed by key or caller, or all go to the sticky one."""
+        """Sort the next rows by partition. A round's rows are all placed by key or caller, or all go to the sticky one."""
         cdef ByteColumn key = self._key.c
         cdef ByteColumn value = self._value.c
         cdef bint uses_keys = not self.accumulator.ignore_keys
         cdef FastModulo modulo = fast_modulo(self._partition_count)
-        cdef Slot *slots = self._slots
-        cdef int32_t *next_rows = self._next_rows
+        cdef int32_t *placed = self._placed
+        cdef int32_t *ends = self._ends
         cdef const int32_t *row_partitions = self._row_partitions
+        cdef bint is_scattered = self._partition_count > FEW_PARTITIONS
         cdef Py_ssize_t first = self._round_end
         cdef Py_ssize_t i = first
         cdef Py_ssize_t end = min(self.row_count, first + self._round_rows)
         cdef int32_t partition
         cdef const char *data = NULL
         cdef Py_ssize_t length = 0
-        cdef Slot *slot
         self._round_first = first
-        self._touched_count = 0
-        self._touched_done = 0
+        self._at = 0
+        self._group = 0
         self._is_sticky = (key.layout == NULLS or not uses_keys) and self._partitions is NULL and self._for_all < 0
         if self._is_sticky:
-            i = end
+            self._round_end = end
+            return
+        memset(ends, 0, <size_t>self._partition_count * sizeof(int32_t))
         while i < end:
             partition = row_partitions[i]
             if partition == ANY_PARTITION:
@@ -262,69 +279,81 @@ cdef class Block:
                 partition = modulo_of(murmur2(data, length) & <uint32_t>0x7FFFFFFF, modulo)
             if self._is_sticky:
                 break
-            slot = &slots[partition]
-            if slot.first_row == NO_ROW:
-                slot.first_row = <int32_t>(i - first)
-                self._touched[self._touched_count] = partition
-                self._touched_count += 1
-            else:
-                next_rows[slot.last_row] = <int32_t>(i - first)
-            # Here the values are passed in the order of memory, when they are written they no longer are.
-            column_get(&value, i, &data, &length)
-            prefetch_read(data)
-            prefetch_read(data + 64)
-            slot.last_row = <int32_t>(i - first)
-            next_rows[i - first] = NO_ROW
+            if not is_scattered:
+                # Here the values are passed in the order of memory, when they are written they no longer are.
+                column_get(&value, i, &data, &length)
+                prefetch_read(data)
+                prefetch_read(data + 64)
+            placed[i - first] = partition
+            ends[partition] += 1
             i += 1
         self._round_end = i
-        self._sticky_row = first if self._is_sticky else i
+        if not self._is_sticky:
+            self._sort_round()
+
+    cdef void _sort_round(self) noexcept nogil:
+        """From counts in `ends` and partitions in `placed` to rows in `order`, group by group."""
+        cdef const int32_t *placed = self._placed
+        cdef int32_t *order = self._order
+        cdef int32_t *ends = self._ends
+        cdef int32_t total = 0
+        cdef int32_t groups = 0
+        cdef int32_t count
+        cdef int32_t i
+        for i in range(self._partition_count):
+            count = ends[i]
+            ends[i] = total
+            if count > 0:
+                total += count
+                self._groups[groups] = i
+                groups += 1
+        self._group_count = groups
+        for i in range(total):
+            order[ends[placed[i]]] = i
+            ends[placed[i]] += 1
 
     cdef AppendStatus _append_rows(self, int64_t now_ms, int64_t ticket, int *events) noexcept nogil:
         cdef AppendStatus status = APPENDED
         cdef int32_t partition
-        cdef Slot *slot
-        cdef int32_t row
         while status == APPENDED and self.rows_appended < self.row_count:
-            if self._sticky_row == self._round_end and self._touched_done == self._touched_count:
+            if self._round_first + self._at == self._round_end:
                 self._begin_round()
             if self._is_sticky:
                 partition = self._lock_sticky(events)
-                row = <int32_t>(self._sticky_row - self._round_first)
-                status = self._append_run(partition, &row, now_ms, ticket, events)
-                self._sticky_row = self._round_first + row
-                mutex_unlock(&self._partition_array[partition].lock)
+                status = self._append_run(partition, <int32_t>(self._round_end - self._round_first), now_ms, ticket, events)
             else:
-                partition = self._touched[self._touched_done]
+                partition = self._groups[self._group]
                 if self._partition_count > FEW_PARTITIONS:
                     self._fetch_ahead()
-                slot = &self._slots[partition]
                 mutex_lock(&self._partition_array[partition].lock)
-                status = self._append_run(partition, &slot.first_row, now_ms, ticket, events)
-                mutex_unlock(&self._partition_array[partition].lock)
-                if slot.first_row == NO_ROW:
-                    self._touched_done += 1
+                status = self._append_run(partition, self._ends[partition], now_ms, ticket, events)
+                if self._at == self._ends[partition]:
+                    self._group += 1
+            mutex_unlock(&self._partition_array[partition].lock)
         return status
 
-    cdef AppendStatus _append_run(self, int32_t partition, int32_t *cursor, int64_t now_ms, int64_t ticket,
+    cdef AppendStatus _append_run(self, int32_t partition, int32_t run_end, int64_t now_ms, int64_t ticket,
                                   int *events) noexcept nogil:
-        """Append up to ROWS_PER_HOLD rows of the round, from `cursor` on, to the partition, whose lock is held."""
+        """Append rows of the round, up to `run_end` or ROWS_PER_HOLD of them, to the partition, whose lock is held."""
         # Copies of what is constant: records are written through char pointers, which may point at anything, so that the
         # compiler would load every field of self again for every record.
         cdef ByteColumn key = self._key.c
         cdef ByteColumn value = self._value.c
         cdef HeaderColumn headers = self._headers.c
-        cdef const int64_t *timestamps = self._timestamps
-        cdef int32_t *row_partitions = self._row_partitions + self._round_first
-        cdef const int32_t *next_rows = self._next_rows
         cdef Py_ssize_t round_first = self._round_first
+        cdef const int64_t *timestamps = self._timestamps
+        cdef int32_t *row_partitions = self._row_partitions
         cdef bint is_sticky = self._is_sticky
-        cdef int32_t round_rows = <int32_t>(self._round_end - round_first)
-        cdef int rows_left = ROWS_PER_HOLD
+        cdef const int32_t *order = self._order
+        cdef int32_t at = self._at
+        cdef int32_t end_at = min(run_end, at + ROWS_PER_HOLD)
+        cdef bint is_scattered = self._partition_count > FEW_PARTITIONS and not is_sticky
+        cdef int32_t fetch_end = 0
         cdef Partition *p = self._partition_array[partition]
-        cdef int32_t row = cursor[0]
         cdef AppendStatus status = APPENDED
         cdef RecordView r               # its address goes nowhere, so that its fields can be registers, too
         cdef RecordView refused
+        cdef Py_ssize_t row
         cdef Py_ssize_t body
         cdef int64_t delta
         # The state of the batch that is written to, in registers.
@@ -340,16 +369,24 @@ cdef class Block:
         cdef int64_t sticky_limit = 2 * self.accumulator.batch_size     # see must_leave()
         if self._reserve_segments() != 0:
             return POOL_EXHAUSTED
+        if is_scattered:
+            fetch_end = <int32_t>(self._round_end - round_first) - ROWS_AHEAD
         r.timestamp = self._timestamp
         if p.tail is not NULL and p.tail.state == OPEN:
             b = p.tail
             position, end, base_timestamp = b.position, b.end, b.base_timestamp
             max_timestamp, record_count = b.max_timestamp, b.record_count
             first_index = record_count
-        while rows_left > 0:
-            fill_record(&key, &value, &headers, round_first + row, &r)
+        while at < end_at:
+            if is_scattered:
+                if at < fetch_end:
+                    fetch_row(&key, &value, round_first + order[at + ROWS_AHEAD])
+                prefetch_write(position + 192)
+                prefetch_write(position + 256)
+            row = round_first + (at if is_sticky else order[at])
+            fill_record(&key, &value, &headers, row, &r)
             if timestamps is not NULL:
-                r.timestamp = timestamps[round_first + row]
+                r.timestamp = timestamps[row]
             delta = delta_between(r.timestamp, base_timestamp)
             body = record_body_size(&r, delta, record_count)
             if uvarint_size(<unsigned long long>body << 1) + body <= end - position and sticky_bytes < sticky_limit:
@@ -362,7 +399,7 @@ cdef class Block:
             else:
                 self._put_back(partition, b, position, max_timestamp, record_count, first_index)
                 b = NULL
-                self._fill(round_first + row, &refused)
+                self._fill(row, &refused)
                 if is_sticky:
                     p.sticky_bytes = sticky_bytes
                     if self.accumulator.must_leave(p, &refused):
@@ -378,21 +415,14 @@ cdef class Block:
                 max_timestamp, record_count = b.max_timestamp, b.record_count
                 first_index = record_count - 1
             row_partitions[row] = partition
-            rows_left -= 1
             if is_sticky:
                 sticky_bytes += record_size_bound(&r)
-                row += 1
-                if row == round_rows:
-                    break
-            else:
-                row = next_rows[row]
-                if row == NO_ROW:
-                    break
+            at += 1
         self._put_back(partition, b, position, max_timestamp, record_count, first_index)
         if is_sticky:
             p.sticky_bytes = sticky_bytes
-        self.rows_appended += ROWS_PER_HOLD - rows_left
-        cursor[0] = row
+        self.rows_appended += at - self._at
+        self._at = at
         return status
 
     cdef int32_t _lock_sticky(self, int *events) noexcept nogil:
@@ -400,7 +430,7 @@ cdef class Block:
         cdef int32_t partition
         cdef Partition *p
         cdef RecordView r
-        self._fill(self._sticky_row, &r)
+        self._fill(self._round_first + self._at, &r)
         store32(&self.topic.sticky_used, 1)
         while True:
             partition = load32(&self.topic.sticky._current)
@@ -419,21 +449,21 @@ cdef class Block:
 
         With thousands of partitions nearly every run of rows waits for memory four times, one after the other.
         """
-        cdef Py_ssize_t at = self._touched_done
+        cdef const int32_t *coming = self._groups + self._group
+        cdef int32_t count = self._group_count - self._group
         cdef Partition *p
         cdef char *target
-        if at + 3 * FETCH_STEP < self._touched_count:
-            p = self._partition_array[self._touched[at + 3 * FETCH_STEP]]
+        if 3 * FETCH_STEP < count:
+            p = self._partition_array[coming[3 * FETCH_STEP]]
             prefetch_write(p)
             prefetch_write(<char *>p + 64)
-            prefetch_write(&self._slots[self._touched[at + 3 * FETCH_STEP]])
-        if at + 2 * FETCH_STEP < self._touched_count:
-            p = self._partition_array[self._touched[at + 2 * FETCH_STEP]]
+        if 2 * FETCH_STEP < count:
+            p = self._partition_array[coming[2 * FETCH_STEP]]
             mutex_lock(&p.lock)
             prefetch_write(p.tail)
             mutex_unlock(&p.lock)
-        if at + FETCH_STEP < self._touched_count:
-            p = self._partition_array[self._touched[at + FETCH_STEP]]
+        if FETCH_STEP < count:
+            p = self._partition_array[coming[FETCH_STEP]]
             mutex_lock(&p.lock)
             if p.tail is not NULL:
                 target = p.tail.position
@@ -449,13 +479,12 @@ cdef class Block:
     cdef inline void _put_back(self, int32_t partition, Batch *b, char *position, int64_t max_timestamp,
                                int32_t record_count, int32_t first_index) noexcept nogil:
         """Write the state of the batch back, and remember that its records from first_index on are the block's."""
-        cdef Slot *slot = &self._slots[partition]
         cdef Segment *segment
         if b is NULL or record_count == first_index:
             return
         b.position, b.max_timestamp, b.record_count = position, max_timestamp, record_count
-        if slot.last_segment >= 0:
-            segment = &self._segments[slot.last_segment]
+        if self._last_segments[partition] >= 0:
+            segment = &self._segments[self._last_segments[partition]]
             if segment.batch == b and segment.first_index + segment.count == first_index:
                 segment.count = record_count - segment.first_index
                 return
@@ -465,7 +494,7 @@ cdef class Block:
         segment.partition = partition
         segment.first_index = first_index
         segment.count = record_count - first_index
-        slot.last_segment = <int32_t>self._segment_count
+        self._last_segments[partition] = <int32_t>self._segment_count
         self._segment_count += 1
 
     cdef int _reserve_segments(self) noexcept nogil:
@@ -504,32 +533,21 @@ cdef class Block:
     @property
     def rows_left(self):
         """The rows that are not appended, ascending; [] after a run() that returned True."""
-        cdef list rows = []
         cdef Py_ssize_t i
-        cdef int32_t row
-        if self._is_sticky:
-            rows.extend(range(self._sticky_row, self._round_end))
-        else:
-            for i in range(self._touched_done, self._touched_count):
-                row = self._slots[self._touched[i]].first_row
-                while row != NO_ROW:
-                    rows.append(self._round_first + row)
-                    row = self._next_rows[row]
-            rows.sort()
-        rows.extend(range(self._round_end, self.row_count))
-        return rows
+        cdef list rows = list(range(self._round_first + self._at, self._round_end))
+        if not self._is_sticky and rows:
+            rows = sorted([self._round_first + self._order[i] for i in range(self._at, self._round_end - self._round_first)])
+        return rows + list(range(self._round_end, self.row_count))
 
     @property
     def memory_need(self):
         """Bytes to wait for before the next row can be appended to a new batch; what enqueue_waiter wants."""
         cdef RecordView r
-        cdef Py_ssize_t row = self._round_end
+        cdef Py_ssize_t row = self._round_first + self._at
         if self.rows_appended == self.row_count:
             return 0
-        if self._touched_done < self._touched_count:
-            row = self._round_first + self._slots[self._touched[self._touched_done]].first_row
-        elif self._is_sticky:
-            row = min(self._sticky_row, self.row_count - 1)
+        if row < self._round_end and not self._is_sticky:
+            row = self._round_first + self._order[self._at]
         self._fill(row, &r)
         return slab_total(record_size_bound(&r) + BATCH_HEADER_BYTES)
 
