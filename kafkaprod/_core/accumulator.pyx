@@ -288,6 +288,7 @@ cdef class Accumulator:
             if status == POOL_EXHAUSTED:
                 return POOL_EXHAUSTED
             batch_move(b, CLOSED)
+            p.fills = True
             events[0] |= EVENT_BATCH_FULL
         b = batch_open(self.pool, p, r, self.batch_size, ticket)
         if b is NULL:
@@ -327,6 +328,7 @@ cdef class Accumulator:
         p.sticky_bytes = 0
         if p.tail is not NULL and p.tail.state == OPEN and not self._has_room(p.tail, r):
             batch_move(p.tail, CLOSED)
+            p.fills = True
             events[0] |= EVENT_BATCH_FULL
         store32(&topic.sticky._current, topic.sticky.draw())
 

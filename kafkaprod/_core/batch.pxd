@@ -123,6 +123,7 @@ cdef struct Partition:
     bint needs_new_epoch        # a sequence may be missing from the log: nothing new until a new epoch
     int in_flight_count
     bint in_transaction         # added to the current transaction
+    bint fills                  # its last batch became full: the next one will need large slabs, too
     # set under lock by metadata updates
     int32_t leader              # node id, -1: none
     int32_t leader_epoch

@@ -43,11 +43,19 @@ cdef void _enter_slab(Batch *b, Slab *slab) noexcept nogil:
     b.end = slab.data + (room if room < slab.size else slab.size)
 
 
+cdef inline int _first_class(const Partition *p, Py_ssize_t batch_size) noexcept nogil:
+    """Small, so that thousands of slow partitions cost little, unless the partition has just filled a batch."""
+    cdef int size_class = LARGEST_CLASS if p.fills else 0
+    while size_class > 0 and class_payload(size_class) > batch_size:
+        size_class -= 1
+    return size_class
+
+
 cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *first_record, Py_ssize_t batch_size,
                        int64_t ticket) noexcept nogil:
     """Make an OPEN batch with one reference and a first slab that holds `first_record` for sure. NULL: no memory now."""
     cdef Py_ssize_t need = BATCH_HEADER_BYTES + record_size_bound(first_record)
-    cdef Slab *slab = pool.try_acquire(need, 0, ticket)
+    cdef Slab *slab = pool.try_acquire(need, _first_class(partition, batch_size), ticket)
     if slab is NULL:
         return NULL
     cdef Batch *b = <Batch *>calloc(1, sizeof(Batch))

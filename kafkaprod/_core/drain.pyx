@@ -330,6 +330,7 @@ cdef class Drain:
     cdef void _take_head(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil:
         if b.state == OPEN:
             batch_move(b, CLOSED)
+            p.fills = False
         batch_move(b, SENT)
         p.head = b.next
         if p.head is NULL:

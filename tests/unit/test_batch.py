@@ -58,7 +58,20 @@ def test_batch_does_not_take_more_slabs_than_it_may_grow_to():
     engine = Engine(batch_size=20_000)
     while engine.accumulator.incomplete_batch_count < 2:
         engine.append(b"x" * 500)
-    assert engine.pool.in_use <= 1024 + 4096 + 16384 + 4096 + 1024
+    assert engine.pool.in_use <= 1024 + 4096 + 16384 + 4096 + 16384
+
+
+def test_batch_behind_a_full_one_begins_with_a_large_slab_until_one_goes_unfilled():
+    engine = Engine(batch_size=262_144)
+    engine.append(b"x" * 100)
+    assert engine.pool.in_use == 1024
+    while engine.accumulator.incomplete_batch_count < 2:
+        engine.append(b"x" * 5000)
+    for request in engine.take_all():  # the second one was not full
+        assert engine.pool.in_use >= 65_536
+        succeed(request)
+    engine.append(b"x" * 100)
+    assert engine.pool.in_use == 1024
 
 
 @pytest.mark.parametrize(
