@@ -15,7 +15,6 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -53,7 +52,7 @@ from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkaprod.protocol.messages.produce import ProduceResponse, TopicProduceResponse
-from kafkaprod.protocol.outgoing import Buffer
+from kafkaprod.protocol.outgoing import ByteChain
 from kafkaprod.protocol.schema import Request
 from kafkaprod.retry import ExponentialBackoff
 from kafkaprod.topic_watch import TopicWatch
@@ -420,14 +419,14 @@ class Sender:
                 request, UnsupportedVersionError(f"node {node_id} speaks no Produce version of {PRODUCE_VERSIONS}")
             )
             return
-        buffers, size = request.body(version, self._settings.acks, self._settings.request_timeout_ms)
-        self._metrics.on_request(node_id, request.sums(now_ms), size, now_ms)
+        body = request.body(version, self._settings.acks, self._settings.request_timeout_ms)
+        self._metrics.on_request(node_id, request.sums(now_ms), body.nbytes, now_ms)
         self._pool.send_body(
             node_id,
             ApiKey.PRODUCE,
             version,
-            cast(Sequence[Buffer], buffers),  # exported slab memory is a buffer, too
-            size,
+            [cast(ByteChain, body)],  # exported slab memory is a buffer, too
+            body.nbytes,
             token=request,
             now_ms=now_ms,
             timeout_ms=self._settings.request_timeout_ms,

@@ -150,10 +150,10 @@ class Engine:
 
 def body_of(request: ProduceRequest, version: int = 7, **more: Any) -> bytes:
     """The request's body as one bytes object."""
-    buffers, size = request.body(version, more.pop("acks", -1), more.pop("timeout_ms", 30_000), **more)
-    body = b"".join(bytes(memoryview(buffer)) for buffer in buffers)
-    assert len(body) == size
-    return body
+    body = request.body(version, more.pop("acks", -1), more.pop("timeout_ms", 30_000), **more)
+    joined = b"".join(bytes(memoryview(buffer)) for buffer in body.from_byte(0))
+    assert len(joined) == body.nbytes
+    return joined
 
 
 def batches_of(request: ProduceRequest) -> list[bytes]:

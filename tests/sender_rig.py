@@ -124,7 +124,7 @@ class FakePool:
         node_id: int,
         api_key: int,
         version: int,
-        buffers: Sequence[Any],
+        parts: Sequence[Any],
         size: int,
         *,
         token: Any,
@@ -132,7 +132,7 @@ class FakePool:
         timeout_ms: int,
         expects_response: bool = True,
     ) -> None:
-        body = b"".join(bytes(memoryview(buffer)) for buffer in buffers)
+        body = b"".join(bytes(memoryview(buffer)) for part in parts for buffer in part.from_byte(0))
         assert len(body) == size
         self._take(Sent(node_id, api_key, version, token, None, body, expects_response))
 

@@ -23,8 +23,29 @@ cdef class ProduceRequest:
     cdef int sort(self) noexcept
     cdef int _give_back(self) except -1
     cdef Py_ssize_t _topic_count(self) noexcept
-    cdef Py_ssize_t _put_batch(self, list buffers, bytearray head, Batch *b, bint flexible) except -1
-    cdef SlabBuffer _buffer(self, Slab *slab, Py_ssize_t size)
+
+
+cdef struct Piece:
+    Py_ssize_t start            # in the slab, or in the headers; below 0: a compressed batch
+    Py_ssize_t size
+    Slab *slab                  # or NULL
+    uint32_t generation         # of the slab, when the body was made
+
+
+cdef class RequestBody:
+    cdef ProduceRequest _request
+    cdef readonly Py_ssize_t nbytes
+    cdef bytearray _head        # all headers in a row
+    cdef Py_ssize_t _head_end   # what of it is in pieces
+    cdef list _compressed
+    cdef Piece *_pieces
+    cdef Py_ssize_t _piece_count
+    cdef Py_ssize_t _piece_capacity
+
+    cdef int _put_piece(self, Py_ssize_t start, Py_ssize_t size, Slab *slab) except -1
+    cdef int _end_head(self) except -1
+    cdef int _put_batch(self, Batch *b, bint flexible) except -1
+    cdef SlabBuffer _buffer(self, const Piece *piece, Py_ssize_t skipped)
 
 
 cdef class SlabBuffer:

@@ -34,6 +34,9 @@ from kafkaprod._core.settlement cimport make_ref
 from kafkaprod.errors import IllegalStateError, UnsupportedVersionError
 from kafkaprod.structs import RequestSums
 
+cdef enum:
+    COMPRESSED = -1         # a piece that starts at -1 - i is the i-th compressed batch
+
 OLDEST_VERSION = 3      # record batches of magic 2
 NEWEST_VERSION = 13
 
@@ -41,10 +44,10 @@ NEWEST_VERSION = 13
 @cython.final
 @cython.no_gc_clear
 cdef class SlabBuffer:
-    """Part of a request's body; made by ProduceRequest.body()."""
+    """A stretch of slab memory in a request's body; made by RequestBody.from_byte()."""
 
     def __init__(self):
-        raise TypeError("SlabBuffers are made by ProduceRequest.body()")
+        raise TypeError("SlabBuffers are made by RequestBody.from_byte()")
 
     def __len__(self):
         return self._size
@@ -158,20 +161,20 @@ cdef class ProduceRequest:
         """Assemble the request body.
 
         Args: version: 3 to 13. acks: -1, 0 or 1. timeout_ms: how long the leader waits for acks=-1.
-        Returns: (buffers, size): bytes and SlabBuffer objects in order, and their length together.
+        Returns: a RequestBody.
         Raises: UnsupportedVersionError; IllegalStateError if it is finished, or a topic id is missing for version 13.
         """
         cdef bint flexible = version >= 9
-        cdef list buffers = []
-        cdef bytearray head = bytearray()
+        cdef RequestBody body = RequestBody.__new__(RequestBody)
+        cdef bytearray head = body._head
         cdef Py_ssize_t i = 0
         cdef Py_ssize_t topic_end
-        cdef Py_ssize_t size = 0
         cdef TopicQueues topic
         if not OLDEST_VERSION <= version <= NEWEST_VERSION:
             raise UnsupportedVersionError(f"Produce version {version} is outside {OLDEST_VERSION}..{NEWEST_VERSION}")
         if self._is_finished:
             raise IllegalStateError("the request is finished: its batches were given back")
+        body._request = self
         _put_string(head, transactional_id, flexible)
         head += acks.to_bytes(2, "big", signed=True)
         head += timeout_ms.to_bytes(4, "big", signed=True)
@@ -189,17 +192,16 @@ cdef class ProduceRequest:
                 head += topic.topic_id
             _put_count(head, topic_end - i, flexible)
             while i < topic_end:
-                size += self._put_batch(buffers, head, self.batches[i], flexible)
-                head = bytearray(b"\x00" if flexible else b"")
+                body._put_batch(self.batches[i], flexible)
+                if flexible:
+                    head.append(0)
                 i += 1
             if flexible:
-                head += b"\x00"
+                head.append(0)
         if flexible:
-            head += b"\x00"
-        if head:
-            buffers.append(bytes(head))
-            size += len(head)
-        return buffers, size
+            head.append(0)
+        body._end_head()
+        return body
 
     cdef Py_ssize_t _topic_count(self) noexcept:
         cdef Py_ssize_t i
@@ -208,33 +210,6 @@ cdef class ProduceRequest:
             if i == 0 or self.batches[i].partition.topic_index != self.batches[i - 1].partition.topic_index:
                 count += 1
         return count
-
-    cdef Py_ssize_t _put_batch(self, list buffers, bytearray head, Batch *b, bint flexible) except -1:
-        cdef Py_ssize_t records = batch_sealed_size(b)
-        cdef Slab *slab = b.first
-        head += b.partition.index.to_bytes(4, "big")
-        if flexible:
-            _put_uvarint(head, records + 1)
-        else:
-            head += records.to_bytes(4, "big")
-        buffers.append(bytes(head))
-        if b.compressed is not NULL:
-            buffers.append(self._buffer(slab, BATCH_HEADER_BYTES))
-            buffers.append(<object>b.compressed)
-        else:
-            while slab is not NULL:
-                buffers.append(self._buffer(slab, slab.used))
-                slab = slab.next
-        return len(head) + records
-
-    cdef SlabBuffer _buffer(self, Slab *slab, Py_ssize_t size):
-        cdef SlabBuffer buffer = SlabBuffer.__new__(SlabBuffer)
-        buffer._request = self
-        buffer._slab = slab
-        buffer._generation = slab.generation
-        buffer._start = slab.data
-        buffer._size = size
-        return buffer
 
     def finish(self):
         """The answer has come, or the socket is closed: nobody will read the memory any more.
@@ -272,6 +247,101 @@ cdef class ProduceRequest:
         self.batch_count = 0
         free(batches)
         return 0
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class RequestBody:
+    """A request's body in pieces: stretches of the small headers, of slabs, and compressed batches.
+
+    Made by ProduceRequest.body(). `nbytes` is its length. What is on its way to a socket is one object, whatever the
+    number of slabs: buffers are made only for the bytes that a write is about to take.
+    """
+
+    def __init__(self):
+        raise TypeError("RequestBodies are made by ProduceRequest.body()")
+
+    def __cinit__(self):
+        self._head = bytearray()
+        self._compressed = []
+
+    def __dealloc__(self):
+        free(self._pieces)
+
+    cdef int _put_piece(self, Py_ssize_t start, Py_ssize_t size, Slab *slab) except -1:
+        cdef Piece *grown
+        if self._piece_count == self._piece_capacity:
+            grown = <Piece *>realloc(self._pieces, (2 * self._piece_capacity + 16) * sizeof(Piece))
+            if grown is NULL:
+                raise MemoryError
+            self._pieces = grown
+            self._piece_capacity = 2 * self._piece_capacity + 16
+        self._pieces[self._piece_count].start = start
+        self._pieces[self._piece_count].size = size
+        self._pieces[self._piece_count].slab = slab
+        self._pieces[self._piece_count].generation = 0 if slab is NULL else slab.generation
+        self._piece_count += 1
+        self.nbytes += size
+        return 0
+
+    cdef int _end_head(self) except -1:
+        """What was added to the headers since the last batch is a piece."""
+        self._put_piece(self._head_end, len(self._head) - self._head_end, NULL)
+        self._head_end = len(self._head)
+        return 0
+
+    cdef int _put_batch(self, Batch *b, bint flexible) except -1:
+        cdef Py_ssize_t size = batch_sealed_size(b)
+        cdef Slab *slab = b.first
+        self._head += b.partition.index.to_bytes(4, "big")
+        if flexible:
+            _put_uvarint(self._head, size + 1)
+        else:
+            self._head += size.to_bytes(4, "big")
+        self._end_head()
+        if b.compressed is not NULL:
+            self._put_piece(0, BATCH_HEADER_BYTES, slab)
+            self._compressed.append(<object>b.compressed)
+            self._put_piece(COMPRESSED - (len(self._compressed) - 1), size - BATCH_HEADER_BYTES, NULL)
+            return 0
+        while slab is not NULL:
+            self._put_piece(0, slab.used, slab)
+            slab = slab.next
+        return 0
+
+    def from_byte(self, Py_ssize_t start, Py_ssize_t limit=0x7FFFFFFF):
+        """The first `limit` buffers of what is left from byte `start` on: bytes, memoryviews and SlabBuffers.
+
+        Raises BufferError when they are read after the request is finished.
+        """
+        cdef list buffers = []
+        cdef Py_ssize_t i
+        cdef Piece *piece
+        for i in range(self._piece_count):
+            piece = &self._pieces[i]
+            if start >= piece.size:
+                start -= piece.size
+                continue
+            if len(buffers) == limit:
+                break
+            if piece.slab is not NULL:
+                buffers.append(self._buffer(piece, start))
+            elif piece.start < 0:
+                blob = self._compressed[COMPRESSED - piece.start]
+                buffers.append(memoryview(blob)[start:] if start else blob)
+            else:
+                buffers.append(bytes(self._head[piece.start + start:piece.start + piece.size]))
+            start = 0
+        return buffers
+
+    cdef SlabBuffer _buffer(self, const Piece *piece, Py_ssize_t skipped):
+        cdef SlabBuffer buffer = SlabBuffer.__new__(SlabBuffer)
+        buffer._request = self._request
+        buffer._slab = piece.slab
+        buffer._generation = piece.generation
+        buffer._start = piece.slab.data + piece.start + skipped
+        buffer._size = piece.size - skipped
+        return buffer
 
 
 cdef int _put_uvarint(bytearray out, Py_ssize_t value) except -1:

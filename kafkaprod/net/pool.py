@@ -35,7 +35,7 @@ from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.negotiation import IDENTITY_VERSION, BrokerVersions
-from kafkaprod.protocol.outgoing import Buffer
+from kafkaprod.protocol.outgoing import Buffer, ByteChain
 from kafkaprod.protocol.schema import Request
 from kafkaprod.structs import Node
 
@@ -271,7 +271,7 @@ class NodePool:
         node_id: int,
         api_key: int,
         version: int,
-        buffers: Sequence[Buffer],
+        parts: Sequence[Buffer | ByteChain],
         size: int,
         *,
         token: Any,
@@ -281,14 +281,14 @@ class NodePool:
     ) -> None:
         """Send a request whose body is encoded already; its `Completion` carries the raw response body.
 
-        The buffers travel uncopied: they must not change before the `Completion` of `token` has come out of `poll`.
+        The parts travel uncopied: they must not change before the `Completion` of `token` has come out of `poll`.
         Arguments and errors as in `protocol.client.Connection.send_body`.
         """
         state, connection = self._ready_state(node_id)
         connection.protocol.send_body(
             api_key,
             version,
-            buffers,
+            parts,
             size,
             token=token,
             now_ms=now_ms,

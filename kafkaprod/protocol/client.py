@@ -51,7 +51,7 @@ from kafkaprod.protocol.handshake import FRAME_LIMITS, Handshake, State
 from kafkaprod.protocol.in_flight import InFlightRequest, InFlightRequests
 from kafkaprod.protocol.messages import REQUESTS, RESPONSES
 from kafkaprod.protocol.negotiation import BrokerVersions
-from kafkaprod.protocol.outgoing import OutgoingBytes
+from kafkaprod.protocol.outgoing import ByteChain, OutgoingBytes
 from kafkaprod.protocol.primitives import Buffer, Reader
 from kafkaprod.protocol.schema import Request, Response
 
@@ -159,7 +159,7 @@ class Connection:
         self,
         api_key: int,
         version: int,
-        buffers: Sequence[Buffer],
+        parts: Sequence[Buffer | ByteChain],
         size: int,
         *,
         token: Any,
@@ -169,14 +169,14 @@ class Connection:
     ) -> int:
         """Queue a request whose body is encoded already; its response comes back as bytes. Returns the correlation id.
 
-        The buffers are referenced, not copied, until the socket took them or the connection ended; they must not
+        They are referenced, not copied, until the socket took them or the connection ended; they must not
         change before the request's outcome.
 
         Args:
             api_key: Of the request.
             version: Of the request, body and header.
-            buffers: The body in order.
-            size: Bytes of the body; must be the sum of the buffers.
+            parts: The body in order.
+            size: Bytes of the body; must be the sum of the parts.
             token: Comes back with the outcome.
             now_ms: The time.
             timeout_ms: How long to wait for the response.
@@ -187,7 +187,7 @@ class Connection:
             UnsupportedVersionError: The broker does not speak that version. Nothing was queued.
         """
         self._check_sendable(api_key, version)
-        actual = sum(map(len, buffers))
+        actual = sum(len(part) if isinstance(part, bytes | bytearray) else part.nbytes for part in parts)
         if actual != size:
             raise IllegalStateError(f"request body of {actual} bytes was announced with {size} bytes", api=api_key)
         correlation_id = self._take_correlation_id()
@@ -195,7 +195,7 @@ class Connection:
         header = encode_request_header(RequestHeader(api_key, version, correlation_id, self._client_id), is_flexible)
         prefix = (len(header) + size).to_bytes(4, "big")
         self._enqueue(
-            [prefix + header, *buffers],
+            [prefix + header, *parts],
             InFlightRequest(token, api_key, version, correlation_id, now_ms, now_ms + timeout_ms, expects_response),
         )
         return correlation_id
@@ -232,8 +232,8 @@ class Connection:
         )
         return correlation_id
 
-    def _enqueue(self, buffers: Sequence[Buffer], request: InFlightRequest) -> None:
-        request.end_position = self._out.append(buffers)
+    def _enqueue(self, parts: Sequence[Buffer | ByteChain], request: InFlightRequest) -> None:
+        request.end_position = self._out.append(parts)
         self._in_flight.add(request)
 
     def _take_correlation_id(self) -> int:

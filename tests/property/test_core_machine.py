@@ -156,7 +156,7 @@ class CoreMachine(RuleBasedStateMachine):
         request = self.engine.drain.drain(node_id, self.engine.now_ms)
         if request is None:
             return
-        buffers, _ = request.body(7, -1, 1000)
+        buffers = request.body(7, -1, 1000).from_byte(0)
         snapshot = b"".join(bytes(memoryview(buffer)) for buffer in buffers)
         contents = {}
         for _, partition, batch in decode_produce_body(7, snapshot).batches:

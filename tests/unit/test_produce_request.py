@@ -5,7 +5,13 @@ from io import BytesIO
 
 import pytest
 
-from kafkaprod._core.produce_request import NEWEST_VERSION, OLDEST_VERSION, ProduceRequest, SlabBuffer
+from kafkaprod._core.produce_request import (
+    NEWEST_VERSION,
+    OLDEST_VERSION,
+    ProduceRequest,
+    RequestBody,
+    SlabBuffer,
+)
 from kafkaprod.compression import make_codec
 from kafkaprod.errors import IllegalStateError, UnsupportedVersionError
 from tests.core_engine import TOPIC, Engine, batches_of, body_of, succeed
@@ -53,7 +59,8 @@ def test_record_bytes_are_pointed_at_and_not_copied(codec):
     for _ in range(100):
         engine.append(b"x" * 1000)
     request = engine.take()
-    buffers, size = request.body(9, -1, 1000)
+    body = request.body(9, -1, 1000)
+    buffers, size = body.from_byte(0), body.nbytes
     copied = sum(len(buffer) for buffer in buffers if isinstance(buffer, bytes))
     assert size == sum(memoryview(buffer).nbytes for buffer in buffers)
     if codec is None:
@@ -109,7 +116,7 @@ def test_buffers_are_read_only_and_know_their_length():
     engine = Engine()
     engine.append(b"x" * 100)
     request = engine.take()
-    buffer = request.body(7, -1, 1000)[0][1]
+    buffer = request.body(7, -1, 1000).from_byte(0)[1]
     assert isinstance(buffer, SlabBuffer)
     view = memoryview(buffer)
     assert view.readonly
@@ -130,7 +137,7 @@ def test_buffer_outlives_the_request_object():
     engine.append(b"x" * 100)
     request = engine.take()
     expected = batches_of(request)[0]
-    view = memoryview(request.body(7, -1, 1000)[0][1])
+    view = memoryview(request.body(7, -1, 1000).from_byte(0)[1])
     succeed(request)
     del request
     gc.collect()
@@ -145,7 +152,7 @@ def test_several_views_of_one_buffer_count_each():
     engine = Engine()
     engine.append(b"x" * 100)
     request = engine.take()
-    buffer = request.body(7, -1, 1000)[0][1]
+    buffer = request.body(7, -1, 1000).from_byte(0)[1]
     views = [memoryview(buffer) for _ in range(3)]
     succeed(request)
     for view in views:
@@ -177,3 +184,24 @@ def test_sums_are_those_of_the_batches():
     assert first == second + 7
     assert sums.queue_times == [(first, 1), (second, 1)]
     succeed(request)
+
+
+@pytest.mark.parametrize("codec", [None, "lz4"])
+def test_body_continues_at_any_byte(codec):
+    engine = Engine(leaders=[1, 1, 1], batch_size=1 << 20, codec=make_codec(codec) if codec else None)
+    for partition in range(3):
+        for size in (10, 3000):
+            engine.append(b"x" * size, partition)
+    request = engine.take()
+    body = request.body(9, -1, 1000)
+    whole = body_of(request, 9, timeout_ms=1000)
+    assert body.nbytes == len(whole)
+    for start in range(len(whole) + 1):
+        assert b"".join(bytes(memoryview(buffer)) for buffer in body.from_byte(start)) == whole[start:]
+    assert [len(body.from_byte(5, limit)) for limit in (0, 1, 4)] == [0, 1, 4]
+    succeed(request)
+
+
+def test_bodies_are_made_by_requests_only():
+    with pytest.raises(TypeError):
+        RequestBody()

@@ -70,7 +70,7 @@ def test_memory_of_a_batch_that_expires_in_flight_stays_until_the_request_is_fin
     engine = Engine()
     future = engine.append(b"x" * 500)
     request = engine.take()
-    buffers, _ = request.body(7, -1, 1000)
+    buffers = request.body(7, -1, 1000).from_byte(0)
     before = [bytes(memoryview(buffer)) for buffer in buffers]
     (expired,) = expired_batches(engine.accumulator, engine.now_ms)
     assert expired.fail(ERROR)
@@ -88,7 +88,7 @@ def test_exported_buffer_keeps_the_memory_beyond_finish():
     engine = Engine()
     engine.append(b"x" * 500)
     request = engine.take()
-    buffers, _ = request.body(7, -1, 1000)
+    buffers = request.body(7, -1, 1000).from_byte(0)
     held = memoryview(buffers[1])
     before = bytes(held)
     succeed(request)
