@@ -86,6 +86,7 @@ def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--resume", action="store_true", help="go on with a load that stopped or was killed")
     add("--restart", action="store_true", help="begin anew although a load stopped: records may come twice")
     add("--state", metavar="DIR", help="where the manifest is kept (default: beside the first file)")
+    add("--checkpoint-interval", type=float, default=1.0, metavar="S", help="seconds between manifests (%(default)s)")
     add("--no-manifest", action="store_true", help="keep none: the load cannot be resumed")
     add(
         "--on-error",
@@ -127,7 +128,7 @@ def _load(
     fingerprint = _fingerprint(options, reading)
     file = None if options.no_manifest else _manifest_file(options, sources)
     manifest = None if file is None else _earlier(file, sources, fingerprint, options)
-    load_options = _load_options(client, options, producer_options, fingerprint)
+    load_options = _load_options(client, options, producer_options, fingerprint, manifest)
     progress = make_progress(sources, is_quiet=options.quiet)
     sink = _sink(options.on_error, producer_options, manifest, progress)
     load = Load(sources, reading, load_options, client, sink, progress, file, manifest)
@@ -281,7 +282,11 @@ def _check_topic(client: ClusterClient, topic: str, partitions: int | None) -> N
 
 
 def _load_options(
-    client: ClusterClient, options: argparse.Namespace, producer_options: dict[str, Any], fingerprint: dict[str, Any]
+    client: ClusterClient,
+    options: argparse.Namespace,
+    producer_options: dict[str, Any],
+    fingerprint: dict[str, Any],
+    manifest: Manifest | None,
 ) -> LoadOptions:
     """Bring the producer's options into line with the topic's."""
     config = make_config(producer_options)
@@ -299,13 +304,17 @@ def _load_options(
         "batch_size": min(max(config.batch_size, MAX_BATCH_BYTES // 2), broker_limit),
         "max_block_ms": max(config.max_block_ms, config.delivery_timeout_ms),
     }
+    needs_keys = "compact" in (topic.get("cleanup.policy") or "")
+    if manifest is not None:  # what was a bad row then is one now: rows are counted
+        limit, needs_keys = manifest.options["record_limit"], manifest.options["needs_keys"]
     return LoadOptions(
         topic=options.topic,
         producer=producer_options | defaults,
         record_limit=limit,
         record_limit_from=where,
-        needs_keys="compact" in (topic.get("cleanup.policy") or ""),
+        needs_keys=needs_keys,
+        checkpoint_s=options.checkpoint_interval,
         partition=options.partition,
         rate=options.rate,
-        fingerprint=fingerprint | {"record_limit": limit},
+        fingerprint=fingerprint | {"record_limit": limit, "needs_keys": needs_keys},
     )

@@ -36,7 +36,7 @@ from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.rows import RowBlock
 from kafkaprod.protocol.error_codes import ErrorCode
 
-CHECKPOINT_S: Final = 1.0
+WAIT_S: Final = 0.5
 MAX_RESTARTS: Final = 10  # sessions in a row without a row acknowledged
 SALVAGE_S: Final = 10.0
 PARTS_A_SECOND: Final = 20
@@ -72,6 +72,7 @@ class LoadOptions:
         producer: Options of the producer, by their own names.
         record_limit: Most bytes of a record, and in words where that comes from.
         needs_keys: Rows without a key are bad: the topic is compacted.
+        checkpoint_s: How often the manifest is written.
         partition: One for all records; None: by row.
         rate: Records a second at most; None: as fast as it goes.
         fingerprint: What decides which records a row becomes; must be the same to resume.
@@ -82,6 +83,7 @@ class LoadOptions:
     record_limit: int
     record_limit_from: str = "max_request_size"
     needs_keys: bool = False
+    checkpoint_s: float = 1.0
     partition: int | None = None
     rate: float | None = None
     fingerprint: dict[str, Any] = field(default_factory=dict)
@@ -222,7 +224,7 @@ class Load:
             {number: state.sent for number, state in manifest.partitions.items()},
         )
         self._pending.clear()
-        self._next_checkpoint_s = time.monotonic() + CHECKPOINT_S
+        self._next_checkpoint_s = time.monotonic() + self._options.checkpoint_s
         is_clean = False
         try:
             self._send_all(producer, manifest, skip)
@@ -243,7 +245,7 @@ class Load:
             while self._pending and self._settle(manifest, timeout_s=0.0):
                 pass
         while self._pending:
-            self._settle(manifest, timeout_s=CHECKPOINT_S)
+            self._settle(manifest, timeout_s=WAIT_S)
 
     def _blocks(self, position: Position) -> Iterator[tuple[int, int, RowBlock]]:
         """(number of the input, rows of those before it, block) from a position on."""
@@ -424,7 +426,7 @@ class Load:
         if self._file is not None:
             self._file.write(manifest)
         self._is_changed = False
-        self._next_checkpoint_s = time.monotonic() + CHECKPOINT_S
+        self._next_checkpoint_s = time.monotonic() + self._options.checkpoint_s
 
     def _salvage(self, producer: LoadProducer, manifest: Manifest) -> None:
         """The session is over: wait a little for what is on its way, so that the manifest tells most of it."""

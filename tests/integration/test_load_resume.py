@@ -1,0 +1,179 @@
+"""How a load goes on, and when it refuses to: manifests, tails of the log, requests that arrive late."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.config import ProducerConfig
+from kafkaprod.loader.bad_rows import Stop
+from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.inputs import find_sources
+from kafkaprod.loader.load import Load, LoadOptions
+from kafkaprod.loader.manifest import Manifest, ManifestFile, PartitionState, Position
+from kafkaprod.loader.plan import RowPlan
+from kafkaprod.loader.producing import LoadProducer
+from kafkaprod.loader.progress import Quiet
+from kafkaprod.loader.readers import ReadOptions
+from kafkaprod.loader.report import LoadReport
+from tests.load_rig import LoadRig
+
+LINES = [b"line %d" % i for i in range(50_000)]
+
+
+@pytest.fixture
+def rig(embedded_broker: EmbeddedBroker, tmp_path: Path, topic_name: str) -> LoadRig:
+    return LoadRig(embedded_broker.bootstrap_servers, tmp_path / "state", topic_name)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "lines.txt"
+    path.write_bytes(b"\n".join(LINES))
+    return path
+
+
+def begin(rig: LoadRig, path: Path, client: ClusterClient) -> tuple[Load, Manifest]:
+    """A load that has written its first manifest and sent nothing."""
+    sources = find_sources([str(path)])
+    file = ManifestFile.for_load(sources, rig.topic, str(rig.state_dir))
+    options = LoadOptions(rig.topic, {"bootstrap_servers": rig.bootstrap}, 1 << 20)
+    load = Load(sources, ReadOptions(RowPlan(value="")), options, client, Stop(), Quiet(), file)
+    manifest = load._begin()
+    return load, manifest
+
+
+def resume(load: Load, manifest: Manifest) -> LoadReport:
+    """Another process goes on with what it reads of the manifest."""
+    assert load._file is not None
+    load._file.write(manifest)
+    parts = (load._sources, load._reading, load._options, load._client, Stop(), Quiet(), load._file)
+    return Load(*parts, load._file.read()).run()
+
+
+@pytest.fixture
+def client(rig: LoadRig) -> object:
+    with ClusterClient(ProducerConfig.from_options({"bootstrap_servers": rig.bootstrap})) as client:
+        yield client
+
+
+def test_rows_that_the_log_has_are_passed_over_wherever_the_manifest_stands(
+    rig: LoadRig, path: Path, client: ClusterClient
+) -> None:
+    rig.create(1)
+    load, manifest = begin(rig, path, client)
+    with LoadProducer(load._options.producer, rig.topic, (manifest.producer_id, manifest.producer_epoch)) as dead:
+        dead.send_many(rig.topic, LINES[:20_000], partition=0).result()
+    manifest.position = Position(0, 7, len(b"\n".join(LINES[:7])) + 1)
+    manifest.partitions[0] = PartitionState(7, 15, 15)
+    report = resume(load, manifest)
+    assert report.passed_count == 20_000 - 7
+    assert rig.values() == LINES
+
+
+def test_a_batch_of_the_dead_process_that_arrives_after_the_tail_was_read_is_not_doubled(
+    rig: LoadRig, path: Path, client: ClusterClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kafkaprod.loader import load as module
+
+    rig.create(1)
+    load, manifest = begin(rig, path, client)
+    identity = (manifest.producer_id, manifest.producer_epoch)
+    tails = module.read_tails
+    late = [LINES[:100], LINES[100:350]]
+
+    def read_and_be_late(asked: ClusterClient, known: Manifest) -> object:
+        found = tails(asked, known)
+        if late:
+            with LoadProducer(load._options.producer, rig.topic, identity, {0: found[0].rank}) as dead:
+                dead.send_many(rig.topic, late.pop(0), partition=0).result()
+        return found
+
+    monkeypatch.setattr(module, "read_tails", read_and_be_late)
+    report = resume(load, manifest)
+    assert not late
+    assert report.is_complete
+    assert rig.values() == LINES
+
+
+def test_a_load_that_stopped_is_not_begun_anew_by_accident(rig: LoadRig, path: Path, client: ClusterClient) -> None:
+    path.write_bytes(b"\n".join(LINES) + b"\n" + b"x" * 2_000_000)
+    rig.create(1)
+    stopped = rig.run(str(path))
+    assert stopped.code == 1
+    assert "row 50001" in stopped.err
+    refused = rig.run(str(path))
+    assert refused.code == 1
+    assert "--resume" in refused.err
+    assert "--restart" in refused.err
+    assert rig.run(str(path), "--resume", "--on-error", "skip").code == 3
+    assert rig.values() == LINES
+    assert rig.run(str(path), "--resume").code == 0  # it is done: nothing is left
+    assert len(rig.values()) == len(LINES)
+
+
+def test_an_input_that_changed_is_not_resumed(rig: LoadRig, path: Path, client: ClusterClient) -> None:
+    rig.create(1)
+    begin(rig, path, client)
+    path.write_bytes(b"changed")
+    refused = rig.run(str(path), "--resume")
+    assert refused.code == 1
+    assert "another size" in refused.err
+
+
+def test_other_options_are_not_resumed_with(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'{"a":1}\n{"a":2}\nx')
+    rig.create(1)
+    assert rig.run(str(path), "--key", "a").code == 1
+    refused = rig.run(str(path), "--resume", "--key", "b")
+    assert refused.code == 1
+    assert "options are not those" in refused.err
+
+
+def test_a_log_that_lost_acknowledged_records_is_not_resumed(rig: LoadRig, path: Path, client: ClusterClient) -> None:
+    rig.create(1)
+    load, manifest = begin(rig, path, client)
+    manifest.partitions[0].offset = 99
+    with pytest.raises(LoadError, match="ends at offset 0, but 99 was acknowledged"):
+        resume(load, manifest)
+
+
+def test_a_manifest_of_another_log_is_not_resumed(rig: LoadRig, path: Path, client: ClusterClient) -> None:
+    rig.create(1)
+    load, manifest = begin(rig, path, client)
+    with LoadProducer(load._options.producer, rig.topic, (manifest.producer_id, manifest.producer_epoch)) as dead:
+        dead.send_many(rig.topic, LINES[:10], partition=0).result()
+    manifest.partitions[0] = PartitionState(5, 5, 0)
+    with pytest.raises(LoadError, match="is not this log's"):
+        resume(load, manifest)
+
+
+def test_the_manifest_is_whole_also_where_the_process_died_while_writing_it(tmp_path: Path) -> None:
+    file = ManifestFile(tmp_path / "m.load.json")
+    manifest = Manifest("t", None, None, 1, 0, 1, 1, {}, [], Position(), {0: PartitionState(0, 0, 0)})
+    file.write(manifest)
+    (tmp_path / "m.load.json.new").write_text(json.dumps({"version": 1})[:5])
+    read = file.read()
+    assert read == manifest
+    manifest.sent_count = 7
+    file.write(manifest)
+    assert file.read() == manifest
+
+
+def test_other_producers_may_write_between_the_rows_of_a_load(rig: LoadRig, path: Path, client: ClusterClient) -> None:
+    rig.create(1)
+    load, manifest = begin(rig, path, client)
+    with (
+        LoadProducer(load._options.producer, rig.topic, (manifest.producer_id, manifest.producer_epoch)) as dead,
+        LoadProducer(load._options.producer, rig.topic) as other,
+    ):
+        for first in range(0, 300, 100):
+            dead.send_many(rig.topic, LINES[first : first + 100], partition=0).result()
+            other.send(rig.topic, b"other", partition=0).result()
+    resume(load, manifest)
+    assert [value for value in rig.values() if value != b"other"] == LINES
