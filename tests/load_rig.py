@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import subprocess
 import sys
 import time
@@ -10,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+from kafkaprod.cli.main import main
 
 PATIENCE_S = 30.0
 
@@ -50,22 +54,17 @@ class LoadRig:
 
     def run(self, *arguments: str, stdin: bytes | None = None, timeout_s: float = 60) -> Finished:
         """Load and wait."""
-        done = subprocess.run(
-            self.command(*arguments), input=stdin, capture_output=True, timeout=timeout_s, check=False
-        )
+        command = self.command(*arguments)
+        if stdin is None:
+            return run_here(command[3:])
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout_s, check=False)
         return Finished(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def create(self, partitions: int = 3, **options: str) -> None:
         """Make the topic."""
         more = [part for name, value in options.items() for part in ("--config", f"{name.replace('_', '.')}={value}")]
-        subprocess.run(
-            [
-                *(sys.executable, "-m", "kafkaprod", "topics", "create", self.topic, "-b", self.bootstrap),
-                *("--partitions", str(partitions), *more),
-            ],
-            check=True,
-            capture_output=True,
-        )
+        arguments = ["topics", "create", self.topic, "-b", self.bootstrap, "--partitions", str(partitions), *more]
+        assert run_here(arguments).code == 0
 
     def read(self, topic: str | None = None) -> dict[int, list[Seen]]:
         """Every record of the topic, by partition in order."""
@@ -74,6 +73,14 @@ class LoadRig:
     def values(self) -> list[bytes | None]:
         """All values, partition after partition."""
         return [record.value for records in self.read().values() for record in records]
+
+
+def run_here(arguments: list[str]) -> Finished:
+    """Run a command in this process, which saves the start of another."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(arguments)
+    return Finished(code, out.getvalue(), err.getvalue())
 
 
 def read_topic(bootstrap: str, topic: str) -> dict[int, list[Seen]]:

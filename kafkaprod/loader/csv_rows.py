@@ -6,9 +6,10 @@ piece, so that a column looks the same in every record; `--column-type` and `--t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,8 @@ from kafkaprod.loader.text import Cut, Piece, pieces
 if TYPE_CHECKING:
     import pyarrow as pa
 
-QUOTE = ord('"')
+QUOTE: Final = ord('"')
+_OWN_ROW: Final = re.compile(r"Row #\d+: ")
 
 
 class CsvReader:
@@ -234,4 +236,6 @@ def _settled(kind: pa.DataType) -> pa.DataType:
 
 def _plain(message: str) -> str:
     """Pyarrow's message without the numbers of the piece's own rows."""
-    return message.partition(": ")[2] if message.startswith(("CSV parse error", "In CSV column")) else message
+    if message.startswith(("CSV parse error", "In CSV column")):
+        message = message.partition(": ")[2]
+    return _OWN_ROW.sub("", message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import glob
 import gzip
 import io
@@ -127,7 +128,7 @@ def _sources_at(path: str, format_name: str | None, compression: str | None) -> 
         status = os.fstat(file.fileno())
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     codec = compression or _compression(suffixes, head)
-    if codec != "none" and suffixes and suffixes[-1] in _COMPRESSION_OF_SUFFIX:
+    if suffixes and suffixes[-1] in _COMPRESSION_OF_SUFFIX:
         suffixes.pop()
     if codec != "zip":
         yield Source(
@@ -167,23 +168,27 @@ def _format(name: str, suffixes: list[str], head: bytes, codec: str) -> str:
     raise LoadError(f"{name}: its name does not tell the format; say --format {'|'.join(FORMATS)}")
 
 
-def open_source(source: Source) -> IO[bytes]:
-    """The bytes of an input, decompressed. Raises OSError, LoadError."""
-    if source.path == STDIN:
-        raw: Any = sys.stdin.buffer
-    elif source.compression == "zip":
-        return zipfile.ZipFile(source.path).open(source.member)
-    else:
-        raw = open(source.path, "rb", buffering=0)  # noqa: SIM115
-    stream: IO[bytes] = _decompressed(raw, source.compression)
-    return stream
+@contextlib.contextmanager
+def open_source(source: Source) -> Iterator[IO[bytes]]:
+    """The bytes of an input, decompressed; closed at the end. Raises OSError, LoadError."""
+    with contextlib.ExitStack() as stack:
+        if source.path == STDIN:
+            yield _decompressed(sys.stdin.buffer, source.compression)
+        elif source.compression == "zip":
+            archive = stack.enter_context(zipfile.ZipFile(source.path))
+            yield stack.enter_context(archive.open(source.member))
+        else:
+            raw = stack.enter_context(open(source.path, "rb", buffering=0))
+            stream = _decompressed(raw, source.compression)
+            stack.callback(stream.close)
+            yield stream
 
 
 def _decompressed(raw: Any, compression: str) -> Any:
     if compression == "gzip":
         return _gzip_module().open(raw, "rb")
     if compression == "zstd":
-        return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True, closefd=True)
+        return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True, closefd=False)
     if compression == "lz4":
         return lz4.frame.open(raw, "rb")
     if compression == "bz2":

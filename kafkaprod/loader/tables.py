@@ -6,7 +6,7 @@ import contextlib
 import io
 import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
 import zstandard
@@ -107,11 +107,14 @@ def _errors_of(source: Source) -> Iterator[None]:
         raise LoadError(f"{source.name} is not a whole {source.format} file, or damaged: {error}") from error
 
 
-def _seekable(source: Source) -> Any:
-    stream = open_source(source)
-    if source.compression == "none" and stream.seekable():
-        return stream
-    return io.BytesIO(stream.read())
+@contextlib.contextmanager
+def _seekable(source: Source) -> Iterator[IO[bytes]]:
+    """The bytes of an input with a beginning and an end: in memory if they come compressed or through a pipe."""
+    with open_source(source) as stream:
+        if source.compression == "none" and stream.seekable():
+            yield stream
+        else:
+            yield io.BytesIO(stream.read())
 
 
 def table_block(

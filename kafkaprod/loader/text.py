@@ -67,6 +67,8 @@ def read_array(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
     """Blocks of a file that is one JSON array; its elements are forwarded as they are written."""
     if offset == 0:
         offset = _array_start(source)
+        if offset == 0:
+            return
 
     def split(text: bytes, is_last: bool) -> Cut:
         views, count, used, is_end = split_elements(text)
@@ -82,6 +84,8 @@ def read_array(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
 def _array_start(source: Source) -> int:
     with open_source(source) as stream:
         head = stream.read(PIECE_BYTES)
+    if not head:
+        return 0
     stripped = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if not stripped.startswith(b"["):
         raise LoadError(f"{source.name} is not a JSON array; if each line is a document, say --format jsonl")
@@ -99,6 +103,7 @@ def pieces(source: Source, offset: int, split: Splitter) -> Iterator[Piece]:
             is_last = not read
             text = rest + read if rest else read
             if not text:
+                split(text, True)
                 return
             views, count, used, is_end = split(text, is_last)
             offset += used

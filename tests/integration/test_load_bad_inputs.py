@@ -1,0 +1,210 @@
+"""The table of bad inputs: what each does to a load, and a message a person can act on."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.faults import delay
+from kafkaprod.protocol.api_keys import ApiKey
+from tests.load_rig import LoadRig
+
+HUGE = b"x" * (20 << 20)
+
+
+@pytest.fixture
+def rig(embedded_broker: EmbeddedBroker, tmp_path: Path, topic_name: str) -> LoadRig:
+    return LoadRig(embedded_broker.bootstrap_servers, tmp_path / "state", topic_name)
+
+
+def parquet_bytes() -> bytes:
+    sink = pa.BufferOutputStream()
+    pa.parquet.write_table(pa.table({"a": list(range(10_000))}), sink)
+    return sink.getvalue().to_pybytes()
+
+
+# name, bytes, arguments, what the message must say
+STOPPED = [
+    ("quotes.csv", b'a,b\n1,2\n"3,4\n5,6\n', (), "row 2"),
+    ("fields.csv", b"a,b\n1,2\n3\n4,5\n", (), "row 2: Expected 2 columns, got 1"),
+    ("utf8.csv", b"a,b\nx,1\n\xff\xfe,2\n", ("--text-columns",), "row 2"),
+    ("cut.jsonl.gz", gzip.compress(b'{"a":1}\n' * 1000)[:-20], (), "damaged or cut off"),
+    ("cut.csv.gz", gzip.compress(b"a\n1\n" * 1000)[:-20], (), "damaged or cut off"),
+    ("cut.parquet", parquet_bytes()[:-100], (), "not a whole parquet file"),
+    ("cut.arrow", b"ARROW1\x00\x00" + b"\xff" * 50, (), "not a whole arrow file"),
+    ("cut.zip", b"PK\x03\x04" + b"x" * 50, (), "not a whole zip"),
+    ("open.json", b'[{"a":1},', (), "does not end"),
+    ("object.json", b'{"a":1}', (), "--format jsonl"),
+    ("more.json", b"[1] 2", (), "more text follows"),
+    ("huge.txt", b"a\n" + HUGE + b"\n", (), "row 2: a record of 20971520 bytes is over the limit"),
+    ("missing.csv", b"a,b\n1,2\n", ("--key", "c"), "has no column 'c'; it has: a, b"),
+    ("missing.parquet", parquet_bytes(), ("--key", "c"), "has no column 'c'; it has: a"),
+    ("lines.txt", b"x\n", ("--key", "c"), "lines have no columns"),
+    ("type.csv", b"a\n1\nx\n", ("--column-type", "a=int"), "row 2"),
+    ("time.jsonl", b'{"t":1}\n{"t":"soon"}\n', ("--timestamp", "t"), "row 2: t=b'soon' is not a timestamp"),
+    ("part.jsonl", b'{"p":0}\n{"p":9}\n', ("--partition-column", "p"), "row 2: partition 9 of 2"),
+    ("object.jsonl", b'{"k":1}\nnot json\n', ("--key", "k"), "row 2: is not a JSON object"),
+    ("raw.parquet", parquet_bytes(), ("--value", "raw"), "no raw form"),
+    ("what.bin", b"\x00\x01", (), "--format"),
+    ("twice.csv", b"a,a\n1,2\n", (), "two columns 'a'"),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "arguments", "message"), STOPPED, ids=[case[0] for case in STOPPED])
+def test_a_bad_input_stops_the_load_with_a_message(
+    rig: LoadRig, tmp_path: Path, name: str, data: bytes, arguments: tuple[str, ...], message: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    done = rig.run(str(path), "--create-topic", "2", *arguments)
+    assert done.code == 1
+    assert message in done.err, done.err
+    assert "Traceback" not in done.err
+
+
+def test_rows_before_a_bad_one_are_sent_and_none_behind_it(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"a,b\n1,2\n3\n4,5\n")
+    assert rig.run(str(path), "--create-topic", "1").code == 1
+    assert rig.values() == [b'{"a":1,"b":2}']
+
+
+def test_bad_rows_are_left_out_and_told_of(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"a,b\n1,2\n3\n4,5\n6,7,8\n9,x\n")
+    done = rig.run(str(path), "--create-topic", "1", "--on-error", "skip", "--column-type", "b=int")
+    assert done.code == 3
+    assert rig.values() == [b'{"a":1,"b":2}', b'{"a":4,"b":5}']
+    assert all(f"row {row}" in done.err for row in (2, 4, 5))
+    assert "3 bad rows" in done.err
+
+
+def test_bad_rows_are_put_aside_in_a_file_with_row_reason_and_bytes(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"good\n" + HUGE + b"\n" + b"\xff" * (2 << 20) + b"\ngood\n")
+    aside = tmp_path / "bad.jsonl"
+    done = rig.run(str(path), "--create-topic", "1", "--on-error", f"dead-letter={aside}")
+    assert done.code == 3
+    assert rig.values() == [b"good", b"good"]
+    first, second = map(json.loads, aside.read_text().splitlines())
+    assert (first["row"], first["value"]) == (2, HUGE.decode())
+    assert first["source"] == str(path)
+    assert "over the limit" in first["reason"]
+    assert (second["row"], second["value_base64"][:4]) == (3, "////")
+
+
+def test_bad_rows_are_put_aside_in_a_topic(rig: LoadRig, tmp_path: Path, topic_name: str) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'{"k":1}\nbroken\n{"k":2}\n')
+    done = rig.run(str(path), "--create-topic", "1", "--key", "k", "--on-error", f"dead-letter=topic:{topic_name}-bad")
+    assert done.code == 3
+    assert rig.values() == [b'{"k":1}', b'{"k":2}']
+    (record,) = [record for records in rig.read(f"{topic_name}-bad").values() for record in records]
+    assert record.value == b"broken"
+    assert dict(record.headers)["row"] == b"2"
+
+
+def test_a_row_without_a_key_is_bad_where_the_topic_is_compacted(rig: LoadRig, tmp_path: Path) -> None:
+    rig.create(1, cleanup_policy="compact")
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'{"k":1}\n{"k":null}\n')
+    done = rig.run(str(path), "--key", "k")
+    assert done.code == 1
+    assert "row 2" in done.err
+    assert "is compacted, and the row has no key" in done.err
+
+
+def test_a_null_key_is_sent_as_null_elsewhere(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'{"k":"a"}\n{"k":null}\n{}\n')
+    assert rig.run(str(path), "--create-topic", "1", "--key", "k").code == 0
+    (records,) = rig.read().values()
+    assert [record.key for record in records] == [b"a", None, None]
+
+
+@pytest.mark.parametrize("name", ["empty.csv", "empty.jsonl", "empty.txt", "empty.jsonl.gz"])
+def test_an_empty_file_is_a_load_of_nothing(rig: LoadRig, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"")
+    done = rig.run(str(path), "--create-topic", "1")
+    assert done.code == 0
+    assert "0 records" in done.err
+
+
+def test_an_unreadable_file_is_named(rig: LoadRig, tmp_path: Path) -> None:
+    done = rig.run(str(tmp_path / "none.csv"), "--create-topic", "1")
+    assert done.code == 1
+    assert "none.csv" in done.err
+
+
+def test_a_pattern_without_a_file_is_named(rig: LoadRig, tmp_path: Path) -> None:
+    done = rig.run(str(tmp_path / "*.csv"), "--create-topic", "1")
+    assert done.code == 1
+    assert "no file matches" in done.err
+
+
+def test_a_full_disk_for_the_manifest_stops_the_load_before_it_sends(
+    rig: LoadRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"x\n")
+    rig.create(1)
+    monkeypatch.setattr("kafkaprod.loader.manifest.os.fsync", is_full)
+    done = rig.run(str(path))
+    assert done.code == 1
+    assert "No space left" in done.err
+    assert "cannot be written" in done.err
+    assert "--no-manifest" in done.err
+    assert rig.values() == []
+
+
+def test_a_missing_topic_is_named_with_the_flag_that_makes_it(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"x\n")
+    done = rig.run(str(path))
+    assert done.code == 1
+    assert f"topic {rig.topic!r} does not exist" in done.err
+    assert "--create-topic" in done.err
+
+
+def test_a_broker_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"x\n")
+    done = LoadRig("127.0.0.1:1", tmp_path, "t").run(str(path), "-X", "request.timeout.ms=1000")
+    assert done.code == 1
+    assert "127.0.0.1:1" in done.err
+
+
+def test_a_broker_that_goes_away_stops_the_load_which_goes_on_when_it_is_back(tmp_path: Path) -> None:
+    lines = [b"line %d" % i for i in range(60_000)]
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"\n".join(lines))
+    with EmbeddedBroker(tmp_path / "data", topics={"t": 1}) as broker:
+        rig = LoadRig(broker.bootstrap_servers, tmp_path, "t")
+        broker.faults.on(ApiKey.PRODUCE, delay(60_000))
+        short = ("-X", "delivery.timeout.ms=1000", "-X", "request.timeout.ms=900", "-X", "linger.ms=0")
+        done = rig.run(str(path), *short)
+        assert done.code == 1
+        assert "kafkaprod load: " in done.err
+        broker.kill()
+        broker.start()
+        assert rig.run(str(path), "--resume").code == 0
+        assert rig.values() == lines
+
+
+def test_a_wrong_answer_to_on_error_is_refused(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"x\n")
+    done = rig.run(str(path), "--create-topic", "1", "--on-error", "ignore")
+    assert done.code == 1
+    assert "dead-letter=FILE" in done.err
