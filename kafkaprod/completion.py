@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -297,6 +298,11 @@ class BlockResult:
             if batch.error is None and batch.base_offset >= 0:
                 out[rows] = np.arange(len(rows), dtype=np.int64) + (batch.base_offset + first)
         return out
+
+    def watch_batches(self, listener: Callable[[int], None]) -> None:
+        """Call `listener(row count)` for each batch that holds rows when its outcome is known."""
+        for completion, _, _, count in self._segments:
+            completion.add_listener(partial(listener, count))
 
     def ends(self) -> dict[int, int]:
         """By partition, the offset behind the last row there; without those where it is not known."""

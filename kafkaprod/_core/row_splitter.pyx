@@ -388,3 +388,69 @@ def add_sizes(Column column not None, int64_t[::1] sizes not None):
     if count > 0:
         with nogil:
             add_lengths(column, count, &sizes[0])
+
+
+cdef Py_ssize_t find_separator(const char *row, Py_ssize_t size, const char *separator, Py_ssize_t width) noexcept nogil:
+    """Where the separator stands first in the row; -1 if it does not."""
+    cdef const char *at = row
+    cdef const char *end = row + size - width + 1
+    while at < end:
+        at = <const char *>memchr(at, separator[0], <size_t>(end - at))
+        if at is NULL:
+            return -1
+        if memcmp(at, separator, <size_t>width) == 0:
+            return at - row
+        at += 1
+    return -1
+
+
+cdef void split_pairs(const char *data, const char *views, Py_ssize_t count, const char *separator, Py_ssize_t width,
+                      char *keys, char *values, uint8_t *has_key) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef Py_ssize_t place
+    cdef const char *base
+    cdef Py_ssize_t start
+    cdef int32_t length
+    cdef int32_t offset
+    for i in range(count):
+        memcpy(&length, views + i * VIEW_BYTES, 4)
+        memcpy(&offset, views + i * VIEW_BYTES + 12, 4)
+        base = views + i * VIEW_BYTES + 4 if length <= INLINE_BYTES else data
+        start = 0 if length <= INLINE_BYTES else offset
+        place = find_separator(base + start, length, separator, width)
+        has_key[i] = place >= 0
+        if place < 0:
+            memcpy(values + i * VIEW_BYTES, views + i * VIEW_BYTES, VIEW_BYTES)
+            continue
+        put_view(keys + i * VIEW_BYTES, base, start, place)
+        put_view(values + i * VIEW_BYTES, base, start + place + width, length - place - width)
+
+
+def split_keys(data not None, const unsigned char[::1] views not None, bytes separator not None):
+    """Part each row at the first separator into key and value; a row without one is a value without a key.
+
+    Args: data, views: as split_lines() gave them. separator: one byte at least.
+    Returns: (views of the keys, views of the values, 1 per row with a key).
+    """
+    cdef Py_buffer buffer
+    cdef Py_ssize_t count = views.shape[0] // VIEW_BYTES
+    cdef bytearray keys = bytearray(count * VIEW_BYTES)
+    cdef bytearray values = bytearray(count * VIEW_BYTES)
+    cdef bytearray has_key = bytearray(count)
+    cdef char *keys_start = keys
+    cdef char *values_start = values
+    cdef char *has_key_start = has_key
+    cdef const char *separator_start = separator
+    cdef Py_ssize_t width = len(separator)
+    if width < 1:
+        raise InvalidRecordError("a separator has one byte at least")
+    if count == 0:
+        return keys, values, has_key
+    _hold_text(data, &buffer)
+    try:
+        with nogil:
+            split_pairs(<const char *>buffer.buf, <const char *>&views[0], count, separator_start, width, keys_start,
+                        values_start, <uint8_t *>has_key_start)
+    finally:
+        PyBuffer_Release(&buffer)
+    return keys, values, has_key

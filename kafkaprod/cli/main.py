@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 
 from kafkaprod import __version__
-from kafkaprod.cli import broker, load, quickstart, topics
+from kafkaprod.cli import broker, doctor, load, perf, produce, quickstart, tail, topics
 from kafkaprod.errors import KafkaError
 
-_COMMANDS = (quickstart, load, topics, broker)
+_COMMANDS = (quickstart, load, produce, tail, topics, doctor, perf, broker)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

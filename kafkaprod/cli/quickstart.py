@@ -1,107 +1,117 @@
-"""`kafkaprod quickstart`: a broker, a load, and every record read back and compared; nothing else installed."""
+"""`kafkaprod quickstart`: a broker, a load of real data, and every record read back and compared."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import sysconfig
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.reading import PartitionReader
+from kafkaprod.admin.topics import log_offsets
 from kafkaprod.broker.embedded import EmbeddedBroker
-from kafkaprod.cli.read_back import TopicReader
-from kafkaprod.completion import BlockResult
-from kafkaprod.producer import Producer
+from kafkaprod.config import ProducerConfig
+from kafkaprod.loader.bad_rows import Stop
+from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.inputs import Source, find_sources
+from kafkaprod.loader.load import Load, LoadOptions
+from kafkaprod.loader.partitioning import choose_partitions
+from kafkaprod.loader.plan import RowPlan
+from kafkaprod.loader.progress import make_progress
+from kafkaprod.loader.readers import ReadOptions, read_rows
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 TOPIC: Final = "quickstart"
 PARTITIONS: Final = 4
-ROWS_PER_BLOCK: Final = 20_000
+STANDARD_LIBRARY: Final = "the source of Python's standard library, line by line"
+
+_NEXT = """\
+every record is in its place. What to try next:
+  kafkaprod broker --data-dir /tmp/kafka --auto-create-topics &   a broker that stays
+  kafkaprod load FILE -t TOPIC -b localhost:9092 --create-topic   a file of yours: CSV, JSON, Parquet, Arrow, lines
+  kafkaprod load FILE -t TOPIC --dry-run --key COLUMN             how its records would look
+  kafkaprod tail TOPIC -b localhost:9092                          a look at them
+and the first program in the README."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "quickstart",
-        help="start a broker, load records, read them back",
-        description="Starts the embedded broker, loads the lines of a file (or records made up here), reads every one "
-        "back and compares.",
+        help="start a broker, load real data, read it back",
+        description="Starts the embedded broker, loads a file, reads every record back and compares.",
     )
-    parser.add_argument("file", nargs="?", metavar="FILE", help="its lines are the records; default: made-up flights")
-    parser.add_argument("--records", type=int, default=500_000, metavar="N", help="how many to make up")
+    parser.add_argument("file", nargs="*", metavar="FILE", help=f"what to load; default: {STANDARD_LIBRARY}")
+    parser.add_argument("--format", help="of the files, where their names do not tell it; default: lines")
     parser.add_argument("--compression-type", default="none", help="none, gzip, snappy, lz4 or zstd")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Load, read back, compare; exit code 1 if a single record differs."""
-    lines = _flights(options.records) if options.file is None else Path(options.file).read_bytes().splitlines()
-    print(f"{len(lines):,} records, {sum(map(len, lines)) / 1e6:.1f} MB")
+    """Load, read back, compare; exit code 1 if a single record differs.
+
+    Raises:
+        KafkaError, OSError: A file cannot be read, the broker not be started.
+    """
+    sources = _sources(options)
+    size = sum(source.size or 0 for source in sources)
+    print(f"{size / 1e6:.1f} MB in {len(sources)} files" + ("" if options.file else f": {STANDARD_LIBRARY}"))
+    reading = ReadOptions(RowPlan(value=""))
     with EmbeddedBroker(topics={TOPIC: PARTITIONS}) as broker:
         print(f"broker at {broker.bootstrap_servers}")
-        started = time.perf_counter()
-        with Producer(
-            bootstrap_servers=broker.bootstrap_servers, compression_type=options.compression_type
-        ) as producer:
-            results = [producer.send_columns(TOPIC, block) for block in _blocks(lines)]
-            for result in results:
-                result.result()
-        _print_rate("sent and acknowledged", lines, started)
-        started = time.perf_counter()
-        wrong = _compare(broker.bootstrap_servers, lines, results)
-        _print_rate("read back and compared", lines, started)
+        producer = {"bootstrap_servers": broker.bootstrap_servers, "compression_type": options.compression_type}
+        with ClusterClient(ProducerConfig.from_options(producer)) as client:
+            progress = make_progress(sources, is_quiet=options.quiet)
+            load = Load(sources, reading, LoadOptions(TOPIC, producer, 1 << 20), client, Stop(), progress)
+            load.run()
+            progress.close()
+            print(f"sent and acknowledged: {load.report}")
+            started = time.perf_counter()
+            wrong = _compare(client, sources, reading, load.run_rows)
+        seconds = time.perf_counter() - started
+        print(
+            f"read back and compared in {seconds:.2f} s: {load.report.sent_count / seconds:,.0f} records/s, "
+            f"{load.report.sent_bytes / 1e6 / seconds:,.1f} MB/s"
+        )
     if wrong:
         print(f"{wrong:,} records differ from what was sent")
         return 1
-    print("every record is in its place. Next: `kafkaprod broker --data-dir DIR` and the first program in the README")
+    print(_NEXT)
     return 0
 
 
-def _flights(count: int) -> list[bytes]:
-    random = np.random.default_rng(1)
-    carriers = ("AA", "B6", "DL", "EV", "UA", "WN")
-    delays = random.integers(-20, 180, count).tolist()
-    picks = random.integers(0, len(carriers), count).tolist()
-    return [
-        json.dumps({"flight": i, "carrier": carriers[pick], "delay": delay}, separators=(",", ":")).encode()
-        for i, (pick, delay) in enumerate(zip(picks, delays, strict=True))
-    ]
-
-
-def _blocks(lines: list[bytes]) -> Iterator[tuple[np.ndarray, bytes]]:
-    """Columns (offsets, data) of ROWS_PER_BLOCK lines each."""
-    for first in range(0, len(lines), ROWS_PER_BLOCK):
-        rows = lines[first : first + ROWS_PER_BLOCK]
-        offsets = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum([len(row) for row in rows], out=offsets[1:])
-        yield offsets, b"".join(rows)
-
-
-def _compare(bootstrap: str, lines: list[bytes], results: list[BlockResult]) -> int:
-    """Read every partition and compare each record with the line that its block result places there."""
-    partitions = np.concatenate([result.partitions for result in results])
-    offsets = np.concatenate([result.offsets for result in results])
-    host, _, port = bootstrap.rpartition(":")
-    reader = TopicReader(host, int(port))
-    wrong = 0
+def _sources(options: argparse.Namespace) -> list[Source]:
+    if not options.file:
+        files = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("[a-z]*/*.py"))
+        return find_sources([str(file) for file in files if "site-packages" not in file.parts], "lines")
     try:
-        for partition in range(PARTITIONS):
-            rows = np.flatnonzero(partitions == partition)
-            rows = rows[np.argsort(offsets[rows], kind="stable")]
-            records = reader.records(TOPIC, partition, 0, len(rows))
-            for row, record in zip(rows.tolist(), records, strict=True):
-                wrong += record.offset != offsets[row] or record.value != lines[row]
-    finally:
-        reader.close()
-    return wrong
+        return find_sources(options.file, options.format)
+    except LoadError:
+        if options.format is not None:
+            raise
+        return find_sources(options.file, "lines")
 
 
-def _print_rate(what: str, lines: list[bytes], started: float) -> None:
-    seconds = time.perf_counter() - started
-    size = sum(map(len, lines)) / 1e6
-    print(f"{what} in {seconds:.2f} s: {len(lines) / seconds:,.0f} records/s, {size / seconds:.1f} MB/s")
+def _compare(client: ClusterClient, sources: list[Source], reading: ReadOptions, run_rows: int) -> int:
+    """Read the input and every partition side by side; return how many records differ."""
+    ends = log_offsets(client, TOPIC)
+    records = {number: PartitionReader(client, TOPIC, number).records(0, end) for number, end in ends.items()}
+    wrong = rows_before = 0
+    for source in sources:
+        end_row = 0
+        for block in read_rows(source, reading):
+            end_row = block.end_row
+            partitions = choose_partitions(block, rows_before, run_rows, PARTITIONS, None)
+            for number in range(PARTITIONS):
+                for place in np.flatnonzero(partitions == number).tolist():
+                    record = next(records[number], None)
+                    wrong += record is None or block.value is None or record.value != block.value[place]
+        rows_before += end_row
+    return wrong + sum(1 for rest in records.values() for _ in rest)

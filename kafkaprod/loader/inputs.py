@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import fcntl
 import glob
 import gzip
 import io
@@ -21,6 +22,7 @@ import zstandard
 from kafkaprod.loader.errors import LoadError
 
 STDIN: Final = "-"
+PIPE_BYTES: Final = 1 << 20
 FORMATS: Final = ("lines", "jsonl", "json", "csv", "tsv", "parquet", "arrow")
 COMPRESSIONS: Final = ("none", "gzip", "zstd", "lz4", "bz2", "zip")
 
@@ -173,6 +175,8 @@ def open_source(source: Source) -> Iterator[IO[bytes]]:
     """The bytes of an input, decompressed; closed at the end. Raises OSError, LoadError."""
     with contextlib.ExitStack() as stack:
         if source.path == STDIN:
+            with contextlib.suppress(OSError):  # no pipe, or not allowed: it works with less, too
+                fcntl.fcntl(sys.stdin.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
             yield _decompressed(sys.stdin.buffer, source.compression)
         elif source.compression == "zip":
             archive = stack.enter_context(zipfile.ZipFile(source.path))

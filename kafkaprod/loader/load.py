@@ -173,6 +173,11 @@ class Load:
         self.report.is_complete = True
         return self.report
 
+    @property
+    def run_rows(self) -> int:
+        """How many rows without a key go to one partition in a row, once the load runs."""
+        return 0 if self._manifest is None else self._manifest.run_rows
+
     def _begin(self) -> Manifest:
         """The manifest of a load that has done nothing yet; written before the first record is sent."""
         topic = self._options.topic

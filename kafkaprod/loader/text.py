@@ -21,7 +21,7 @@ from kafkaprod._core.row_splitter import (
     split_lines,
 )
 from kafkaprod.loader.errors import BadRow, LoadError
-from kafkaprod.loader.inputs import Source, open_source
+from kafkaprod.loader.inputs import STDIN, Source, open_source
 from kafkaprod.loader.plan import RowPlan, parse_timestamps
 from kafkaprod.loader.rows import RowBlock
 
@@ -120,6 +120,8 @@ def pieces(source: Source, offset: int, split: Splitter) -> Iterator[Piece]:
 
 def _read(stream: IO[bytes], source: Source, size: int) -> bytes:
     try:
+        if source.path == STDIN and source.compression == "none":
+            return stream.read1(size)  # type: ignore[attr-defined,no-any-return]  # what there is, without waiting
         return stream.read(size)
     except (EOFError, zlib.error, zstandard.ZstdError, RuntimeError) as error:
         raise LoadError(f"{source.name} is damaged or cut off: {error}") from error

@@ -1,0 +1,70 @@
+"""`kafkaprod doctor`: connect, compare the configuration with cluster and topic, say what will go wrong."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from kafkaprod.admin.checkup import Facts, Finding, Level, examine
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.topics import find_topic, topic_options
+from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config, read_options
+from kafkaprod.config import ProducerConfig
+from kafkaprod.errors import AuthenticationError, KafkaError
+from kafkaprod.protocol.api_keys import ApiKey
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "doctor",
+        help="say what will go wrong with a cluster, a topic and your options",
+        description="Connects, compares the effective configuration with the cluster and the topic, and says what will "
+        "go wrong and what to change. Exit code 1 if something will.",
+    )
+    parser.add_argument("-t", "--topic", help="the topic to be written to")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_cluster_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the findings; exit code 1 if one is a problem. Raises ConfigError."""
+    config = make_config(read_options(options))
+    findings = examine_cluster(config, options.topic)
+    if options.json:
+        print(json.dumps([asdict(finding) | {"level": finding.level.name.lower()} for finding in findings]))
+    else:
+        for finding in findings:
+            print(f"{finding.level.value:<8} {finding.subject}: {finding.text}")
+            if finding.remedy:
+                print(f"{'':<8} {'':<{len(finding.subject)}}  -> {finding.remedy}")
+    return int(any(finding.level is Level.PROBLEM for finding in findings))
+
+
+def examine_cluster(config: ProducerConfig, topic_name: str | None) -> list[Finding]:
+    """Ask, and examine the answers."""
+    refusals: list[str] = []
+    topic = topic_config = None
+    with ClusterClient(config) as client:
+        try:
+            cluster = client.metadata([])
+        except AuthenticationError as error:
+            return [Finding(Level.PROBLEM, "login", str(error), "correct the credentials or sasl_mechanism")]
+        except KafkaError as error:
+            remedy = "check the address, that a broker listens there, and security_protocol"
+            return [Finding(Level.PROBLEM, "connection", str(error), remedy)]
+        connected = Finding(Level.OK, "connection", f"cluster {cluster.cluster_id} answers")
+        if topic_name is not None:
+            try:
+                topic = find_topic(client, topic_name, operations=True)
+            except KafkaError as error:
+                how = f"kafkaprod topics create {topic_name}"
+                return [connected, Finding(Level.PROBLEM, "topic", str(error), f"make it ({how}), or give it DESCRIBE")]
+            try:
+                topic_config = topic_options(client, topic_name)
+            except KafkaError as error:
+                refusals.append(f"the topic's options cannot be seen: {error}")
+        facts = Facts(len(cluster.brokers), client.api_versions(ApiKey.PRODUCE), topic, topic_config, refusals)
+    return [connected, *examine(config, facts)]

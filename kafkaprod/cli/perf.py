@@ -1,0 +1,187 @@
+"""`kafkaprod perf`: kafka-producer-perf-test's options and lines; `--json`; a curve over linger and batch size."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from kafkaprod.cli.perf_curve import Point, draw, page
+from kafkaprod.cli.perf_stats import Stats, Totals
+from kafkaprod.completion import BlockResult
+from kafkaprod.config import merge_options, read_properties
+from kafkaprod.errors import ConfigError, KafkaError
+from kafkaprod.producer import Producer
+
+BLOCK_ROWS = 500
+SEED = 0
+
+MakeBlock = Callable[[int, int], list[bytes]]
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "perf",
+        help="measure throughput and latency",
+        description="Takes the options of kafka-producer-perf-test and prints its lines. MB are 2^20 bytes.",
+    )
+    add = parser.add_argument
+    add("--topic", required=True)
+    add("--num-records", type=int, required=True, metavar="N")
+    payload = parser.add_mutually_exclusive_group(required=True)
+    payload.add_argument("--record-size", type=int, metavar="BYTES", help="random letters")
+    payload.add_argument("--payload-file", metavar="FILE", help="its lines, drawn at random")
+    payload.add_argument("--payload-monotonic", action="store_true", help="1, 2, 3, …")
+    add("--payload-delimiter", default="\\n", metavar="TEXT", help="in the payload file (default: %(default)s)")
+    add("--throughput", type=float, default=-1, metavar="N", help="records a second; -1: as fast as it goes")
+    add("-b", "--bootstrap-server", metavar="HOST:PORT,…")
+    for name in ("--producer-props", "--command-property"):
+        add(name, nargs="+", action="extend", default=[], dest="properties", metavar="NAME=VALUE")
+    for name in ("--producer.config", "--command-config"):
+        add(name, dest="config_file", metavar="FILE", help="a .properties file")
+    add("--print-metrics", action="store_true", help="print the producer's metrics at the end")
+    add("--transactional-id", metavar="ID")
+    add("--transaction-duration-ms", type=int, metavar="MS")
+    add("--warmup-records", type=int, default=0, metavar="N", help="leave the first N out of a second summary")
+    add("--reporting-interval", type=int, default=5000, metavar="MS", help="of the lines (default: %(default)s)")
+    add("--json", action="store_true", help="print the summary as JSON")
+    add("--curve", metavar="FILE", help="draw latency against throughput: .svg or .html")
+    add("--curve-linger", default="0,1,5,20,50", metavar="MS,…", help="default: %(default)s")
+    add("--curve-batch", default="16384,65536,262144", metavar="BYTES,…", help="default: %(default)s")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure and print. Raises KafkaError: a record was not delivered, an option is wrong."""
+    producer_options = _producer_options(options)
+    make_block = _payloads(options)
+    if options.curve is not None:
+        return _draw_curve(options, producer_options, make_block)
+
+    def show(line: str) -> None:
+        if not options.json:
+            print(line, flush=True)
+
+    totals, steady, metrics = measure(options, producer_options, make_block, show)
+    if options.json:
+        print(json.dumps(asdict(totals) | ({"steady_state": asdict(steady)} if steady else {})))
+    else:
+        print(totals.line())
+        if steady is not None:
+            print(steady.line("steady state records sent"))
+    if options.print_metrics:
+        for group, values in metrics.items():
+            for name, value in sorted(values.items()):
+                print(f"{group}:{name} : {value}")
+    return 0
+
+
+def measure(
+    options: argparse.Namespace, producer_options: dict[str, Any], make_block: MakeBlock, show: Callable[[str], None]
+) -> tuple[Totals, Totals | None, dict[str, dict[str, float]]]:
+    """Send everything; return the totals, those without the warm-up, and the producer's metrics."""
+    with Producer(producer_options) as producer:
+        producer.partitions_for(options.topic)
+        stats = Stats(options.reporting_interval / 1000, show)
+        warm = max(options.warmup_records, 0)
+        steady: Stats | None = None
+        started_s = time.monotonic()
+        sent = 0
+        while sent < options.num_records:
+            count = min(_block_rows(options), options.num_records - sent)
+            block = make_block(sent, count)
+            if warm and steady is None and sent >= warm:
+                steady = Stats(float("inf"), show)
+            result = producer.send_many(options.topic, block)
+            _watch(result, block, [stats] if steady is None else [stats, steady])
+            sent += count
+            if options.throughput > 0:
+                time.sleep(max(started_s + sent / options.throughput - time.monotonic(), 0.0))
+        producer.flush()
+        return stats.totals(), None if steady is None else steady.totals(), producer.metrics()
+
+
+def _block_rows(options: argparse.Namespace) -> int:
+    """Records at a time: few enough that a throttled run is smooth."""
+    return BLOCK_ROWS if options.throughput <= 0 else max(min(int(options.throughput / 200), BLOCK_ROWS), 1)
+
+
+def _watch(result: BlockResult, block: Sequence[bytes], listeners: Sequence[Stats]) -> None:
+    """Record each batch of the block when it is acknowledged."""
+    sent_s = time.monotonic()
+    average = sum(map(len, block)) / len(block)
+
+    def on_done(count: int) -> None:
+        latency_s = time.monotonic() - sent_s
+        for stats in listeners:
+            stats.record(latency_s, count, int(count * average))
+
+    result.watch_batches(on_done)
+
+
+# --- options and payloads ---------------------------------------------------------------------------------------------
+
+
+def _producer_options(options: argparse.Namespace) -> dict[str, Any]:
+    layers: list[dict[str, Any]] = []
+    if options.config_file is not None:
+        layers.append(dict(read_properties(options.config_file)))
+    layers.append(dict(_pair(text) for text in options.properties))
+    if options.bootstrap_server is not None:
+        layers.append({"bootstrap.servers": options.bootstrap_server})
+    if options.transactional_id is not None or options.transaction_duration_ms is not None:
+        raise ConfigError("--transactional-id and --transaction-duration-ms: transactions cannot be measured yet")
+    return merge_options(*layers)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _payloads(options: argparse.Namespace) -> MakeBlock:
+    """What makes the values of `count` records from number `first` on."""
+    generator = random.Random(SEED)
+    if options.payload_monotonic:
+        return lambda first, count: [b"%d" % number for number in range(first, first + count)]
+    if options.record_size is not None:
+        if options.record_size < 0:
+            raise ConfigError(f"--record-size {options.record_size} must be at least 0")
+        letters = bytes(generator.choices(range(65, 91), k=options.record_size))  # one payload, as the Java tool has it
+        return lambda _, count: [letters] * count
+    delimiter = options.payload_delimiter.encode().decode("unicode_escape").encode("latin-1")
+    lines = [line for line in Path(options.payload_file).read_bytes().split(delimiter) if line]
+    if not lines:
+        raise KafkaError(f"--payload-file {options.payload_file} is empty")
+    return lambda _, count: generator.choices(lines, k=count)
+
+
+# --- the curve --------------------------------------------------------------------------------------------------------
+
+
+def _draw_curve(options: argparse.Namespace, producer_options: dict[str, Any], make_block: MakeBlock) -> int:
+    path = Path(options.curve)
+    if path.suffix not in (".svg", ".html"):
+        raise ConfigError(f"--curve {options.curve}: the name must end in .svg or .html")
+    points = []
+    for batch_size in map(int, options.curve_batch.split(",")):
+        for linger_ms in map(int, options.curve_linger.split(",")):
+            varied = producer_options | {"batch_size": batch_size, "linger_ms": linger_ms}
+            totals, _, _ = measure(options, varied, make_block, lambda _: None)
+            points.append(Point(batch_size, linger_ms, totals))
+            if not options.json:
+                print(f"batch.size={batch_size} linger.ms={linger_ms}: {totals.line()}", flush=True)
+    rate = "unlimited" if options.throughput <= 0 else f"{options.throughput:g} a second"
+    title = f"{options.num_records} records each, {rate}"
+    path.write_text(draw(points, title) if path.suffix == ".svg" else page(points, title), encoding="utf-8")
+    if options.json:
+        print(json.dumps([asdict(point) for point in points]))
+    return 0

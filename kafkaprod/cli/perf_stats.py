@@ -1,0 +1,93 @@
+"""The numbers of kafka-producer-perf-test, and its lines. Source: org.apache.kafka.tools.ProducerPerformance.Stats."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafkaprod.metrics import LatencyHistogram
+
+MB = 1024.0 * 1024.0
+SHARES = (0.5, 0.95, 0.99, 0.999)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a run came to; latencies in ms, MB of 2**20 bytes."""
+
+    records: int
+    records_per_second: float
+    mb_per_second: float
+    average_ms: float
+    highest_ms: float
+    percentiles_ms: tuple[int, int, int, int]
+
+    def line(self, prefix: str = "records sent") -> str:
+        """The last line of the Java tool."""
+        p50, p95, p99, p999 = self.percentiles_ms
+        return (
+            f"{self.records} {prefix}, {self.records_per_second:f} records/sec ({self.mb_per_second:.2f} MB/sec), "
+            f"{self.average_ms:.2f} ms avg latency, {self.highest_ms:.2f} ms max latency, {p50} ms 50th, "
+            f"{p95} ms 95th, {p99} ms 99th, {p999} ms 99.9th."
+        )
+
+
+class Stats:
+    """Counts records as they are acknowledged, and prints a line per window. `record` is thread-safe.
+
+    Args:
+        interval_s: Length of a window.
+        show: Prints a line.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self, interval_s: float, show: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._interval_s = interval_s
+        self._show = show
+        self._clock = clock
+        self._lock = threading.Lock()
+        # guarded by _lock:
+        self._started_s = self._window_s = clock()
+        self._all = LatencyHistogram()
+        self._window = LatencyHistogram()
+        self._bytes = self._window_bytes = 0
+
+    def record(self, latency_s: float, count: int, byte_count: int) -> None:
+        """So many records were acknowledged after `latency_s`."""
+        latency_us = int(latency_s * 1e6)
+        with self._lock:
+            self._all.record(latency_us, count)
+            self._window.record(latency_us, count)
+            self._bytes += byte_count
+            self._window_bytes += byte_count
+            now_s = self._clock()
+            if now_s - self._window_s >= self._interval_s:
+                self._show(self._window_line(now_s))
+                self._window, self._window_bytes, self._window_s = LatencyHistogram(), 0, now_s
+
+    def _window_line(self, now_s: float) -> str:
+        seconds = now_s - self._window_s
+        window = self._window
+        return (
+            f"{window.count} records sent, {window.count / seconds:.1f} records/sec "
+            f"({self._window_bytes / MB / seconds:.2f} MB/sec), {window.mean / 1000:.1f} ms avg latency, "
+            f"{window.highest / 1000:.1f} ms max latency."
+        )
+
+    def totals(self) -> Totals:
+        """Of everything so far."""
+        with self._lock:
+            seconds = max(self._clock() - self._started_s, 1e-9)
+            p50, p95, p99, p999 = (value // 1000 for value in self._all.percentiles(SHARES))
+            return Totals(
+                self._all.count,
+                self._all.count / seconds,
+                self._bytes / MB / seconds,
+                self._all.mean / 1000,
+                self._all.highest / 1000,
+                (p50, p95, p99, p999),
+            )

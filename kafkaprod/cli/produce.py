@@ -1,0 +1,192 @@
+"""`kafkaprod produce`: lines of stdin, or files, as records; kcat -P's flags, and the Java console producer's names."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkaprod._core.columns import Column, Headers
+from kafkaprod._core.row_splitter import split_keys, split_lines
+from kafkaprod.cli.producer_arguments import add_cluster_arguments, read_options
+from kafkaprod.errors import ConfigError
+from kafkaprod.producer import Producer
+
+READ_BYTES = 1 << 20
+Blocks = Iterator[tuple[Column | None, Column, int]]
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "produce",
+        help="send lines of stdin, or files",
+        description="Sends each line of stdin as a record, or each FILE as one record (with -l: each line of it). "
+        "The flags are those of kcat -P.",
+    )
+    add = parser.add_argument
+    add("files", nargs="*", metavar="FILE", help="default: stdin, line by line")
+    add("-t", "--topic", required=True)
+    add("-P", action="store_true", help=argparse.SUPPRESS)  # kcat's flag for what this command is
+    add("-p", "--partition", type=int, default=-1, metavar="N", help="default: by key, or in turn")
+    add("-k", dest="key", metavar="KEY", help="the same key for all")
+    add("-K", dest="key_delimiter", metavar="TEXT", help="what stands between key and value in a line; wins over -k")
+    add("-D", dest="delimiter", default="\\n", metavar="CHAR", help="ends a record (default: %(default)s)")
+    add("-l", dest="by_line", action="store_true", help="the file's lines, not the whole file")
+    add("-H", dest="header", action="append", default=[], metavar="NAME=VALUE", help="a header; repeatable")
+    add("-z", dest="codec", metavar="CODEC", help="none, gzip, snappy, lz4, zstd")
+    add("-Z", dest="empty_is_null", action="store_true", help="an empty key or value is null")
+    add("-c", dest="count", type=int, metavar="N", help="stop after N records")
+    add("-T", dest="tee", action="store_true", help="write what is sent to stdout, too")
+    add("-q", "--quiet", action="store_true", help="only errors")
+    add("-v", "--verbose", action="count", default=0, help="say how many were sent")
+    add(
+        *("--reader-property",),
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="the console producer's: parse.key, key.separator, null.marker",
+    )
+    add_cluster_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Send; exit code 0 when every record is acknowledged.
+
+    Raises:
+        KafkaError, OSError: A record was not delivered, a file cannot be read.
+    """
+    settings = _Settings(options)
+    sent = 0
+    with Producer(read_options(options, compression_type=options.codec)) as producer:
+        for key, value, count in _limited(settings.blocks(), options.count):
+            producer.send_columns(
+                options.topic,
+                value,
+                key,
+                settings.headers,
+                partition=None if options.partition < 0 else options.partition,
+                row_count=count,
+            )
+            sent += count
+            if options.tee:
+                _tee(value, count, settings.delimiter)
+    if options.verbose and not options.quiet:
+        print(f"{sent} records sent to {options.topic}", file=sys.stderr)
+    return 0
+
+
+class _Settings:
+    """What the arguments mean."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        reader = dict(_reader_property(text) for text in options.reader_property)
+        self.delimiter = _bytes(options.delimiter)
+        if len(self.delimiter) != 1:
+            raise ConfigError(f"-D {options.delimiter!r} is not one byte")
+        self.separator = None if options.key_delimiter is None else _bytes(options.key_delimiter)
+        if reader.pop("parse.key", "false") == "true" and self.separator is None:
+            self.separator = _bytes(reader.get("key.separator", "\t"))
+        reader.pop("key.separator", None)
+        marker = reader.pop("null.marker", None)
+        self.null_marker = b"" if options.empty_is_null else None if marker is None else marker.encode()
+        if reader:
+            raise ConfigError(
+                f"--reader-property {min(reader)} is not known: parse.key, key.separator, null.marker are"
+            )
+        self.key = None if options.key is None else options.key.encode()
+        pairs = [text.partition("=")[::2] for text in options.header]
+        self.headers = Headers.from_python([(name, value.encode()) for name, value in pairs]) if pairs else None
+        self._files = options.files
+        self._by_line = options.by_line
+
+    def blocks(self) -> Blocks:
+        """Columns of keys and values with their number of rows."""
+        if self._files and not self._by_line:
+            for path in self._files:
+                yield self._fixed_key(), self._column([Path(path).read_bytes()]), 1
+            return
+        if not self._files:
+            yield from self._lines(sys.stdin.buffer)
+        for path in self._files:
+            with open(path, "rb", buffering=0) as file:
+                yield from self._lines(file)
+
+    def _lines(self, stream: IO[bytes]) -> Blocks:
+        rest = b""
+        read: Any = getattr(stream, "read1", stream.read)  # what there is, without waiting for more
+        while True:
+            data = read(READ_BYTES)
+            text = rest + data
+            views, _, used = split_lines(text, self.delimiter[0], -1, False, not data)
+            rows = np.frombuffer(views, dtype=np.uint8).reshape(-1, 16)
+            rows = rows[np.frombuffer(views, dtype=np.int32)[::4] > 0]  # kcat sends nothing for an empty line
+            if len(rows):
+                yield self._split(text, rows.tobytes(), len(rows))
+            if not data:
+                return
+            rest = text[used:]
+
+    def _split(self, text: bytes, views: bytes, count: int) -> tuple[Column | None, Column, int]:
+        if self.separator is None:
+            return self._fixed_key(), self._from_views(views, text, None), count
+        keys, values, has_key = split_keys(text, views, self.separator)
+        key = self._from_views(keys, text, np.frombuffer(has_key, dtype=np.bool_))
+        return key, self._from_views(values, text, None), count
+
+    def _from_views(self, views: bytes | bytearray, text: bytes, valid: NDArray[np.bool_] | None) -> Column:
+        if self.null_marker == b"":
+            filled = np.frombuffer(views, dtype=np.int32)[::4] > 0
+            valid = filled if valid is None else valid & filled
+        validity = None if valid is None else np.packbits(valid, bitorder="little").data
+        column = Column.from_views(views, [text], validity)
+        return self._column([column[i] for i in range(len(column))]) if self.null_marker else column
+
+    def _column(self, rows: list[bytes | None]) -> Column:
+        return Column.from_list([None if row == self.null_marker else row for row in rows])
+
+    def _fixed_key(self) -> Column | None:
+        return None if self.key is None else Column.constant(self.key)
+
+
+def _limited(blocks: Blocks, limit: int | None) -> Blocks:
+    """The blocks up to so many rows in all."""
+    left = limit
+    for key, value, count in blocks:
+        if left is not None and count >= left:
+            yield _first_rows(key, left), Column.from_list([value[i] for i in range(left)]), left
+            return
+        left = None if left is None else left - count
+        yield key, value, count
+
+
+def _first_rows(column: Column | None, count: int) -> Column | None:
+    if column is None or column.row_count < 0:
+        return column
+    return Column.from_list([column[i] for i in range(count)])
+
+
+def _tee(value: Column, count: int, delimiter: bytes) -> None:
+    for i in range(count):
+        sys.stdout.buffer.write((value[i] or b"") + delimiter)
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.buffer.flush()
+
+
+def _reader_property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--reader-property {text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _bytes(text: str) -> bytes:
+    return os.fsencode(text).decode("unicode_escape").encode("latin-1")

@@ -1,0 +1,110 @@
+"""`kafkaprod tail`: show records of a topic. For a look, not a consumer: it joins no group and commits nothing."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from kafkaprod._core.batch_reader import Record
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.reading import PartitionReader
+from kafkaprod.admin.topics import EARLIEST, LATEST, log_offsets
+from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config, read_options
+from kafkaprod.errors import ConfigError
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("tail", help="show records of a topic")
+    add = parser.add_argument
+    add("topic")
+    add(
+        "-n", "--records", type=int, default=10, metavar="N", help="the last N of each partition (default: %(default)s)"
+    )
+    add("-o", "--offset", metavar="OFFSET|beginning|end", help="from there on, instead of the last N")
+    add("-p", "--partition", type=int, action="append", metavar="N", help="only this one; repeatable")
+    add("-f", "--follow", action="store_true", help="go on with what comes, until Ctrl-C")
+    add("--json", action="store_true", help="one JSON object a line, with everything")
+    add_cluster_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the records; exit code 0. Raises KafkaError."""
+    with ClusterClient(make_config(read_options(options))) as client:
+        starts, ends = (log_offsets(client, options.topic, which) for which in (EARLIEST, LATEST))
+        wanted = options.partition or list(ends)
+        missing = [number for number in wanted if number not in ends]
+        if missing:
+            raise ConfigError(f"topic {options.topic!r} has {len(ends)} partitions, none with number {missing[0]}")
+        places = {}
+        readers = {number: PartitionReader(client, options.topic, number) for number in wanted}
+        for number in wanted:
+            places[number] = _first(options, starts[number], ends[number])
+            for record in readers[number].records(places[number], ends[number]):
+                _show(options, number, record)
+            places[number] = max(ends[number], places[number])
+        try:
+            while options.follow:
+                for number, reader in readers.items():
+                    for record in _next_records(reader, places, number, 500 // len(readers)):
+                        _show(options, number, record)
+        except KeyboardInterrupt:
+            return 0
+    return 0
+
+
+def _first(options: argparse.Namespace, start: int, end: int) -> int:
+    if options.offset is None:
+        return max(start, end - int(options.records))
+    if options.offset in ("beginning", "end"):
+        return start if options.offset == "beginning" else end
+    try:
+        return max(int(options.offset), start)
+    except ValueError:
+        raise ConfigError(f"-o {options.offset!r} is not an offset, beginning or end") from None
+
+
+def _next_records(reader: PartitionReader, places: dict[int, int], number: int, max_wait_ms: int) -> Iterator[Record]:
+    for batch in reader.fetch(places[number], max_wait_ms):
+        if not batch.is_control:
+            yield from (record for record in batch.records() if record.offset >= places[number])
+        places[number] = batch.last_offset + 1
+
+
+def _show(options: argparse.Namespace, partition: int, record: Record) -> None:
+    if options.json:
+        print(json.dumps(_as_dict(options.topic, partition, record)), flush=options.follow)
+        return
+    where = f"{partition}:{record.offset}"
+    key = "" if record.key is None else f"{_text(record.key)}\t"
+    headers = "".join(f"[{name}={_text(value)}]" for name, value in record.headers)
+    print(f"{where}\t{key}{_text(record.value)}{headers and ' '}{headers}", file=sys.stdout, flush=options.follow)
+
+
+def _text(data: bytes | None) -> str:
+    return "null" if data is None else data.decode("utf-8", "backslashreplace")
+
+
+def _as_dict(topic: str, partition: int, record: Record) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "topic": topic,
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+    }
+    for name, data in (("key", record.key), ("value", record.value)):
+        shown |= _encoded(name, data)
+    shown["headers"] = [{"name": name} | _encoded("value", value) for name, value in record.headers]
+    return shown
+
+
+def _encoded(name: str, data: bytes | None) -> dict[str, str | None]:
+    try:
+        return {name: None if data is None else data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data or b"").decode()}

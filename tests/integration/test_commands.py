@@ -1,0 +1,159 @@
+"""produce, tail, topics, doctor, perf and quickstart, as people call them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.cli.main import main
+from tests.load_rig import LoadRig, run_here
+
+PERF_LINE = (
+    r"\d+ records sent, \d+\.\d{6} records/sec \(\d+\.\d\d MB/sec\), \d+\.\d\d ms avg latency, \d+\.\d\d ms max latency"
+    r", \d+ ms 50th, \d+ ms 95th, \d+ ms 99th, \d+ ms 99\.9th\."
+)
+WINDOW_LINE = (
+    r"\d+ records sent, \d+\.\d records/sec \(\d+\.\d\d MB/sec\), \d+\.\d ms avg latency, \d+\.\d ms max latency\."
+)
+
+
+@pytest.fixture
+def rig(embedded_broker: EmbeddedBroker, tmp_path: Path, topic_name: str) -> LoadRig:
+    rig = LoadRig(embedded_broker.bootstrap_servers, tmp_path / "state", topic_name)
+    rig.create(1)
+    return rig
+
+
+def produce(rig: LoadRig, *arguments: str, stdin: bytes = b"") -> list[tuple[bytes | None, bytes | None]]:
+    """Run the command in a process of its own; return keys and values of the topic."""
+    command = [sys.executable, "-m", "kafkaprod", "produce", "-b", rig.bootstrap, "-t", rig.topic, *arguments]
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return [(record.key, record.value) for records in rig.read().values() for record in records]
+
+
+# The same as kcat -P does with these arguments and this input.
+PRODUCED = [
+    ((), b"a\n\nb", [(None, b"a"), (None, b"b")]),
+    (("-K", ":"), b"k:v:w\nnone\n:x\n", [(b"k", b"v:w"), (None, b"none"), (b"", b"x")]),
+    (("-K", ":", "-Z"), b"k:\n:v\n", [(b"k", None), (None, b"v")]),
+    (("-k", "key"), b"a\n", [(b"key", b"a")]),
+    (("-K", "=>", "-D", ";"), b"a=>1;a longer key than that=>and a longer value", [
+        (b"a", b"1"), (b"a longer key than that", b"and a longer value")]),
+    (("-c", "2"), b"1\n2\n3\n", [(None, b"1"), (None, b"2")]),
+    (("--reader-property", "parse.key=true", "--reader-property", "null.marker=NULL"), b"a\tNULL\n", [(b"a", None)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "stdin", "expected"), PRODUCED)
+def test_produce_sends_lines_as_kcat_does(
+    rig: LoadRig, arguments: tuple[str, ...], stdin: bytes, expected: list[tuple[bytes | None, bytes | None]]
+) -> None:
+    assert produce(rig, *arguments, stdin=stdin) == expected
+
+
+def test_produce_sends_files_whole_or_by_line_with_headers(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"1\n2\n")
+    assert run_here(["produce", "-b", rig.bootstrap, "-t", rig.topic, "-H", "a=b", str(path)]).code == 0
+    assert run_here(["produce", "-b", rig.bootstrap, "-t", rig.topic, "-l", str(path)]).code == 0
+    (records,) = rig.read().values()
+    assert [(r.value, r.headers) for r in records] == [(b"1\n2\n", [("a", b"b")]), (b"1", []), (b"2", [])]
+
+
+def test_tail_shows_the_last_records_as_text_and_as_json(rig: LoadRig, capsys: pytest.CaptureFixture[str]) -> None:
+    produce(rig, "-K", ":", "-H", "h=1", stdin=b"a:1\nb:2\nc:3\n")
+    assert main(["tail", rig.topic, "-b", rig.bootstrap, "-n", "2"]) == 0
+    assert capsys.readouterr().out == "0:1\tb\t2 [h=1]\n0:2\tc\t3 [h=1]\n"
+    assert main(["tail", rig.topic, "-b", rig.bootstrap, "-o", "0", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert (first["key"], first["value"], first["offset"]) == ("a", "1", 0)
+    assert first["headers"] == [{"name": "h", "value": "1"}]
+
+
+def test_topics_are_made_listed_described_and_deleted(rig: LoadRig, capsys: pytest.CaptureFixture[str]) -> None:
+    name = f"{rig.topic}-more"
+    assert main(["topics", "create", name, "-b", rig.bootstrap, "--partitions", "2"]) == 0
+    assert main(["topics", "create", name, "-b", rig.bootstrap]) == 1
+    assert main(["topics", "create", name, "-b", rig.bootstrap, "--if-not-exists"]) == 0
+    capsys.readouterr()
+    assert main(["topics", "list", "-b", rig.bootstrap]) == 0
+    assert name in capsys.readouterr().out.splitlines()
+    assert main(["topics", "describe", name, "-b", rig.bootstrap, "--json"]) == 0
+    assert [p["partition"] for p in json.loads(capsys.readouterr().out)["partitions"]] == [0, 1]
+    assert main(["topics", "delete", name, "-b", rig.bootstrap]) == 0
+    assert main(["topics", "delete", name, "-b", rig.bootstrap]) == 1
+
+
+def test_doctor_names_a_missing_topic_and_a_missing_broker(rig: LoadRig, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "-b", rig.bootstrap, "-t", "no-such-topic"]) == 1
+    assert "kafkaprod topics create no-such-topic" in capsys.readouterr().out
+    assert main(["doctor", "-b", "127.0.0.1:1", "-X", "request.timeout.ms=500"]) == 1
+    assert "127.0.0.1:1" in capsys.readouterr().out
+
+
+def test_doctor_finds_nothing_that_will_fail_in_a_good_topic(rig: LoadRig, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "-b", rig.bootstrap, "-t", rig.topic, "--json"]) == 0
+    findings = {finding["subject"]: finding for finding in json.loads(capsys.readouterr().out)}
+    assert findings["connection"]["level"] == "ok"
+    assert findings["memory"]["level"] == "ok"
+
+
+@pytest.mark.parametrize("payload", [("--record-size", "100"), ("--payload-monotonic",)])
+def test_perf_prints_the_lines_of_the_java_tool(rig: LoadRig, payload: tuple[str, ...]) -> None:
+    done = run_here([
+        *("perf", "--topic", rig.topic, "--num-records", "20000", *payload, "--throughput", "-1"),
+        *("--reporting-interval", "0", "--producer-props", f"bootstrap.servers={rig.bootstrap}", "linger.ms=0"),
+    ])  # fmt: skip
+    *windows, last = done.out.splitlines()
+    assert re.fullmatch(PERF_LINE, last)
+    assert windows
+    assert all(re.fullmatch(WINDOW_LINE, line) for line in windows)
+    assert sum(map(len, rig.read().values())) == 20_000
+
+
+def test_perf_keeps_to_a_throughput_and_tells_of_the_steady_state(rig: LoadRig) -> None:
+    done = run_here([
+        *("perf", "--topic", rig.topic, "--num-records", "2000", "--record-size", "10", "--throughput", "4000"),
+        *("--warmup-records", "500", "--json", "-b", rig.bootstrap),
+    ])  # fmt: skip
+    report = json.loads(done.out)
+    assert report["records"] == 2000
+    assert report["records_per_second"] < 4500
+    assert report["steady_state"]["records"] == 1500
+
+
+@pytest.mark.parametrize("suffix", ["svg", "html"])
+def test_perf_draws_a_curve(rig: LoadRig, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"curve.{suffix}"
+    done = run_here([
+        *("perf", "--topic", rig.topic, "--num-records", "2000", "--record-size", "100", "-b", rig.bootstrap),
+        *("--curve", str(path), "--curve-linger", "0,5", "--curve-batch", "16384,65536"),
+    ])  # fmt: skip
+    assert done.code == 0, done.err
+    text = path.read_text()
+    assert text.count("<circle") == 4
+    assert "batch.size 65536" in text
+
+
+@pytest.mark.external
+def test_perf_and_the_java_tool_print_the_same_lines(kafka: object, kafka_tools: str, topic_name: str) -> None:
+    bootstrap = kafka.bootstrap()  # type: ignore[attr-defined]
+    arguments = [
+        *("--topic", topic_name, "--num-records", "5000", "--record-size", "50", "--throughput", "-1"),
+        *("--reporting-interval", "50", "--command-property", f"bootstrap.servers={bootstrap}"),
+    ]
+    assert main(["topics", "create", topic_name, "-b", bootstrap]) == 0
+    java = ["java", "-cp", kafka_tools, "org.apache.kafka.tools.ProducerPerformance"]
+    theirs = subprocess.run([*java, *arguments], capture_output=True, text=True, timeout=120, check=True).stdout
+    ours = run_here(["perf", *arguments]).out
+    for text in (theirs, ours):
+        lines = [line for line in text.splitlines() if "records sent" in line]
+        assert re.fullmatch(PERF_LINE, lines[-1]), text
+        assert all(re.fullmatch(WINDOW_LINE, line) for line in lines[:-1]), text
