@@ -32,6 +32,13 @@ STEPS = [
     Step("format", ("ruff", "format", "--check", ".")),
     Step("lint", ("ruff", "check", ".")),
     Step("cython lint", ("cython-lint", "kafkaprod")),
+    Step(
+        "workflow",
+        (
+            *(PYTHON, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"),
+            ".github/workflows/ci.yml",
+        ),
+    ),
     Step("types", ("mypy", "--strict", "kafkaprod")),
     Step("build", (PYTHON, "setup.py", "build_ext", "--inplace"), "performance hint"),
     Step(
@@ -58,6 +65,12 @@ OTHER_TESTS = Step(
         *("--ignore=tests/architecture", "--ignore=tests/conformance"),
     ),
 )
+# After the tests, so that nothing else of this check runs beside what is measured.
+LAST_STEPS = [
+    Step("speed", (PYTHON, "-m", "benchmarks.guard")),
+    Step("wheel", (PYTHON, "-m", "tests.wheel_smoke")),
+]
+ALL_STEPS = [*STEPS, OTHER_TESTS, *LAST_STEPS]
 
 
 def run(step: Step) -> bool:
@@ -86,13 +99,11 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="run every other test too")
     parser.add_argument("--only", metavar="TITLE", help="run a single step, for example: types")
     arguments = parser.parse_args()
-    steps = [*STEPS, OTHER_TESTS] if arguments.all else STEPS
+    steps = ALL_STEPS if arguments.all else STEPS
     if arguments.only:
-        steps = [step for step in [*STEPS, OTHER_TESTS] if step.title == arguments.only]
+        steps = [step for step in ALL_STEPS if step.title == arguments.only]
         if not steps:
-            parser.error(
-                f"no step {arguments.only!r}; known: {', '.join(step.title for step in [*STEPS, OTHER_TESTS])}"
-            )
+            parser.error(f"no step {arguments.only!r}; known: {', '.join(step.title for step in ALL_STEPS)}")
     failed = [step.title for step in steps if not run(step)]
     print(f"\n{'FAILED: ' + ', '.join(failed) if failed else 'all green'}")
     return 1 if failed else 0
