@@ -381,8 +381,9 @@ cdef class Block:
             if is_scattered:
                 if at < fetch_end:
                     fetch_row(&key, &value, round_first + order[at + ROWS_AHEAD])
-                prefetch_write(position + 192)
-                prefetch_write(position + 256)
+            # Slabs come round only when all others have been used: what is written to is in no cache.
+            prefetch_write(position + BYTES_AHEAD)
+            prefetch_write(position + BYTES_AHEAD + 64)
             row = round_first + (at if is_sticky else order[at])
             fill_record(&key, &value, &headers, row, &r)
             if timestamps is not NULL:

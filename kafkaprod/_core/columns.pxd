@@ -15,7 +15,7 @@ Source of the layouts: Arrow columnar format 1.4. `validity` is a bitmap, least 
 """
 
 from cpython.buffer cimport Py_buffer
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from kafkaprod._core.record_view cimport NULL_LENGTH, HeaderView

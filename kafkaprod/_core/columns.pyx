@@ -243,6 +243,24 @@ cdef int _finish(Column column, object validity, object first, object row_count,
     return column.check(name)
 
 
+cdef bint _offsets_are_fine(ByteColumn *c, Py_ssize_t row_count) noexcept nogil:
+    """Whether no 32-bit offset runs backwards or past the data, and the longest row: a loop without branches."""
+    cdef const int32_t *offsets = c.offsets32 + c.start
+    cdef int32_t signs = 0
+    cdef int32_t longest = 0
+    cdef int32_t length
+    cdef Py_ssize_t i
+    for i in range(row_count):
+        # Of offsets that are not negative; if one is, its own sign tells.
+        length = <int32_t>(<uint32_t>offsets[i + 1] - <uint32_t>offsets[i])
+        signs |= length | offsets[i]
+        longest = length if length > longest else longest
+    if signs < 0 or offsets[row_count] < 0 or offsets[row_count] > c.data_size:
+        return False
+    c.longest = longest
+    return True
+
+
 cdef Py_ssize_t _first_bad_row(ByteColumn *c, Py_ssize_t row_count) noexcept nogil:
     """Look at every row's place and remember the longest; -1 if all are inside."""
     cdef Py_ssize_t i
@@ -250,6 +268,8 @@ cdef Py_ssize_t _first_bad_row(ByteColumn *c, Py_ssize_t row_count) noexcept nog
     cdef int64_t end
     cdef int32_t length
     cdef int32_t place[2]
+    if c.layout == OFFSETS32 and _offsets_are_fine(c, row_count):
+        return -1
     for i in range(c.start, c.start + row_count):
         if c.layout == OFFSETS32:
             begin = c.offsets32[i]

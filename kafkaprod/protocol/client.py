@@ -19,6 +19,7 @@ Sources: protocol guide "Network" and "Common Request and Response Structure".
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -43,7 +44,7 @@ from kafkaprod.protocol.frames import (
     FrameSplitter,
     RequestHeader,
     encode_request,
-    encode_request_header,
+    encode_request_frame_start,
     peek_correlation_id,
     split_response,
 )
@@ -191,11 +192,11 @@ class Connection:
         if actual != size:
             raise IllegalStateError(f"request body of {actual} bytes was announced with {size} bytes", api=api_key)
         correlation_id = self._take_correlation_id()
-        is_flexible = REQUESTS[ApiKey(api_key)].is_flexible(version)
-        header = encode_request_header(RequestHeader(api_key, version, correlation_id, self._client_id), is_flexible)
-        prefix = (len(header) + size).to_bytes(4, "big")
+        header = encode_request_frame_start(
+            RequestHeader(api_key, version, correlation_id, self._client_id), _is_flexible(api_key, version), size
+        )
         self._enqueue(
-            [prefix + header, *parts],
+            [header, *parts],
             InFlightRequest(token, api_key, version, correlation_id, now_ms, now_ms + timeout_ms, expects_response),
         )
         return correlation_id
@@ -280,7 +281,7 @@ class Connection:
 
     def _on_frame(self, frame: Buffer, now_ms: int) -> None:
         request = self._in_flight.answered_by(peek_correlation_id(frame), self._out.sent_position)
-        is_flexible = REQUESTS[ApiKey(request.api_key)].is_flexible(request.version)
+        is_flexible = _is_flexible(request.api_key, request.version)
         _, body = split_response(frame, request.api_key, is_flexible)
         if request.token is _HANDSHAKE:
             self._in_flight.remove(request)
@@ -330,8 +331,8 @@ class Connection:
 
     def next_deadline_ms(self) -> int | None:
         """When `on_time` has something to do; None: nothing is due."""
-        deadlines = (self._in_flight.next_deadline_ms(), *self._handshake.deadlines_ms())
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        deadlines = [self._in_flight.next_deadline_ms(), *self._handshake.deadlines_ms()]
+        return min([deadline for deadline in deadlines if deadline is not None], default=None)
 
     def on_time(self, now_ms: int) -> None:
         """An answer that is overdue ends the connection; a session near its end is renewed.
@@ -376,6 +377,12 @@ class Connection:
                 )
             )
         self._events.append(ConnectionFailed(error))
+
+
+@functools.cache
+def _is_flexible(api_key: int, version: int) -> bool:
+    """Whether headers have tagged fields; asked twice for every request."""
+    return REQUESTS[ApiKey(api_key)].is_flexible(version)
 
 
 def _decoded(response_type: type[Response], body: memoryview, version: int) -> Response:

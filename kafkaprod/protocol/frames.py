@@ -14,6 +14,7 @@ what it did not send (KAFKA-4090). Threads: one at a time.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -27,6 +28,7 @@ MAX_FRAME_BYTES = 104_857_600  # 100 MiB, Kafka's default for socket.request.max
 
 _SIZE = struct.Struct(">i")
 _REQUEST_START = struct.Struct(">hhi")
+_FRAME_START = struct.Struct(">ihhi")
 
 
 class RequestHeader(NamedTuple):
@@ -49,6 +51,18 @@ def encode_request_header(header: RequestHeader, is_flexible: bool) -> bytes:
     if is_flexible:
         writer.write_uvarint(0)
     return writer.getvalue()
+
+
+def encode_request_frame_start(header: RequestHeader, is_flexible: bool, body_bytes: int) -> bytes:
+    """Size and header of a frame whose body is `body_bytes` long."""
+    api_key, version, correlation_id, client_id = header
+    rest = _client_id_field(client_id, is_flexible)
+    return _FRAME_START.pack(_REQUEST_START.size + len(rest) + body_bytes, api_key, version, correlation_id) + rest
+
+
+@functools.lru_cache(maxsize=64)
+def _client_id_field(client_id: str | None, is_flexible: bool) -> bytes:
+    return encode_request_header(RequestHeader(0, 0, 0, client_id), is_flexible)[_REQUEST_START.size :]
 
 
 def encode_request(request: Request, version: int, correlation_id: int, client_id: str | None = None) -> list[Buffer]:

@@ -76,8 +76,11 @@ class InFlightRequests:
         return oldest
 
     def remove(self, request: InFlightRequest) -> None:
-        """Take out a request that was answered."""
-        self._requests.remove(request)
+        """Take out a request that was answered; mostly the oldest one."""
+        if self._requests[0] is request:
+            self._requests.popleft()
+        else:
+            self._requests.remove(request)
 
     def note_written(self, sent_position: int, now_ms: int) -> None:
         """The socket has taken the bytes before `sent_position`."""
@@ -104,7 +107,7 @@ class InFlightRequests:
 
     def next_deadline_ms(self) -> int | None:
         """The earliest deadline, None when nothing is in flight."""
-        return min((request.deadline_ms for request in self._requests), default=None)
+        return min([request.deadline_ms for request in self._requests], default=None)
 
     def extend_deadlines(self, extra_ms: int) -> None:
         """Give every request more time."""
