@@ -1,0 +1,35 @@
+"""The check of the distributions notices what must not be in them and what is missing."""
+
+import pytest
+
+from tests.wheel_smoke import ROOT, NotAsReleasedError, check_source, check_wheel
+
+SOURCE = [
+    "kafkaprod-1/setup.py",
+    "kafkaprod-1/pyproject.toml",
+    "kafkaprod-1/README.md",
+    "kafkaprod-1/LICENSE",
+    "kafkaprod-1/kafkaprod/py.typed",
+    "kafkaprod-1/kafkaprod/_core/batch.pyx",
+    "kafkaprod-1/kafkaprod/_core/batch.pyi",
+]
+
+
+def test_source_distribution_with_sources_and_stubs_is_right() -> None:
+    check_source(SOURCE)
+
+
+def test_source_distribution_with_generated_c_is_refused() -> None:
+    with pytest.raises(NotAsReleasedError, match=r"batch\.c"):
+        check_source([*SOURCE, "kafkaprod-1/kafkaprod/_core/batch.c"])
+
+
+def test_source_distribution_without_a_stub_is_refused() -> None:
+    with pytest.raises(NotAsReleasedError, match=r"kafkaprod/_core/batch\.pyi"):
+        check_source(SOURCE[:-1])
+
+
+def test_wheel_without_a_compiled_module_is_refused() -> None:
+    assert list(ROOT.glob("kafkaprod/_core/*.pyx"))
+    with pytest.raises(NotAsReleasedError, match=r"missing: .*kafkaprod/_core/accumulator"):
+        check_wheel(["kafkaprod/py.typed"])
