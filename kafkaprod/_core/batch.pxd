@@ -26,11 +26,13 @@ from libc.stdlib cimport abort
 
 from kafkaprod._core.buffer_pool cimport BufferPool, KP_DEBUG, Slab
 from kafkaprod._core.lock cimport add32, mutex_t
+from kafkaprod._core.prefetch cimport prefetch_write
 from kafkaprod._core.record_view cimport RecordView
 from kafkaprod._core.record_writer cimport record_body_size, uvarint_size, write_record
 
 
 cdef enum:
+    BYTES_AHEAD = 512           # between asking for memory to write to and writing
     BATCH_HEADER_BYTES = 61
     CRC_START = 21              # the CRC covers attributes to the end
     LOG_OVERHEAD = 12           # base offset and batch length are not counted by batch length
@@ -177,4 +179,7 @@ cdef inline Py_ssize_t batch_append(Batch *b, const RecordView *r) noexcept nogi
     b.record_count += 1
     if r.timestamp > b.max_timestamp:
         b.max_timestamp = r.timestamp
+    # Slabs come round only when all others have been used: what is written to is in no cache. Unlocking would wait for it.
+    prefetch_write(b.position + BYTES_AHEAD)
+    prefetch_write(b.position + BYTES_AHEAD + 64)
     return size

@@ -15,7 +15,6 @@ cdef enum:
     ROWS_PER_HOLD = 256         # after which a lock is let go, so that the sender never waits longer than microseconds
     FEW_PARTITIONS = 64         # with no more than these everything is in the cache anyway
     FETCH_STEP = 4              # partitions between asking for one thing and for the next that depends on it
-    BYTES_AHEAD = 512           # between asking for memory to write to and writing
     ROWS_AHEAD = 32             # rows between asking for keys and values and writing them
 
 

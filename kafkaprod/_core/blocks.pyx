@@ -18,6 +18,7 @@ from libc.string cimport memset
 from kafkaprod._core.accumulator cimport ANY_PARTITION
 from kafkaprod._core.batch cimport (
     BATCH_HEADER_BYTES,
+    BYTES_AHEAD,
     KP_DEBUG,
     OPEN,
     batch_check_tail,
