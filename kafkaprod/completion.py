@@ -290,6 +290,17 @@ class BlockResult:
                 pending.extend(child for _, child in one.children or ())
         return self.result(0)
 
+    def runs(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield (partition, base offset of the record batch, index in it, record count) of each run of rows.
+
+        Cheaper than the arrays: one item per record batch. Only rows that were delivered; the base offset is -1 where
+        the broker does not tell it.
+        """
+        for completion, partition, first, count in self._segments:
+            for batch, index, length in _runs(completion, first, count):
+                if batch.is_done and batch.error is None:
+                    yield partition, batch.base_offset, index, length
+
     @property
     def offsets(self) -> NDArray[np.int64]:
         """Offset of each row in its partition; -1 if it failed or the broker did not tell."""
@@ -372,22 +383,23 @@ class BlockResult:
         for completion, partition, first, count in self._segments:
             begin = position.get(partition, int(starts[partition]))
             position[partition] = begin + count
-            yield from _cut(order[begin : begin + count], completion, first)
+            rows = order[begin : begin + count]
+            for batch, index, length in _runs(completion, first, count):
+                yield rows[:length], batch, index
+                rows = rows[length:]
 
 
-def _cut(
-    rows: NDArray[np.intp], batch: BatchCompletion, first: int
-) -> Iterator[tuple[NDArray[np.intp], BatchCompletion, int]]:
-    """Follow splits down to the batches that really hold the rows."""
+def _runs(batch: BatchCompletion, first: int, count: int) -> Iterator[tuple[BatchCompletion, int, int]]:
+    """Follow splits down to the batches that hold `count` records from index `first` on."""
     if not batch.is_split:
-        yield rows, batch, first
+        yield batch, first, count
         return
     children = batch.children
     for i, (start, child) in enumerate(children):
-        end = children[i + 1][0] if i + 1 < len(children) else first + len(rows)
-        low, high = max(first, start), min(first + len(rows), end)
+        end = children[i + 1][0] if i + 1 < len(children) else first + count
+        low, high = max(first, start), min(first + count, end)
         if low < high:
-            yield from _cut(rows[low - first : high - first], child, low - start)
+            yield from _runs(child, low - start, high - low)
 
 
 def _leaves(batch: BatchCompletion) -> Iterator[BatchCompletion]:

@@ -1,0 +1,14 @@
+"""Apache Spark: DataFrames into Kafka and back, by pip alone.
+
+source.py    the data source `kafkaprod`        frames.py    write(df, ...), foreach_batch(...)
+options.py   options and their errors           plan.py      columns and their errors
+task.py      what runs on executors             rows.py      record batches to the producer
+pool.py      one producer a worker              report.py    what was written
+preflight.py the topic, seen from the driver    session.py   settings of a session
+"""
+
+from kafkaprod.spark.frames import foreach_batch, write
+from kafkaprod.spark.report import OffsetRange, WriteReport
+from kafkaprod.spark.session import tune
+
+__all__ = ["OffsetRange", "WriteReport", "foreach_batch", "tune", "write"]

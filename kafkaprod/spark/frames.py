@@ -1,0 +1,55 @@
+"""Writing a DataFrame from the user's own program: Spark 3.5 and later, and the report comes back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from kafkaprod.spark.options import parse_options
+from kafkaprod.spark.plan import make_plan
+from kafkaprod.spark.preflight import check_topic
+from kafkaprod.spark.report import WriteReport
+from kafkaprod.spark.task import REPORT_SCHEMA, report_task
+
+_log = logging.getLogger("kafkaprod.spark")
+
+
+def write(df: DataFrame, options: Mapping[str, Any] | None = None, /, **more: Any) -> WriteReport:
+    """Write a DataFrame to Kafka and tell what was written.
+
+        report = write(df, {"kafka.bootstrap.servers": "localhost:9092"}, topic="orders")
+
+    Args:
+        df: Columns as for Spark's own sink: value, and optionally key, headers, topic, partition, timestamp.
+        options: As for `format("kafkaprod")`. Values may also be what text cannot say, a token provider for instance.
+        more: More of them; underscores stand for dots.
+
+    Returns: One report of all tasks; `.tasks` has each.
+    Raises: ConfigError, before anything is sent, for options and columns; KafkaError for an unknown topic;
+        pyspark's PythonException for a record that was not delivered, after Spark's retries.
+    """
+    parsed = parse_options({**(options or {}), **{name.replace("_", "."): value for name, value in more.items()}})
+    plan = make_plan(df.schema, parsed)
+    check_topic(parsed)
+    rows = df.mapInArrow(partial(report_task, plan), REPORT_SCHEMA).collect()
+    report = WriteReport.sum(
+        sorted((WriteReport.from_json(row.report) for row in rows), key=lambda task: task.partition)
+    )
+    _log.info("written: %s", report)
+    return report
+
+
+def foreach_batch(options: Mapping[str, Any] | None = None, /, **more: Any) -> Callable[[DataFrame, int], None]:
+    """Make a function for `writeStream.foreachBatch`: every output mode, Spark 3.5 and later.
+
+    df.writeStream.foreachBatch(foreach_batch({"kafka.bootstrap.servers": "localhost:9092"}, topic="orders"))
+    """
+
+    def write_batch(df: DataFrame, batch_id: int) -> None:
+        write(df, options, **more)
+
+    return write_batch

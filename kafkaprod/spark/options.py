@@ -1,0 +1,116 @@
+"""The options of the sink: which are Spark's, which the sink's, which Kafka's; each wrong one is named.
+
+Source: Spark's "Structured Streaming + Kafka Integration Guide". Keys arrive in lower case, values as text.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafkaprod.config import ProducerConfig
+from kafkaprod.config.producer_config import OPTIONS
+from kafkaprod.config.refused import REFUSED
+from kafkaprod.errors import ConfigError
+
+KAFKA_PREFIX: Final = "kafka."
+VALUE_FORMATS: Final = ("bytes", "json")
+
+_SINK_OPTIONS: Final = frozenset(
+    ("topic", "value.format", "value.columns", "dedup.headers", "write.id", "preflight", "delivery")
+)
+_NOT_OURS: Final = frozenset(("includeheaders", "path", "checkpointlocation", "queryname", "provider"))
+_SERIALIZERS: Final = {"key.serializer": "keys", "value.serializer": "values"}
+_PRODUCER_OPTIONS: Final = (
+    frozenset(option.dotted_name for option in OPTIONS.values())
+    | frozenset(alias for option in OPTIONS.values() for alias in option.aliases)
+    | frozenset(REFUSED)
+)
+
+_log = logging.getLogger("kafkaprod.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What a write was asked to do.
+
+    Attributes:
+        kafka: Options of the producer, prefix dropped; not shown, for the secrets in them.
+        topic: Of every row; None: the column `topic` says.
+        value_format: "bytes": the column `value`; "json": an object of columns.
+        value_columns: Columns of that object; None: all that are not the key, topic, partition, headers or timestamp.
+        is_deduplicable: Whether headers tell which row of which write a record is.
+        write_id: Stands for the query in those headers; None: the query's own id, or one made for this write.
+        is_preflighted: Whether the driver looks for the topic before any task starts.
+    """
+
+    kafka: Mapping[str, Any] = field(repr=False)
+    topic: str | None = None
+    value_format: str = "bytes"
+    value_columns: tuple[str, ...] | None = None
+    is_deduplicable: bool = False
+    write_id: str | None = None
+    is_preflighted: bool = True
+
+
+def parse_options(options: Mapping[str, Any]) -> SinkOptions:
+    """Check every option; the producer's own by making its configuration.
+
+    Raises:
+        ConfigError: One is missing, has a wrong value, is the JVM's alone, or is Kafka's but lacks the prefix `kafka.`.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    kafka = {name.removeprefix(KAFKA_PREFIX): value for name, value in given.items() if name.startswith(KAFKA_PREFIX)}
+    for name in given.keys() - _SINK_OPTIONS - _NOT_OURS:
+        if not name.startswith(KAFKA_PREFIX):
+            _check_unprefixed(name)
+    check_kafka_options(kafka)
+    delivery = given.get("delivery", "at_least_once")
+    if delivery != "at_least_once":
+        raise ConfigError(f"delivery={delivery!r} is not supported: 'at_least_once' is what there is")
+    value_format = given.get("value.format", "bytes")
+    if value_format not in VALUE_FORMATS:
+        raise ConfigError(f"value.format={value_format!r} must be one of {', '.join(VALUE_FORMATS)}")
+    columns = given.get("value.columns")
+    if columns is not None and value_format == "bytes":
+        raise ConfigError("value.columns needs value.format=json: as bytes, the value is the column 'value'")
+    topic = given.get("topic")
+    return SinkOptions(
+        kafka=kafka,
+        topic=None if topic is None else str(topic).strip(),
+        value_format=value_format,
+        value_columns=None if columns is None else tuple(name.strip() for name in str(columns).split(",")),
+        is_deduplicable=_boolean(given, "dedup.headers", False),
+        write_id=given.get("write.id"),
+        is_preflighted=_boolean(given, "preflight", True),
+    )
+
+
+def check_kafka_options(kafka: Mapping[str, Any]) -> ProducerConfig:
+    """The producer's configuration as executors will make it. Raises ConfigError with the name as it was given."""
+    for name, what in _SERIALIZERS.items():
+        if name in kafka:
+            raise ConfigError(
+                f"Kafka option '{name}' is not supported as {what} are serialized with ByteArraySerializer."
+            )
+    if not kafka.get("bootstrap.servers", kafka.get("bootstrap_servers")):
+        raise ConfigError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka producer")
+    try:
+        return ProducerConfig.from_options(kafka)
+    except ConfigError as error:
+        raise ConfigError(f"of the options with the prefix '{KAFKA_PREFIX}': {error}") from error
+
+
+def _check_unprefixed(name: str) -> None:
+    if name.replace("_", ".") in _PRODUCER_OPTIONS:
+        raise ConfigError(f"{name!r} is an option of the Kafka producer: write it as '{KAFKA_PREFIX}{name}'")
+    _log.warning("the option %r is neither the sink's nor Kafka's: it has no effect", name)
+
+
+def _boolean(options: Mapping[str, Any], name: str, default: bool) -> bool:
+    value = str(options.get(name, default)).lower()
+    if value not in ("true", "false"):
+        raise ConfigError(f"{name}={options[name]!r} must be true or false")
+    return value == "true"

@@ -1,0 +1,121 @@
+"""Which column of a DataFrame becomes which part of a record: checked on the driver, in the words of Spark's own sink.
+
+Source: org.apache.spark.sql.kafka010.KafkaWriter. Made once per write, pickled to every task.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from kafkaprod.errors import ConfigError
+from kafkaprod.spark.options import SinkOptions
+
+_ATTRIBUTES: Final = ("key", "topic", "partition", "headers", "timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """A checked write.
+
+    Attributes:
+        options: As given.
+        value: Position of the column, -1 where the value is JSON. key, topic, headers, partition, timestamp: positions,
+            -1 where there is no such column (or, for the topic, where the option decides).
+        json_columns: Positions of the columns of a JSON value.
+        write_id: What stands for the query where Spark knows none: the option, or an id of this write.
+    """
+
+    options: SinkOptions
+    value: int
+    key: int
+    topic: int
+    headers: int
+    partition: int
+    timestamp: int
+    json_columns: tuple[int, ...]
+    write_id: str
+
+
+def make_plan(schema: StructType, options: SinkOptions) -> WritePlan:
+    """Check a schema against the sink's contract.
+
+    Raises:
+        ConfigError: A column is missing or has a wrong type; the words are those of Spark's sink.
+    """
+    names = schema.names
+
+    def find(name: str, is_allowed: Callable[[DataType], bool], wanted: str) -> int:
+        if name not in names:
+            return -1
+        position = names.index(name)
+        found = schema.fields[position].dataType
+        if not is_allowed(found):
+            raise ConfigError(f"{name} attribute unsupported type {found.simpleString()}. {name} must be a(n) {wanted}")
+        return position
+
+    topic = -1
+    if options.topic is None:
+        topic = find("topic", _is_a(StringType), "string")
+        if topic < 0:
+            raise ConfigError(
+                "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
+            )
+    key = find("key", _is_a(StringType, BinaryType), "string or binary")
+    value = -1
+    if options.value_format == "bytes":
+        value = find("value", _is_a(StringType, BinaryType), "string or binary")
+        if value < 0:
+            raise ConfigError("Required attribute 'value' not found")
+    return WritePlan(
+        options=options,
+        value=value,
+        key=key,
+        topic=topic,
+        headers=find("headers", _is_headers, "array<struct<key:string,value:binary>>"),
+        partition=find("partition", _is_a(IntegerType), "int"),
+        timestamp=find("timestamp", _is_a(TimestampType), "timestamp"),
+        json_columns=_json_columns(names, options),
+        write_id=options.write_id or uuid.uuid4().hex,
+    )
+
+
+def _json_columns(names: list[str], options: SinkOptions) -> tuple[int, ...]:
+    if options.value_format != "json":
+        return ()
+    wanted = options.value_columns
+    if wanted is None:
+        wanted = tuple(name for name in names if name not in _ATTRIBUTES)
+    for name in wanted:
+        if name not in names:
+            raise ConfigError(f"value.columns names {name!r}, which is not among the columns {', '.join(names)}")
+    if not wanted:
+        raise ConfigError("value.format=json needs a column besides key, topic, partition, headers and timestamp")
+    return tuple(names.index(name) for name in wanted)
+
+
+def _is_a(*types: Any) -> Callable[[DataType], bool]:
+    return lambda found: isinstance(found, types)
+
+
+def _is_headers(found: DataType) -> bool:
+    if not (isinstance(found, ArrayType) and isinstance(found.elementType, StructType)):
+        return False
+    pair = found.elementType.fields
+    return (
+        [item.name for item in pair] == ["key", "value"]
+        and isinstance(pair[0].dataType, StringType)
+        and isinstance(pair[1].dataType, BinaryType)
+    )

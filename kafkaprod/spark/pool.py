@@ -1,0 +1,39 @@
+"""The producers of a Python worker: one per configuration, kept over tasks and micro-batches.
+
+A worker runs one task at a time and many in its life. What a fork copies is never used: the process id is part of the
+key. A producer that failed is closed at once and not kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kafkaprod.errors import KafkaError
+from kafkaprod.producer import Producer
+
+_producers: dict[tuple[int, tuple[tuple[str, Any], ...]], Producer] = {}
+
+
+@contextlib.contextmanager
+def borrowed_producer(kafka: Mapping[str, Any]) -> Iterator[Producer]:
+    """The worker's producer of this configuration, for one task.
+
+    If the task fails, whatever the reason, the producer is closed and what it still holds is given up: the task is run
+    again, and nobody would look at those records' outcome.
+    """
+    key = (os.getpid(), tuple(sorted(kafka.items())))
+    for other in [other for other in _producers if other[0] != key[0]]:
+        del _producers[other]  # of the process that this one was forked from
+    producer = _producers.get(key)
+    if producer is None:
+        producer = _producers[key] = Producer(kafka)
+    try:
+        yield producer
+    except BaseException:
+        _producers.pop(key, None)
+        with contextlib.suppress(KafkaError, TimeoutError):
+            producer.close(0)
+        raise

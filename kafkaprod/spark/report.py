@@ -1,0 +1,95 @@
+"""What a task did: carried by its commit message, returned by `write`, and logged."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+
+@dataclass(slots=True)
+class OffsetRange:
+    """Where records of one partition went: offsets of the first and the last of them (-1: not told), and how many."""
+
+    first: int
+    last: int
+    count: int
+
+    def add(self, first: int, last: int, count: int) -> None:
+        """Take in more records of the partition."""
+        known = [offset for offset in (self.first, first) if offset >= 0]
+        self.first = min(known, default=-1)
+        self.last = max(self.last, last)
+        self.count += count
+
+
+@dataclass(slots=True)
+class WriteReport:
+    """What was written, by one task or by all of a write.
+
+    Attributes:
+        rows: Records acknowledged.
+        bytes: Of keys and values, before compression.
+        batches: Record batches that held them.
+        retries: Records that were sent more than once.
+        seconds: The task's time; of several tasks their sum.
+        offsets: Topic -> partition -> range.
+        tasks: The single reports, in the order of partitions; empty in a task's own.
+        partition, attempt: Of the task; -1 in a sum.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    batches: int = 0
+    retries: int = 0
+    seconds: float = 0.0
+    offsets: dict[str, dict[int, OffsetRange]] = field(default_factory=dict)
+    tasks: list[WriteReport] = field(default_factory=list)
+    partition: int = -1
+    attempt: int = -1
+
+    def add_range(self, topic: str, partition: int, first: int, last: int, count: int) -> None:
+        """Count records of a partition."""
+        partitions = self.offsets.setdefault(topic, {})
+        if partition in partitions:
+            partitions[partition].add(first, last, count)
+        else:
+            partitions[partition] = OffsetRange(first, last, count)
+
+    @classmethod
+    def sum(cls, tasks: Iterable[WriteReport]) -> Self:
+        """The report of a whole write."""
+        total = cls(tasks=list(tasks))
+        for task in total.tasks:
+            total.rows += task.rows
+            total.bytes += task.bytes
+            total.batches += task.batches
+            total.retries += task.retries
+            total.seconds += task.seconds
+            for topic, partitions in task.offsets.items():
+                for partition, places in partitions.items():
+                    total.add_range(topic, partition, places.first, places.last, places.count)
+        return total
+
+    def to_json(self) -> str:
+        """As text, for the way from an executor to the driver."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The other way round."""
+        parts: dict[str, Any] = json.loads(text)
+        offsets = parts.pop("offsets")
+        report = cls(**parts)
+        for topic, partitions in offsets.items():
+            report.offsets[topic] = {int(number): OffsetRange(**places) for number, places in partitions.items()}
+        return report
+
+    def __str__(self) -> str:
+        spread = ", ".join(f"{topic} ({len(partitions)} partitions)" for topic, partitions in self.offsets.items())
+        return (
+            f"{self.rows} rows, {self.bytes} bytes, {self.batches} batches, {self.retries} retries, "
+            f"{self.seconds:.2f} s, into {spread or 'nothing'}"
+        )

@@ -1,0 +1,99 @@
+"""The data source `kafkaprod`: Spark's plug-in points, each a thin step to `plan`, `task` or `reader`.
+
+A life of a write: Spark makes the source and its writer in a process on the driver (once for a batch, once per
+micro-batch for a stream), pickles the writer, calls `write` once per task attempt in the executors' Python workers, and
+`commit` or `abort` in another process on the driver. Errors before the tasks become AnalysisException.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from kafkaprod.errors import ConfigError
+from kafkaprod.spark.options import parse_options
+from kafkaprod.spark.plan import WritePlan, make_plan
+from kafkaprod.spark.preflight import check_topic
+from kafkaprod.spark.report import WriteReport
+from kafkaprod.spark.task import write_task
+
+NAME = "kafkaprod"
+
+_log = logging.getLogger("kafkaprod.spark")
+
+
+@dataclass
+class TaskDone(WriterCommitMessage):
+    """A task's report on its way to `commit`."""
+
+    report: WriteReport
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame: `df.write.format("kafkaprod").mode("append")`."""
+
+    def __init__(self, plan: WritePlan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return TaskDone(write_task(self._plan, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        _log.info("written: %s", _sum(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        _log.error("aborted; of the tasks that succeeded are in Kafka: %s", _sum(messages))
+
+
+def _sum(messages: Sequence[WriterCommitMessage | None]) -> WriteReport:
+    return WriteReport.sum(message.report for message in messages if isinstance(message, TaskDone))
+
+
+if hasattr(datasource, "DataSourceStreamArrowWriter"):  # Spark 4.1+
+
+    class StreamWriter(datasource.DataSourceStreamArrowWriter):
+        """Writes the micro-batches of a stream: `df.writeStream.format("kafkaprod")`."""
+
+        def __init__(self, plan: WritePlan) -> None:
+            self._plan = plan
+
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+            return TaskDone(write_task(self._plan, iterator))
+
+        def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+            _log.info("micro-batch %d written: %s", batchId, _sum(messages))
+
+        def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+            _log.error("micro-batch %d aborted; in Kafka are: %s", batchId, _sum(messages))
+
+
+class KafkaProdSource(DataSource):
+    """`format("kafkaprod")`: options and columns as for Spark's own `kafka` sink and source."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        if overwrite:
+            raise ConfigError(
+                "Save mode Overwrite not allowed for Kafka. Allowed save modes are Append and ErrorIfExists (default)."
+            )
+        options = parse_options(self.options)
+        plan = make_plan(schema, options)
+        check_topic(options)
+        return BatchWriter(plan)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        if "StreamWriter" not in globals():
+            raise ConfigError(
+                "format('kafkaprod') writes streams from Spark 4.1 on; before that use "
+                "writeStream.foreachBatch(kafkaprod.spark.foreach_batch(...))"
+            )
+        return StreamWriter(make_plan(schema, parse_options(self.options)))

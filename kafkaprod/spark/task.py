@@ -1,0 +1,132 @@
+"""What runs on executors: one task's rows into Kafka, all of them acknowledged when it returns."""
+
+from __future__ import annotations
+
+import collections
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from kafkaprod.errors import BufferFullError, DeliveryFailedError, KafkaError
+from kafkaprod.producer import Producer
+from kafkaprod.spark.plan import WritePlan
+from kafkaprod.spark.pool import borrowed_producer
+from kafkaprod.spark.report import WriteReport
+from kafkaprod.spark.rows import SentRows, send_batch
+
+MAX_PENDING_BYTES: Final = 32 << 20  # of rows whose outcome is not looked at yet; they hold Spark's batches in memory
+
+REPORT_SCHEMA: Final = "report string"
+
+
+class FailedRecordError(KafkaError):
+    """A record was not delivered: names topic, partition, row of the task, and the error with its limit and value."""
+
+
+def write_task(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WriteReport:
+    """Write a task's rows and wait until every one is acknowledged.
+
+    Raises:
+        FailedRecordError: A record was not delivered; others may have been. Spark runs the task again.
+    """
+    started_ns = time.perf_counter_ns()
+    context = TaskContext.get()
+    report = WriteReport()
+    if context is not None:
+        report.partition, report.attempt = context.partitionId(), context.attemptNumber()
+    batches = iter(batches)
+    first = next(batches, None)
+    if first is None:  # an empty partition needs no connection
+        return report
+    with borrowed_producer(plan.options.kafka) as producer:
+        retries_before = _retries(producer)
+        _Task(plan, producer, report).run(first, batches)
+        report.retries = _retries(producer) - retries_before
+    report.seconds = (time.perf_counter_ns() - started_ns) / 1e9
+    return report
+
+
+def report_task(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """`write_task` for `mapInArrow`: yields one row, the report as JSON."""
+    report = write_task(plan, batches)
+    yield pa.RecordBatch.from_pydict({"report": [report.to_json()]})
+
+
+class _Task:
+    def __init__(self, plan: WritePlan, producer: Producer, report: WriteReport) -> None:
+        self._plan = plan
+        self._producer = producer
+        self._report = report
+        self._pending: collections.deque[SentRows] = collections.deque()
+        self._pending_bytes = 0
+        self._last_batch: dict[tuple[str, int], int] = {}  # base offset of the last record batch that was counted
+
+    def run(self, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> None:
+        row = 0
+        batch: pa.RecordBatch | None = first
+        while batch is not None:
+            if batch.num_rows:
+                self._send(batch, row)
+                row += batch.num_rows
+            batch = next(others, None)
+        try:
+            self._producer.flush()
+        except DeliveryFailedError:
+            self._settle(0)  # says which record, if it is among those still pending
+            raise
+        self._settle(0)
+
+    def _send(self, batch: pa.RecordBatch, first_row: int) -> None:
+        try:
+            for sent in send_batch(self._producer, self._plan, batch, first_row):
+                self._pending.append(sent)
+                self._pending_bytes += sent.size
+        except BufferFullError:
+            self._settle(0)  # a failed record explains more than the memory it holds
+            raise
+        except KafkaError as error:
+            raise FailedRecordError(
+                f"rows {first_row}..{first_row + batch.num_rows - 1} of task {self._report.partition}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        self._settle(MAX_PENDING_BYTES)
+
+    def _settle(self, limit: int) -> None:
+        """Wait for the oldest rows and count them until at most `limit` bytes are pending."""
+        while self._pending and (limit == 0 or self._pending_bytes > limit):
+            sent = self._pending.popleft()
+            self._pending_bytes -= sent.size
+            sent.result.wait()
+            if self._count(sent) < len(sent.result):
+                for row, error in sent.result.errors.items():
+                    raise FailedRecordError(self._describe(sent, row, error)) from error
+
+    def _count(self, sent: SentRows) -> int:
+        """Count the delivered ones among these rows."""
+        report = self._report
+        delivered = 0
+        report.bytes += sent.size
+        for partition, base_offset, first, count in sent.result.runs():
+            delivered += count
+            start = base_offset + first if base_offset >= 0 else -1
+            report.add_range(sent.topic, partition, start, start + count - 1 if start >= 0 else -1, count)
+            place = (sent.topic, partition)
+            if self._last_batch.get(place) != base_offset:
+                self._last_batch[place] = base_offset
+                report.batches += 1
+        report.rows += delivered
+        return delivered
+
+    def _describe(self, sent: SentRows, row: int, error: Exception) -> str:
+        return (
+            f"record of topic {sent.topic!r}, partition {int(sent.result.partitions[row])}, row {int(sent.rows[row])} "
+            f"of task {self._report.partition} was not delivered: {type(error).__name__}: {error}"
+        )
+
+
+def _retries(producer: Producer) -> int:
+    metrics: dict[str, Any] = producer.metrics()["producer-metrics"]
+    return int(metrics["record-retry-total"])

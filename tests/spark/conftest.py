@@ -1,0 +1,23 @@
+"""One Spark session for all tests here: local[2], the interpreter's own environment in the workers."""
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.sessions import local_session
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("filterwarnings", "ignore:PySpark does not yet fully support pandas:FutureWarning")
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Tests may set SQL options, and must put them back."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with local_session("local[2]") as session:
+        yield session

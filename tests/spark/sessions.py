@@ -1,0 +1,28 @@
+"""Spark sessions that start fast and listen on the loopback interface alone."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from pyspark.sql import SparkSession
+
+
+@contextlib.contextmanager
+def local_session(master: str, **more: str) -> Iterator[SparkSession]:
+    """A session without web interface; `more`: settings, `__` for a dot."""
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder.master(master).appName("kafkaprod tests")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.log.level": "ERROR",
+    } | {name.replace("__", "."): value for name, value in more.items()}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()

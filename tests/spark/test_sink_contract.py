@@ -1,0 +1,160 @@
+"""What Spark's own Kafka sink is tested for, asked of this one: columns, options, their precedence, words of errors.
+
+Source: the behaviours in KafkaSinkSuite of Apache Spark; the code is our own. docs/spark.md lists the differences.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import DataFrame, SparkSession
+
+from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.errors import ConfigError
+from kafkaprod.spark import write
+from tests.spark.topics import read_topic, values_of
+
+
+def save(df: DataFrame, broker: EmbeddedBroker, mode: str = "append", **options: str) -> None:
+    writer = df.write.format("kafkaprod").mode(mode).option("kafka.bootstrap.servers", broker.bootstrap_servers)
+    writer.options(**{name.replace("__", "."): value for name, value in options.items()}).save()
+
+
+def error_of(action: Callable[[], object]) -> str:
+    """The words of the error before any task starts."""
+    with pytest.raises((AnalysisException, ConfigError)) as caught:
+        action()
+    return str(caught.value)
+
+
+def test_rows_go_to_the_topic_of_their_column(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str
+) -> None:
+    rows = [(topic_name, "1"), (topic_name, "2"), (f"{topic_name}-b", "3")]
+    df = spark.createDataFrame(rows, "topic string, value string")
+    save(df, embedded_broker)
+    assert values_of(embedded_broker.bootstrap_servers, topic_name) == [b"1", b"2"]
+    assert values_of(embedded_broker.bootstrap_servers, f"{topic_name}-b") == [b"3"]
+
+
+def test_topic_option_wins_over_the_topic_column(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str
+) -> None:
+    df = spark.createDataFrame([("elsewhere", "1"), (None, "2")], "topic string, value string")
+    save(df, embedded_broker, topic=f" {topic_name} ")
+    assert values_of(embedded_broker.bootstrap_servers, topic_name) == [b"1", b"2"]
+
+
+def test_null_topic_without_an_option_fails_the_write(spark: SparkSession, embedded_broker: EmbeddedBroker) -> None:
+    df = spark.createDataFrame([(None, "1")], "topic string, value string")
+    with pytest.raises(Exception, match="null topic present in the data"):
+        save(df, embedded_broker)
+
+
+def test_no_topic_at_all_fails_before_any_task(spark: SparkSession, embedded_broker: EmbeddedBroker) -> None:
+    df = spark.sql("select '1' as value")
+    words = "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
+    assert words in error_of(lambda: save(df, embedded_broker))
+    assert words in error_of(lambda: write(df, {"kafka.bootstrap.servers": embedded_broker.bootstrap_servers}))
+
+
+def test_value_column_is_required(spark: SparkSession, embedded_broker: EmbeddedBroker) -> None:
+    df = spark.sql("select 't' as topic, '1' as key")
+    assert "Required attribute 'value' not found" in error_of(lambda: save(df, embedded_broker))
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ("1 as topic, '1' as value", "topic attribute unsupported type int. topic must be a(n) string"),
+        ("1L as key, '1' as value", "key attribute unsupported type bigint. key must be a(n) string or binary"),
+        ("1L as value", "value attribute unsupported type bigint. value must be a(n) string or binary"),
+        ("'1' as value, '1' as partition", "partition attribute unsupported type string. partition must be a(n) int"),
+        (
+            "'1' as value, map('a', 'b') as headers",
+            "headers attribute unsupported type map<string,string>. headers must be a(n) "
+            "array<struct<key:string,value:binary>>",
+        ),
+        ("'1' as value, 5 as timestamp", "timestamp attribute unsupported type int. timestamp must be a(n) timestamp"),
+    ],
+)
+def test_wrong_type_is_told_in_the_words_of_sparks_sink(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, columns: str, words: str
+) -> None:
+    servers = {"kafka.bootstrap.servers": embedded_broker.bootstrap_servers}
+    options = servers if "topic" in columns else servers | {"topic": "t"}
+    df = spark.sql(f"select {columns}")
+    assert words in error_of(lambda: write(df, options))
+
+
+def test_overwriting_is_refused(spark: SparkSession, embedded_broker: EmbeddedBroker) -> None:
+    df = spark.sql("select '1' as value")
+    words = error_of(lambda: save(df, embedded_broker, mode="overwrite", topic="t"))
+    assert "Save mode Overwrite not allowed for Kafka. Allowed save modes are Append and ErrorIfExists" in words
+
+
+@pytest.mark.parametrize(("option", "what"), [("kafka.key.serializer", "keys"), ("kafka.value.serializer", "values")])
+def test_serializers_are_refused(spark: SparkSession, option: str, what: str) -> None:
+    df = spark.sql("select '1' as value")
+    words = error_of(lambda: write(df, {"kafka.bootstrap.servers": "x:1", option: "foo"}, topic="t"))
+    assert f"'{option[6:]}' is not supported as {what} are serialized with ByteArraySerializer" in words
+
+
+def test_unknown_topic_fails_on_the_driver(spark: SparkSession) -> None:
+    with EmbeddedBroker(auto_create_topics=False) as broker:
+        df = spark.sql("select '1' as value")
+        words = error_of(lambda: save(df, broker, topic="nowhere", kafka__max__block__ms="100"))
+    assert "Topic nowhere not present in metadata after 100 ms" in words
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in words
+
+
+def test_headers_and_partition_column_are_written(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str
+) -> None:
+    df = spark.sql(
+        """select * from values
+        ('0', 'k', array(named_struct('key', 'a', 'value', cast('b' as binary)),
+                         named_struct('key', 'c', 'value', cast(null as binary))), 2),
+        ('1', 'k', array(), 1),
+        ('2', null, null, 0) as t(value, key, headers, partition)"""
+    )
+    report = write(df, {"kafka.bootstrap.servers": embedded_broker.bootstrap_servers}, topic=topic_name)
+    rows = read_topic(embedded_broker.bootstrap_servers, topic_name)
+    assert [(row.partition, row.value, row.key, row.headers) for row in rows] == [
+        (0, b"2", None, []),
+        (1, b"1", b"k", []),
+        (2, b"0", b"k", [("a", b"b"), ("c", None)]),
+    ]
+    assert {number: places.count for number, places in report.offsets[topic_name].items()} == {0: 1, 1: 1, 2: 1}
+
+
+def test_large_rows_pass_a_small_buffer(spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str) -> None:
+    """Memory for a few records only: the task waits for the broker instead of failing."""
+    df = spark.range(0, 200, 1, 2).selectExpr("repeat(cast(id % 10 as string), 20000) as value")
+    options = {"kafka.buffer.memory": "262144", "kafka.batch.size": "32768", "kafka.max.request.size": "65536"}
+    report = write(df, {"kafka.bootstrap.servers": embedded_broker.bootstrap_servers, **options}, topic=topic_name)
+    assert (report.rows, report.bytes) == (200, 200 * 20000)
+    values = values_of(embedded_broker.bootstrap_servers, topic_name)
+    assert values == sorted(str(i % 10).encode() * 20000 for i in range(200))
+
+
+def test_too_large_a_row_names_topic_row_and_limit(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str
+) -> None:
+    df = spark.range(0, 3, 1, 1).selectExpr("repeat('x', if(id = 2, 70000, 1)) as value")
+    options = {"kafka.bootstrap.servers": embedded_broker.bootstrap_servers, "kafka.max.request.size": "65536"}
+    with pytest.raises(PythonException, match=rf"row 2: record of up to 70\d+ bytes for topic '{topic_name}' exceeds"):
+        write(df, options, topic=topic_name)
+
+
+def test_kafka_option_without_its_prefix_is_named(spark: SparkSession) -> None:
+    df = spark.sql("select '1' as value")
+    words = error_of(lambda: write(df, {"kafka.bootstrap.servers": "x:1", "linger.ms": "5"}, topic="t"))
+    assert "write it as 'kafka.linger.ms'" in words
+
+
+def test_producer_option_is_checked_on_the_driver(spark: SparkSession) -> None:
+    df = spark.sql("select '1' as value")
+    words = error_of(lambda: write(df, {"kafka.bootstrap.servers": "x:1", "kafka.acks": "7"}, topic="t"))
+    assert "acks" in words
+    assert "prefix 'kafka.'" in words

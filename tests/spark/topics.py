@@ -1,0 +1,54 @@
+"""What a topic holds, read without Spark."""
+
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, TopicPartition
+
+Headers = list[tuple[str, bytes | None]]
+
+
+class Row(NamedTuple):
+    """A record and its place."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+
+
+def read_topic(bootstrap_servers: str, topic: str) -> list[Row]:
+    """All records of a topic, by partition and offset."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "none", "enable.auto.commit": False})
+    try:
+        rows = []
+        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        for partition in partitions:
+            place = TopicPartition(topic, partition)
+            start, end = consumer.get_watermark_offsets(place, timeout=30)
+            if start == end:
+                continue
+            consumer.assign([TopicPartition(topic, partition, start)])
+            while True:
+                for message in consumer.consume(10_000, timeout=0.2):
+                    assert message.error() is None, message.error()
+                    headers = message.headers() or []
+                    rows.append(
+                        Row(
+                            *(partition, message.offset(), message.key(), message.value()),
+                            *(headers, message.timestamp()[1]),
+                        )
+                    )
+                position = consumer.position([place])[0].offset
+                if position >= end:
+                    break
+        return sorted(rows, key=lambda row: row[:2])
+    finally:
+        consumer.close()
+
+
+def values_of(bootstrap_servers: str, topic: str) -> list[bytes | None]:
+    """The values of all records, sorted; null first."""
+    values = [row.value for row in read_topic(bootstrap_servers, topic)]
+    return sorted(values, key=lambda value: (value is not None, value))
