@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[1]
 _SHOWN_LINES = 5
+_TOP_LEVEL = ("kafkaprod", "pyspark_kafkaprod")  # Spark looks for data sources in modules named so
 _EXTENSION = sysconfig.get_config_var("EXT_SUFFIX")
 
 
@@ -44,9 +45,10 @@ def check_wheel(names: Iterable[str]) -> None:
     _refuse(files, (".c", ".html"))
     compiled = [str(path).removesuffix(_EXTENSION) for path in files if path.suffix == ".so"]
     sources = [path.with_suffix("") for path in ROOT.glob("kafkaprod/**/*.pyx")]
-    _require(files, ("kafkaprod/py.typed", *(f"{path.relative_to(ROOT)}{_EXTENSION}" for path in sources)))
+    _require(files, ("kafkaprod/py.typed", "pyspark_kafkaprod/__init__.py"))
+    _require(files, (f"{path.relative_to(ROOT)}{_EXTENSION}" for path in sources))
     _require(files, (f"{path}.pyi" for path in compiled))
-    if strangers := {path.parts[0] for path in files if path.parts[0].partition("-")[0] != "kafkaprod"}:
+    if strangers := {path.parts[0] for path in files if path.parts[0].partition("-")[0] not in _TOP_LEVEL}:
         raise NotAsReleasedError(f"the wheel would install {sorted(strangers)}")
 
 
