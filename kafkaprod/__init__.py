@@ -19,31 +19,38 @@ if typing.TYPE_CHECKING:
     from kafkaprod.errors import KafkaError
     from kafkaprod.producer import Producer
     from kafkaprod.structs import RecordMetadata, TopicPartition
+    from kafkaprod.tables import AvroRows, JsonRows, TableResult
 
 __all__ = [
     "AsyncProducer",
+    "AvroRows",
     "BlockResult",
     "Column",
     "DeliveryFuture",
     "Headers",
+    "JsonRows",
     "KafkaError",
     "Producer",
     "ProducerConfig",
     "RecordMetadata",
+    "TableResult",
     "TopicPartition",
     "__version__",
 ]
 
 _MODULES = {
     "AsyncProducer": "aio",
+    "AvroRows": "tables",
     "BlockResult": "completion",
     "Column": "_core.columns",
     "DeliveryFuture": "completion",
     "Headers": "_core.columns",
+    "JsonRows": "tables",
     "KafkaError": "errors",
     "Producer": "producer",
     "ProducerConfig": "config",
     "RecordMetadata": "structs",
+    "TableResult": "tables",
     "TopicPartition": "structs",
 }
 

@@ -19,6 +19,7 @@ from kafkaprod.completion import BlockResult, DeliveryFuture
 from kafkaprod.interceptors import ProducerRecord
 from kafkaprod.producer import MEMORY_POLL_S, Producer
 from kafkaprod.structs import RecordMetadata
+from kafkaprod.tables import TableResult
 
 T = TypeVar("T")
 
@@ -126,6 +127,10 @@ class AsyncProducer:
     async def send_columns(self, topic: str, *args: Any, **kwargs: Any) -> BlockResult:
         """Producer.send_columns; await the result for the outcome of all rows."""
         return await self._in_thread(partial(self._producer.send_columns, topic, *args, **kwargs))
+
+    async def send_table(self, topic: str | None, data: Any, **kwargs: Any) -> TableResult:
+        """Producer.send_table; await the result for the outcome of all rows."""
+        return await self._in_thread(partial(self._producer.send_table, topic, data, **kwargs))
 
     async def flush(self, timeout: float | None = None) -> None:
         """Producer.flush without blocking the event loop."""

@@ -227,7 +227,8 @@ class BlockResult:
         self._refused = refused
         self._refused_rows: list[int] = block.rows_left
         self.row_count: int = block.row_count
-        self.partitions: NDArray[np.int32] = np.frombuffer(memoryview(block.partition_of_rows()), dtype=np.int32)
+        # Copied: a result that is kept must not keep the block, and with it the columns that it was made of.
+        self.partitions: NDArray[np.int32] = np.frombuffer(memoryview(block.partition_of_rows()), dtype=np.int32).copy()
 
     def __len__(self) -> int:
         return self.row_count
@@ -280,6 +281,11 @@ class BlockResult:
         return self._await().__await__()
 
     async def _await(self) -> BlockResult:
+        await self.settled()
+        return self.result(0)
+
+    async def settled(self) -> None:
+        """Return once every row's outcome is known."""
         for completion, _, _, _ in self._segments:
             pending = [completion]
             while pending:
@@ -288,7 +294,6 @@ class BlockResult:
                 if waiting is not None:
                     await asyncio.shield(waiting)
                 pending.extend(child for _, child in one.children or ())
-        return self.result(0)
 
     def runs(self) -> Iterator[tuple[int, int, int, int]]:
         """Yield (partition, base offset of the record batch, index in it, record count) of each run of rows.

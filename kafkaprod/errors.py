@@ -41,7 +41,12 @@ class KafkaError(Exception):
     Args:
         message: What happened, which object, the limit and the value.
         context: Where it happened: any of topic, partition, node, api, correlation_id.
+
+    Attributes:
+        result: Of a block or table that was queued in part: its BlockResult or TableResult; else None.
     """
+
+    result: Any = None
 
     retriable: bool = False
     needs_metadata: bool = False
@@ -76,11 +81,8 @@ class InvalidRecordError(KafkaError, ValueError):
 class BufferFullError(KafkaError, TimeoutError):
     """buffer_memory stayed full for max_block_ms; the record was not queued. The message names who holds it.
 
-    Attributes:
-        result: Of a block of records: the BlockResult with the rows that were queued before; else None.
+    `result` has the rows of a block that were queued before.
     """
-
-    result: Any = None
 
 
 class DeliveryTimeoutError(KafkaError, TimeoutError):

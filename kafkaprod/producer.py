@@ -35,9 +35,12 @@ from kafkaprod.errors import (
     InvalidRecordError,
     KafkaError,
     ProducerClosedError,
+    RecordTooLargeError,
+    SerializationError,
 )
 from kafkaprod.interceptors import ProducerRecord
 from kafkaprod.sender import Flush
+from kafkaprod.tables import Named, Part, TablePlan, TableResult, ValueSpec, read_batches
 from kafkaprod.waiting import Waiter
 
 EXIT_TIMEOUT_S: Final = 10.0  # how long the end of the interpreter waits for records still on their way
@@ -218,6 +221,59 @@ class Producer(RecordSender):
             timestamps_ms,
             partitions,
             partition,
+        )
+
+    def send_table(
+        self,
+        topic: str | None,
+        data: Any,
+        *,
+        value: ValueSpec = "value",
+        key: ValueSpec = None,
+        headers: Any = None,
+        timestamp: str | Named | int | None = None,
+        partition: str | Named | int | None = None,
+        topic_column: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> TableResult:
+        """Queue every row of a table as a record; serializers, partitioner and interceptors do not see them.
+
+        Args:
+            topic: Its name; with `topic_column` the topic of rows that have null there, or None.
+            data: An Arrow table, batch, reader, array or series of any library (pyarrow, polars, duckdb, pandas,
+                nanoarrow), a mapping of names to NumPy arrays or lists, or a NumPy structured array. Nothing is
+                converted and pyarrow is not needed; buffers are kept until their rows are copied into batches.
+            value: Name of a string or binary column; "json" or JsonRows() for whole rows as JSON; AvroRows() for rows
+                as Avro; bytes for every row; None: null. A table with a column "json" needs JsonRows() or Named().
+            key: Name of a string or binary column, bytes for every row, or None: no keys.
+            headers: Name of a list<struct<key, value>> or map column, or pairs (str, bytes) for every row.
+            timestamp: Name of a timestamp, date or int64 (ms) column, or ms for every row; null or None: now.
+            partition: Name of an integer column, or a number for every row; null or None: by key or sticky.
+            topic_column: Name of a string column with each row's topic.
+            columns: With value="json": names of the columns to write; None: all.
+
+        Returns: A TableResult; row i is the table's row i.
+        Raises: InvalidRecordError, RecordTooLargeError, SerializationError naming column and row; BufferFullError after
+            max_block_ms. Batches of the table before that one are queued: the error's `result` has their rows.
+        """
+        self._check_usable()
+        plan = TablePlan(topic, value, key, headers, timestamp, partition, topic_column, columns)
+        result = TableResult()
+        try:
+            for batch in read_batches(data):
+                first = result.row_count
+                for part in plan.parts(batch, self._clock.wall_ms()):
+                    result.add(part.rows_from(first), part.topic, self._send_part(part))
+        except (BufferFullError, InvalidRecordError, RecordTooLargeError, SerializationError) as error:
+            if isinstance(error.result, BlockResult):
+                result.add(part.rows_from(first), part.topic, error.result)
+            error.result = result
+            raise
+        return result
+
+    def _send_part(self, part: Part) -> BlockResult:
+        return self._send_block(
+            part.topic, part.value, part.key, part.headers, len(part.rows), part.timestamps_ms, part.partitions, None
         )
 
     def _send_block(

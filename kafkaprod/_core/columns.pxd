@@ -69,6 +69,7 @@ cdef class Column:
 
     cdef Py_buffer *_hold(self, object source, str name, Py_ssize_t item_size) except NULL
     cdef void *_allocate(self, Py_ssize_t size) except NULL
+    cdef int _adopt(self, void *memory) except -1
     cdef int check(self, str name) except -1
 
 
@@ -84,6 +85,7 @@ cdef class Headers:
     cdef object _kept
 
     cdef HeaderView *_reserve(self, Py_ssize_t count) except NULL
+    cdef int _make_rows(self, Py_ssize_t row_count, Py_ssize_t view_count) except -1
     cdef int _add_row(self, object arguments, object headers, Py_ssize_t row) except -1
 
 

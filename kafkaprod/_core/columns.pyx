@@ -59,16 +59,22 @@ cdef class Column:
         return buffer
 
     cdef void *_allocate(self, Py_ssize_t size) except NULL:
-        cdef void **grown = <void **>realloc(self._allocations, (self._allocation_count + 1) * sizeof(void *))
-        if grown is NULL:
-            raise MemoryError
-        self._allocations = grown
         cdef void *memory = malloc(<size_t>max(size, 1))
         if memory is NULL:
             raise MemoryError
+        self._adopt(memory)
+        return memory
+
+    cdef int _adopt(self, void *memory) except -1:
+        """Own malloc's memory; it is freed with the column, at once if it cannot be kept."""
+        cdef void **grown = <void **>realloc(self._allocations, (self._allocation_count + 1) * sizeof(void *))
+        if grown is NULL:
+            free(memory)
+            raise MemoryError
+        self._allocations = grown
         self._allocations[self._allocation_count] = memory
         self._allocation_count += 1
-        return memory
+        return 0
 
     @staticmethod
     def nulls():
@@ -200,6 +206,46 @@ cdef class Column:
         _finish(column, validity, start, row_count, buffer.len // width, name)
         return column
 
+    def slice(self, Py_ssize_t first, Py_ssize_t count):
+        """Rows first .. first + count as a column that shares the memory. Raises InvalidRecordError if they are outside."""
+        cdef Column column
+        if self.row_count < 0:
+            return self
+        if first < 0 or count < 0 or first + count > self.row_count:
+            raise InvalidRecordError(f"rows {first}..{first + count} are outside the column's {self.row_count}")
+        column = Column.__new__(Column)
+        column._kept = self
+        column.c = self.c
+        column.c.start += first
+        column.row_count = count
+        return column
+
+    def take(self, rows not None):
+        """The rows of an array of int64, in that order, as a column of pointers into this one."""
+        cdef const int64_t[::1] wanted = rows
+        cdef Py_ssize_t count = wanted.shape[0]
+        cdef Py_ssize_t i
+        cdef Column column
+        cdef const char **pointers
+        cdef Py_ssize_t *lengths
+        if self.row_count < 0:
+            return self
+        column = Column.__new__(Column)
+        pointers = <const char **>column._allocate(count * sizeof(void *))
+        lengths = <Py_ssize_t *>column._allocate(count * sizeof(Py_ssize_t))
+        for i in range(count):
+            if not 0 <= wanted[i] < self.row_count:
+                raise InvalidRecordError(f"row {wanted[i]} is outside the column's {self.row_count}")
+            pointers[i] = NULL
+            column_get(&self.c, wanted[i], &pointers[i], &lengths[i])
+        column._kept = self
+        column.row_count = count
+        column.c.layout = POINTERS
+        column.c.pointers = pointers
+        column.c.lengths = lengths
+        column.c.longest = self.c.longest
+        return column
+
     cdef int check(self, str name) except -1:
         """Check every row's place. Raises InvalidRecordError naming the first bad row."""
         cdef Py_ssize_t bad
@@ -328,6 +374,56 @@ cdef class Headers:
             self._views = grown
             self._view_capacity = capacity
         return self._views + self._view_count
+
+    cdef int _make_rows(self, Py_ssize_t row_count, Py_ssize_t view_count) except -1:
+        """Room for the offsets of `row_count` rows, all 0, and for the views of all their headers."""
+        self._reserve(view_count)
+        self._view_count = view_count
+        self.row_count = row_count
+        self._offsets = <int64_t *>calloc(<size_t>row_count + 1, sizeof(int64_t))
+        if self._offsets is NULL:
+            raise MemoryError
+        return 0
+
+    def slice(self, Py_ssize_t first, Py_ssize_t count):
+        """Rows first .. first + count, sharing the memory. Raises InvalidRecordError if they are outside."""
+        cdef Headers headers
+        if self.row_count < 0:
+            return self
+        if first < 0 or count < 0 or first + count > self.row_count:
+            raise InvalidRecordError(f"rows {first}..{first + count} are outside the headers' {self.row_count}")
+        headers = Headers.__new__(Headers)
+        headers._kept = self
+        headers.row_count = count
+        headers.c = self.c
+        headers.c.offsets += first
+        return headers
+
+    def take(self, rows not None):
+        """The rows of an array of int64, in that order."""
+        cdef const int64_t[::1] wanted = rows
+        cdef Py_ssize_t count = 0
+        cdef Py_ssize_t i
+        cdef Py_ssize_t j
+        cdef Headers headers
+        if self.row_count < 0:
+            return self
+        for i in range(wanted.shape[0]):
+            if not 0 <= wanted[i] < self.row_count:
+                raise InvalidRecordError(f"row {wanted[i]} is outside the headers' {self.row_count}")
+            count += self.c.offsets[wanted[i] + 1] - self.c.offsets[wanted[i]]
+        headers = Headers.__new__(Headers)
+        headers._make_rows(wanted.shape[0], count)
+        count = 0
+        for i in range(wanted.shape[0]):
+            for j in range(self.c.offsets[wanted[i]], self.c.offsets[wanted[i] + 1]):
+                headers._views[count] = self.c.headers[j]
+                count += 1
+            headers._offsets[i + 1] = count
+        headers._kept = self
+        headers.c.headers = headers._views
+        headers.c.offsets = headers._offsets
+        return headers
 
     cdef int _add_row(self, object arguments, object headers, Py_ssize_t row) except -1:
         cdef RecordArguments holder = arguments

@@ -1,0 +1,3 @@
+import datetime
+
+EPOCH: datetime.datetime

@@ -1,0 +1,1 @@
+"""Nothing for Python here: the module is cimported."""

@@ -1,0 +1,124 @@
+"""TableResult: the outcome of all rows of one table, in the table's order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkaprod.completion import BlockResult
+
+Rows = range | NDArray[np.int64]
+
+
+class TableResult:
+    """The outcome of one `send_table` call; row i is the table's row i, over all its batches.
+
+    Arrays have one item per row and are made when asked for: `partitions` int32, `offsets` int64 (-1 unknown or
+    failed), `timestamps` int64 ms (-1 where the record keeps its own), `error_codes` int16 (0 delivered, Kafka's code,
+    CLIENT_ERROR, PENDING). Thread-safe once `send_table` has returned.
+
+    Attributes:
+        blocks: (rows, topic, BlockResult) of each block that was queued; rows are positions in the table.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: list[tuple[Rows, str, BlockResult]] = []
+        self.row_count = 0
+
+    def add(self, rows: Rows, topic: str, block: BlockResult) -> None:
+        """Take up the outcome of some rows."""
+        self.blocks.append((rows, topic, block))
+        self.row_count += len(rows)
+
+    def __len__(self) -> int:
+        return self.row_count
+
+    def done(self) -> bool:
+        """Whether every row's outcome is known."""
+        return all(block.done() for _, _, block in self.blocks)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until every row's outcome is known; False after `timeout` seconds."""
+        end = None if timeout is None else time.monotonic() + timeout
+        return all(block.wait(None if end is None else max(0.0, end - time.monotonic())) for _, _, block in self.blocks)
+
+    def result(self, timeout: float | None = None) -> TableResult:
+        """Wait, then return this object if every row was delivered.
+
+        Raises:
+            TimeoutError: outcomes are missing after `timeout` seconds.
+            KafkaError: the first failed row's own error; `errors` has all of them.
+        """
+        if not self.wait(timeout):
+            raise TimeoutError(f"no outcome for some of {self.row_count} records within {timeout} s")
+        for error in self.errors.values():
+            raise error
+        return self
+
+    def add_done_callback(self, callback: Callable[[TableResult], None]) -> None:
+        """Call `callback(self)` once every row's outcome is known: on the sender thread, or at once."""
+        remaining = [block for _, _, block in self.blocks]
+
+        def proceed(_: BlockResult | None = None) -> None:
+            while remaining:
+                block = remaining.pop()
+                if not block.done():
+                    block.add_done_callback(proceed)
+                    return
+            callback(self)
+
+        proceed()
+
+    def __await__(self) -> Generator[Any, None, TableResult]:
+        return self._await().__await__()
+
+    async def _await(self) -> TableResult:
+        for _, _, block in self.blocks:
+            await block.settled()
+        return self.result(0)
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that got rows, in order of their first one."""
+        return list(dict.fromkeys(topic for _, topic, _ in self.blocks))
+
+    @property
+    def partitions(self) -> NDArray[np.int32]:
+        """Each row's partition; -1 for a row that was never queued."""
+        return self._gather(np.int32, lambda block: block.partitions)
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Offset of each row in its partition; -1 if it failed or the broker did not tell."""
+        return self._gather(np.int64, lambda block: block.offsets)
+
+    @property
+    def timestamps(self) -> NDArray[np.int64]:
+        """The broker's append time of each row in ms; -1 where the record keeps the timestamp it was sent with."""
+        return self._gather(np.int64, lambda block: block.timestamps)
+
+    @property
+    def error_codes(self) -> NDArray[np.int16]:
+        """0 for a delivered row, else Kafka's error code, CLIENT_ERROR or PENDING."""
+        return self._gather(np.int16, lambda block: block.error_codes)
+
+    @property
+    def errors(self) -> dict[int, Exception]:
+        """Row -> error, for the failed rows only, in row order; looking counts as having seen them."""
+        failed = {int(rows[row]): error for rows, _, block in self.blocks for row, error in block.errors.items()}
+        return dict(sorted(failed.items()))
+
+    @property
+    def failed_count(self) -> int:
+        """How many rows are known to have failed."""
+        return sum(block.failed_count for _, _, block in self.blocks)
+
+    def _gather(self, dtype: type[Any], column: Callable[[BlockResult], NDArray[Any]]) -> NDArray[Any]:
+        out = np.empty(self.row_count, dtype=dtype)
+        for rows, _, block in self.blocks:
+            out[slice(rows.start, rows.stop) if isinstance(rows, range) else rows] = column(block)
+        return out

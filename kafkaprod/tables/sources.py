@@ -1,0 +1,39 @@
+"""Whatever holds a table, as an iterator of Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from kafkaprod._core.arrow import ArrowBatch, ArrowStream
+from kafkaprod.errors import InvalidRecordError
+from kafkaprod.tables.python_columns import plain_column
+
+# What looks like a table but is not yet one: class name -> what to call.
+NOT_YET_TABLES = {"LazyFrame": ".collect()", "DuckDBPyConnection": ".sql(...)"}
+
+
+def read_batches(data: Any) -> Iterator[ArrowBatch]:
+    """Yield the batches of a table.
+
+    Args:
+        data: An object with `__arrow_c_stream__` or `__arrow_c_array__` (pyarrow, polars, duckdb, pandas, nanoarrow); a
+            mapping of names to NumPy arrays or lists of equal length; a NumPy structured array.
+
+    Raises: InvalidRecordError: It is none of these.
+    """
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        return ArrowStream(data)
+    advice = NOT_YET_TABLES.get(type(data).__name__)
+    if advice:
+        raise InvalidRecordError(f"a {type(data).__name__} holds no rows yet: pass what its {advice} returns")
+    if isinstance(data, Mapping):
+        return iter([ArrowBatch.from_columns([plain_column(name, values) for name, values in data.items()])])
+    if isinstance(data, np.ndarray) and data.dtype.names:
+        return iter([ArrowBatch.from_columns([plain_column(name, data[name]) for name in data.dtype.names])])
+    raise InvalidRecordError(
+        f"data must be an Arrow table (pyarrow, polars, duckdb, pandas, nanoarrow), a mapping of columns or a NumPy "
+        f"structured array, not {type(data).__name__}"
+    )
