@@ -120,7 +120,7 @@ cdef int32_t shortest(uint64_t c, int32_t q, bint is_power, uint64_t *digits) no
     cdef uint64_t tens
     cdef bint below
     cdef bint above
-    if s >= 10:
+    if s >= 100:                    # of two digits neither is dropped: Java wants at least two
         tens = s // 10
         below = lower <= 40 * tens
         above = 40 * tens + 40 <= upper
