@@ -115,6 +115,23 @@ def test_records_offsets_topics_and_ids_survive(broker: EmbeddedBroker, end: str
     assert again.producer_id > first_id
 
 
+@pytest.mark.parametrize("restarts", [4, pytest.param(50, marks=pytest.mark.slow)])
+def test_all_records_and_committed_offsets_survive_restarts(broker: EmbeddedBroker, restarts: int) -> None:
+    """Clean stops and kills in turn; after each one everything from before is still there."""
+    for turn in range(restarts):
+        assert produce(broker, *[b"turn-%d-%d" % (turn, i) for i in range(10)]) == 10 * turn
+        commit(broker, 10 * turn + 5)
+        if turn % 2:
+            broker.kill()
+        else:
+            broker.stop()
+        broker.start()
+        assert committed(broker) == 10 * turn + 5
+    records = fetch(broker)
+    assert all(b"turn-%d-%d" % (turn, i) in records for turn in range(restarts) for i in range(10))
+    assert metadata(broker).topics[0].error_code == 0
+
+
 def test_clean_stop_leaves_the_marker_and_a_kill_does_not(broker: EmbeddedBroker) -> None:
     marker = Path(broker.data_dir) / ".kafka_cleanshutdown"
     produce(broker, b"x")
