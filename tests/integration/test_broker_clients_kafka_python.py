@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import CommitFailedError
 from kafka.structs import TopicPartition
 
 from kafkaprod.broker.embedded import EmbeddedBroker
@@ -23,8 +25,7 @@ class Member:
     def __init__(self, broker: EmbeddedBroker, topic: str) -> None:
         self.values: list[int] = []
         self.share_size = 0
-        self._commits_asked = 0
-        self._commits_done = 0
+        self._commit_at: int | None = None
         self._is_stopping = False
         self._consumer = KafkaConsumer(
             topic,
@@ -37,10 +38,13 @@ class Member:
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
-    def commit(self) -> None:
-        """Commit what was read; returns when the broker has it."""
-        self._commits_asked += 1
-        wait_until(lambda: pause() or self._commits_done == self._commits_asked, "a commit")
+    def commit(self, offset: int) -> None:
+        """Commit once the member itself has read all its partitions up to the offset; returns when the broker has it.
+
+        What an earlier owner has read does not count: a position is not handed over in a rebalance.
+        """
+        self._commit_at = offset
+        wait_until(lambda: pause() or self._commit_at is None, f"a commit of offset {offset}")
 
     def close(self) -> None:
         """Leave the group. Idempotent."""
@@ -51,10 +55,12 @@ class Member:
         while not self._is_stopping:
             for records in self._consumer.poll(timeout_ms=5_000 if self.share_size == 0 else 300).values():
                 self.values.extend(int(record.value) for record in records)
-            self.share_size = len(self._consumer.assignment())
-            if self._commits_done < self._commits_asked:
-                self._consumer.commit()
-                self._commits_done += 1
+            share = self._consumer.assignment()
+            self.share_size = len(share)
+            if self._commit_at is not None and {self._consumer.position(place) for place in share} == {self._commit_at}:
+                with contextlib.suppress(CommitFailedError):  # a rebalance: the next round has the new share
+                    self._consumer.commit()
+                    self._commit_at = None
         self._consumer.close()
 
 
@@ -105,7 +111,7 @@ def test_three_kafka_python_members_share_the_partitions_rebalance_and_resume(
 
     wait_until(all_is_read_and_shared, "three members with a partition each, and all records")
     for member in members:
-        member.commit()
+        member.commit(100)
 
     members.pop().close()
     wait_until(lambda: pause() or share_sizes(members) == [1, 2], "two members take over the third's partition")
