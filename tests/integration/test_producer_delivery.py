@@ -1,7 +1,13 @@
-"""What is sent is in Apache Kafka's log once, in order, in its place: every codec, acks, protocol and mechanism."""
+"""What is sent is in Apache Kafka's log once, in order, in its place: every codec, acks, protocol and mechanism.
+
+By default each value meets each other one; all 320 combinations, on one node and on three:
+
+    python -m pytest tests/integration/test_producer_delivery.py -m "slow or not slow"
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +27,7 @@ from tests.delivered import (
     send_in_every_way,
     wait_until_served,
 )
+from tests.fixtures_kafka import skipped_where_unavailable
 from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.reading import end_offsets, read_all, read_with_java
 
@@ -101,6 +108,16 @@ def test_everything_sent_over_a_secured_connection_is_in_its_place(
     deliver_and_compare(kafka, topic_name, **connection(kafka, listener, mechanism), compression_type=codec, **mode)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES, ids=name_of)
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(("listener", "mechanism"), SECURED, ids=name_of)
+def test_every_combination_on_a_secured_connection(
+    kafka: KafkaCluster, topic_name: str, listener: str, mechanism: str | None, codec: str, mode: dict[str, Any]
+) -> None:
+    deliver_and_compare(kafka, topic_name, **connection(kafka, listener, mechanism), compression_type=codec, **mode)
+
+
 def test_a_client_certificate_is_presented(kafka: KafkaCluster, topic_name: str) -> None:
     certificates = kafka.certificates
     assert certificates is not None
@@ -173,6 +190,34 @@ async def test_asyncio_sends_in_every_way(kafka: KafkaCluster, topic_name: str) 
 @pytest.mark.parametrize("codec", CODECS)
 def test_everything_sent_to_three_nodes_is_in_its_place(kafka3: KafkaCluster, topic_name: str, codec: str) -> None:
     deliver_and_compare(kafka3, topic_name, bootstrap_servers=kafka3.bootstrap(), compression_type=codec, acks="all")
+
+
+@pytest.fixture(scope="module")
+def secured_kafka3() -> Iterator[KafkaCluster]:
+    """Three nodes with every listener, of the slow tests alone."""
+    cluster = KafkaCluster(3, listeners=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))
+    try:
+        with skipped_where_unavailable():
+            cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES, ids=name_of)
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(("listener", "mechanism"), [("PLAINTEXT", None), *SECURED], ids=name_of)
+def test_every_combination_on_three_nodes(
+    secured_kafka3: KafkaCluster,
+    topic_name: str,
+    listener: str,
+    mechanism: str | None,
+    codec: str,
+    mode: dict[str, Any],
+) -> None:
+    options = connection(secured_kafka3, listener, mechanism)
+    deliver_and_compare(secured_kafka3, topic_name, **options, compression_type=codec, **mode)
 
 
 def test_many_partitions_on_three_nodes_get_their_records(kafka3: KafkaCluster, topic_name: str) -> None:
