@@ -116,7 +116,7 @@ class Load:
         client: For questions to the cluster.
         sink: Of bad rows.
         progress: Is told.
-        manifest_file: None: the load cannot be resumed.
+        manifest_file: None: the load cannot be resumed, and its producer looks after itself as any other.
         manifest: To go on from; None: begin.
     """
 
@@ -182,9 +182,13 @@ class Load:
         """The manifest of a load that has done nothing yet; written before the first record is sent."""
         topic = self._options.topic
         cluster = self._client.metadata([topic])
-        ends = log_offsets(self._client, topic)
-        producer_id, epoch = new_producer_id(self._client)
         topic_id = cluster.topics[0].topic_id
+        if self._file is None:  # nothing will be asked about this load later
+            ends = dict.fromkeys(range(len(cluster.topics[0].partitions)), 0)
+            producer_id = epoch = -1
+        else:
+            ends = log_offsets(self._client, topic)
+            producer_id, epoch = new_producer_id(self._client)
         manifest = Manifest(
             topic=topic,
             topic_id=None if topic_id is None else str(topic_id),
@@ -222,12 +226,9 @@ class Load:
         skip = np.zeros(manifest.partition_count, dtype=np.int64)
         for number, state in manifest.partitions.items():
             skip[number] = state.sent - state.rows
-        producer = LoadProducer(
-            self._options.producer,
-            manifest.topic,
-            (manifest.producer_id, manifest.producer_epoch),
-            {number: state.sent for number, state in manifest.partitions.items()},
-        )
+        identity = None if manifest.producer_id < 0 else (manifest.producer_id, manifest.producer_epoch)
+        sent = {number: state.sent for number, state in manifest.partitions.items() if identity is not None}
+        producer = LoadProducer(self._options.producer, manifest.topic, identity, sent)
         self._pending.clear()
         self._next_checkpoint_s = time.monotonic() + self._options.checkpoint_s
         is_clean = False
@@ -404,7 +405,7 @@ class Load:
         error = result.first_error()
         if error is None:
             return
-        if isinstance(error, BrokerError) and error.code in _LOG_IS_AHEAD:
+        if self._file is not None and isinstance(error, BrokerError) and error.code in _LOG_IS_AHEAD:
             raise _LogIsAheadError(str(error)) from error
         raise error
 

@@ -62,7 +62,7 @@ class Manifest:
     Attributes:
         topic: Where to; with its id, where brokers tell.
         cluster_id: Of the cluster; None where brokers do not tell.
-        producer_id: Of the load, with its epoch.
+        producer_id: Of the load, with its epoch; -1 for a load that is never resumed.
         partition_count: That rows are spread over, also if the topic gets more.
         run_rows: Rows without a key go in runs of so many to one partition.
         options: What decides which records a row becomes.
