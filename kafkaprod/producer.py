@@ -165,9 +165,12 @@ class Producer(RecordSender):
             partitions: int32 array, one per record, -1 to choose by key or sticky; None: choose for all.
             partition: One partition for all.
 
-        Returns: A BlockResult; row i is record i.
-        Raises: InvalidRecordError, RecordTooLargeError, SerializationError naming the row: nothing was queued.
-            BufferFullError after max_block_ms: its `result` has the rows that were queued before.
+        Returns:
+            A BlockResult; row i is record i.
+
+        Raises:
+            InvalidRecordError, RecordTooLargeError, SerializationError: Names the row; nothing was queued.
+            BufferFullError: After max_block_ms; its `result` has the rows that were queued before.
         """
         self._check_usable()
         values = list(values)

@@ -1,8 +1,8 @@
 """The one check command: `python -m tests.check` runs, in order, everything that must be green before a commit.
 
-format, lint, cython-lint, types, build (no performance hints), stub test, import contracts, then the unit, property,
-architecture and conformance tests. `--all` adds every other test. Each step is printed as it is run, so that it can be
-run by hand; all steps run even if one fails, and the exit status is 1 if any did.
+format, lint, cython-lint, types, build (no performance hints), stub test, import contracts, docs, then the unit,
+property, architecture and conformance tests. `--all` adds every other test. Each step is printed as it is run, so that
+it can be run by hand; all steps run even if one fails, and the exit status is 1 if any did.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ STEPS = [
         ),
     ),
     Step("imports", ("lint-imports", "--no-logo")),
+    Step("docs", (PYTHON, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "build/docs")),
     Step(
         "tests",
         (

@@ -128,6 +128,7 @@ def kill_loads(bootstrap: str, directory: Path, kills: int, line_count: int, lon
         rig = LoadRig(bootstrap, directory / f"state-{tally.loads}", f"kill-{uuid.uuid4().hex[:8]}")
         kill_until_through(rig, path, rng, longest_s, tally)
         assert tally.is_good, tally
+        print(tally, flush=True)
     return tally
 
 

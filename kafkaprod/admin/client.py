@@ -81,6 +81,12 @@ class ClusterClient:
                     raise
         raise AssertionError("not reached")
 
+    def wait(self, wait_ms: int) -> None:
+        """Let some time pass, in which connections are looked after."""
+        deadline_ms = self._clock.now_ms() + wait_ms
+        while (now_ms := self._clock.now_ms()) < deadline_ms:
+            self._pool.poll(deadline_ms - now_ms)
+
     def api_versions(self, api_key: int) -> tuple[int, int] | None:
         """Versions of an API that a broker which was asked something announced; None: none."""
         for node_id in self._pool.node_ids():

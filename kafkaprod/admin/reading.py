@@ -16,7 +16,8 @@ from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, Fetc
 FETCH_BYTES: Final = 16 << 20
 MAX_WAIT_MS: Final = 500
 NEWEST_FETCH_BY_NAME: Final = 12
-MAX_REFUSALS: Final = 20
+MAX_REFUSALS: Final = 100
+RETRY_MS: Final = 100
 
 
 class PartitionReader:
@@ -48,6 +49,7 @@ class PartitionReader:
             if not describe(data.error_code).retriable:
                 raise error
             self._leader = None
+            self._client.wait(RETRY_MS)
         assert error is not None
         raise error
 

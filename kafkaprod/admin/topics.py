@@ -18,6 +18,8 @@ TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 LATEST = -1
 EARLIEST = -2
+MAX_TRIES = 100
+RETRY_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +118,12 @@ def _controller(client: ClusterClient) -> int | None:
 
 
 def _await_leaders(client: ClusterClient, name: str) -> None:
-    """Ask until the metadata of a new topic has reached the brokers: each answer takes a round trip."""
-    for _ in range(1000):
+    """Ask until the metadata of a new topic has reached the brokers."""
+    for _ in range(MAX_TRIES):
         topic = client.metadata([name]).topics[0]
         if topic.error_code == 0 and topic.partitions and all(p.leader_id >= 0 for p in topic.partitions):
             return
+        client.wait(RETRY_MS)
     raise KafkaError(f"topic {name!r} was created, but its partitions have no leader", topic=name)
 
 
@@ -166,6 +169,20 @@ def log_offsets(client: ClusterClient, topic: str, timestamp: int = LATEST) -> d
     Raises:
         TopicNotFoundError, BrokerError: As the brokers answered.
     """
+    error: KafkaError | None = None
+    for _ in range(MAX_TRIES):
+        try:
+            return _log_offsets_once(client, topic, timestamp)
+        except KafkaError as refusal:  # leaders move, and those of a new topic hear of it a moment later
+            if not refusal.retriable or (isinstance(refusal, TopicNotFoundError) and error is None):
+                raise
+            error = refusal
+        client.wait(RETRY_MS)
+    assert error is not None
+    raise error
+
+
+def _log_offsets_once(client: ClusterClient, topic: str, timestamp: int) -> dict[int, int]:
     by_leader: dict[int, list[int]] = {}
     for partition in find_topic(client, topic).partitions:
         by_leader.setdefault(partition.leader, []).append(partition.number)
