@@ -262,14 +262,18 @@ class Producer(RecordSender):
         self._check_usable()
         plan = TablePlan(topic, value, key, headers, timestamp, partition, topic_column, columns)
         result = TableResult()
+        part: Part | None = None
+        first = 0
         try:
             for batch in read_batches(data):
-                first = result.row_count
+                first, part = result.row_count, None
                 for part in plan.parts(batch, self._clock.wall_ms()):
                     result.add(part.rows_from(first), part.topic, self._send_part(part))
         except (BufferFullError, InvalidRecordError, RecordTooLargeError, SerializationError) as error:
-            if isinstance(error.result, BlockResult):
+            if part is not None and isinstance(error.result, BlockResult):
                 result.add(part.rows_from(first), part.topic, error.result)
+            elif first or part is not None:
+                error.args = (f"{error} ({_where(part, first)})",)
             error.result = result
             raise
         return result
@@ -510,6 +514,16 @@ def _forked() -> KafkaError:
     return ForkedProducerError(
         f"this producer was made in process {os.getppid()} or before and did not survive fork(): make one in the child"
     )
+
+
+def _where(part: Part | None, first: int) -> str:
+    """From where the rows in an error of a table's part are counted."""
+    if part is None:
+        return f"rows counted from row {first} of the table"
+    rows = part.rows_from(first)
+    if isinstance(rows, range):
+        return f"rows counted from row {rows.start} of the table"
+    return f"rows counted among those of topic {part.topic!r}, from row {int(rows[0])} of the table on"
 
 
 def _integer(number: Any, name: str) -> int:

@@ -96,7 +96,9 @@ class HandMade:
 
     def _on_schema(self, schema: Any) -> None:
         self.schema_releases += 1
-        ctypes.cast(ctypes.addressof(schema.contents) + Schema.release.offset, ctypes.POINTER(ctypes.c_void_p))[0] = None
+        ctypes.cast(ctypes.addressof(schema.contents) + Schema.release.offset, ctypes.POINTER(ctypes.c_void_p))[0] = (
+            None
+        )
 
     def _on_array(self, array: Any) -> None:
         self.array_releases += 1

@@ -61,7 +61,11 @@ def test_slice_and_take_of_columns_and_headers_give_the_named_rows():
     batch = only_batch(pa.table({"k": WORDS[:4], "h": pa.array(pairs, pa.map_(pa.string(), pa.binary()))}))
     column = batch.byte_column(0)
     assert rows(column.slice(1, 2)) == BYTES[1:3]
-    assert rows(column.slice(1, 3).take(memoryview(struct.pack("=3q", 2, 0, 2)).cast("q"))) == [BYTES[3], None, BYTES[3]]
+    assert rows(column.slice(1, 3).take(memoryview(struct.pack("=3q", 2, 0, 2)).cast("q"))) == [
+        BYTES[3],
+        None,
+        BYTES[3],
+    ]
     headers = batch.headers(1)
     assert headers.slice(1, 3).row_count == 3
     assert headers.take(memoryview(struct.pack("=2q", 2, 0)).cast("q")).row_count == 2
@@ -125,7 +129,9 @@ def test_wrong_column_types_are_named():
         batch.byte_column(1)
     with pytest.raises(InvalidRecordError, match="column 'l' has type list<int64>: headers must be"):
         batch.headers(2)
-    typed = pa.array([[{"key": None, "value": b""}]], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+    typed = pa.array(
+        [[{"key": None, "value": b""}]], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    )
     with pytest.raises(InvalidRecordError, match="column 'h': row 0 has a header that is null"):
         only_batch(pa.table({"h": typed})).headers(0)
 
@@ -165,7 +171,7 @@ def test_an_error_of_the_stream_comes_through_in_its_own_words():
 
     stream = ArrowStream(pa.RecordBatchReader.from_batches(pa.schema([("a", pa.string())]), broken()))
     assert next(stream).row_count == 1
-    with pytest.raises(InvalidRecordError, match="the Arrow stream broke off: .*the disk is gone"):
+    with pytest.raises(InvalidRecordError, match=r"the Arrow stream broke off: .*the disk is gone"):
         next(stream)
 
 
@@ -199,9 +205,17 @@ HOSTILE = {
         HandMade("+l", 1, [None, struct.pack("=2i", 0, 9)], [HandMade("i", 2, [None, bytes(8)])]),
         r"has the range 0\.\.9, which runs backwards or past the 2 items",
     ),
-    "list without child": (HandMade("+l", 1, [None, bytes(8)], [HandMade("i", 0, [None, None])], n_children=0), "children"),
+    "list without child": (
+        HandMade("+l", 1, [None, bytes(8)], [HandMade("i", 0, [None, None])], n_children=0),
+        "children",
+    ),
     "view list overflow": (
-        HandMade("+vL", 1, [None, struct.pack("=q", 1), struct.pack("=q", (1 << 63) - 1)], [HandMade("i", 2, [None, bytes(8)])]),
+        HandMade(
+            "+vL",
+            1,
+            [None, struct.pack("=q", 1), struct.pack("=q", (1 << 63) - 1)],
+            [HandMade("i", 2, [None, bytes(8)])],
+        ),
         "has the range",
     ),
     "fixed list outside": (HandMade("+w:3", 1, [None], [HandMade("i", 2, [None, bytes(8)])]), r"the range 0\.\.3"),

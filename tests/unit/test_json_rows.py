@@ -58,7 +58,11 @@ def one(value, kind):
         ([], pa.large_list(pa.int8()), "[]"),
         ([1, 2], pa.list_view(pa.int8()), "[1,2]"),
         ([1, None], pa.list_(pa.int8(), 2), "[1,null]"),
-        ({"a": None, "b": {"c": None}}, pa.struct([("a", pa.int8()), ("b", pa.struct([("c", pa.int8())]))]), '{"b":{}}'),
+        (
+            {"a": None, "b": {"c": None}},
+            pa.struct([("a", pa.int8()), ("b", pa.struct([("c", pa.int8())]))]),
+            '{"b":{}}',
+        ),
         ([("k", None), ("é", 2)], pa.map_(pa.string(), pa.int8()), '{"k":null,"é":2}'),
         ([(7, "x")], pa.map_(pa.int32(), pa.string()), '{"7":"x"}'),
     ],
@@ -85,13 +89,24 @@ def test_a_dictionary_with_null_values_gives_null():
 
 
 def test_bytes_that_are_not_utf8_become_replacement_characters():
-    bad = [b"\xff", b"a\xc3", b"\xe2\x82z", b"\xf0\x9f\x92", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf5\x80", b"ok \xe2\x82\xac \x80\x80 end"]
+    bad = [
+        b"\xff",
+        b"a\xc3",
+        b"\xe2\x82z",
+        b"\xf0\x9f\x92",
+        b"\xed\xa0\x80",
+        b"\xc0\xaf",
+        b"\xf5\x80",
+        b"ok \xe2\x82\xac \x80\x80 end",
+    ]
     offsets = [0]
     for one_bad in bad:
         offsets.append(offsets[-1] + len(one_bad))
     buffers = [None, pa.py_buffer(pa.array(offsets, pa.int32()).buffers()[1]), pa.py_buffer(b"".join(bad))]
     array = pa.Array.from_buffers(pa.string(), len(bad), buffers)
-    assert [json.loads(row)["s"] for row in encode(pa.table({"s": array}))] == [x.decode("utf-8", "replace") for x in bad]
+    assert [json.loads(row)["s"] for row in encode(pa.table({"s": array}))] == [
+        x.decode("utf-8", "replace") for x in bad
+    ]
 
 
 def test_types_without_a_json_form_are_named():
@@ -126,7 +141,8 @@ ROWS = st.lists(
             "s": st.none() | st.text(max_size=40),
             "b": st.none() | st.booleans(),
             "l": st.none() | st.lists(st.none() | st.text(max_size=5), max_size=4),
-            "t": st.none() | st.fixed_dictionaries({"x": st.none() | st.integers(0, 9), "y": st.none() | st.text(max_size=3)}),
+            "t": st.none()
+            | st.fixed_dictionaries({"x": st.none() | st.integers(0, 9), "y": st.none() | st.text(max_size=3)}),
         }
     ),
     min_size=1,

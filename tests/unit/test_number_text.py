@@ -64,7 +64,7 @@ def test_floats_read_back_and_are_as_short_as_numpy_s(number):
 @example(0, 10)
 @example(1, 7)
 def test_decimals_have_the_text_of_python_s_decimal(number, scale):
-    # Decimal.__str__ and BigDecimal.toString() follow the same rule. Source: General Decimal Arithmetic, to-scientific-string.
+    # Decimal.__str__ and BigDecimal.toString() follow one rule: General Decimal Arithmetic, to-scientific-string.
     expected = str(decimal.Decimal((number < 0, tuple(map(int, str(abs(number)))), -scale)))
     assert decimal_text(number.to_bytes(16, "little", signed=True), scale) == expected
 

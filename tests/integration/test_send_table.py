@@ -1,0 +1,169 @@
+"""Whole tables into the embedded broker, read back by an independent client and compared with a Python loop."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import struct
+from typing import Any
+
+import duckdb
+import nanoarrow
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from kafkaprod import AsyncProducer, AvroRows, JsonRows, Producer
+from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.errors import InvalidRecordError, RecordTooLargeError, SerializationError
+from kafkaprod.tables import Named
+from tests.kafka.reading import ReadRecord, read_all
+
+LIMIT_S = 60
+ROWS = 3000
+COLUMNS: dict[str, list[Any]] = {
+    "id": list(range(ROWS)),
+    "name": [None if i % 7 == 3 else f"name {i % 50} \u20ac" * (1 + i % 3) for i in range(ROWS)],
+    "payload": [b"payload %d" % i * (i % 5) for i in range(ROWS)],
+    "part": [i % 3 for i in range(ROWS)],
+    "time": [datetime.datetime(2024, 1, 1) + datetime.timedelta(milliseconds=i) for i in range(ROWS)],
+}
+EPOCH = datetime.datetime(1970, 1, 1)
+
+SOURCES = {
+    "pyarrow table": lambda table: table,
+    "pyarrow reader": lambda table: pa.table(table).to_reader(max_chunksize=700),
+    "pyarrow dictionary": lambda table: table.set_column(1, "name", table["name"].dictionary_encode()),
+    "polars": pl.from_arrow,
+    "duckdb": lambda table: duckdb.connect().from_arrow(table),
+    "pandas": lambda table: table.to_pandas(),
+    "nanoarrow": nanoarrow.ArrayStream,
+    "lists": lambda table: COLUMNS,
+    "numpy": lambda table: {
+        name: np.array(values, object if name in ("name", "payload") else None) for name, values in COLUMNS.items()
+    },
+}
+
+
+def fetch(broker: EmbeddedBroker, topic: str) -> dict[int, list[ReadRecord]]:
+    return dict(read_all(broker.bootstrap_servers, topic))
+
+
+def in_table_order(broker: EmbeddedBroker, topic: str, result: Any) -> list[ReadRecord]:
+    """The records in the order of the table's rows, found by partition and offset."""
+    records = fetch(broker, topic)
+    assert sum(map(len, records.values())) == len(result)
+    return [records[p][o] for p, o in zip(result.partitions.tolist(), result.offsets.tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_table_of_every_library_arrives_row_by_row(embedded_broker: EmbeddedBroker, source: str) -> None:
+    topic = f"table-{source.replace(' ', '-')}"
+    data = SOURCES[source](pa.table(COLUMNS))
+    with Producer(bootstrap_servers=embedded_broker.bootstrap_servers) as producer:
+        result = producer.send_table(topic, data, value="payload", key="name", timestamp="time", partition="part")
+        assert result.result(LIMIT_S) is result
+    assert result.error_codes.tolist() == [0] * ROWS
+    assert result.partitions.tolist() == COLUMNS["part"]
+    for i, record in enumerate(in_table_order(embedded_broker, topic, result)):
+        name = COLUMNS["name"][i]
+        assert (record.key, record.value) == (None if name is None else name.encode(), COLUMNS["payload"][i])
+        assert record.timestamp == (COLUMNS["time"][i] - EPOCH) // datetime.timedelta(milliseconds=1)
+
+
+def test_rows_arrive_as_json(embedded_broker: EmbeddedBroker) -> None:
+    table = pl.DataFrame({name: COLUMNS[name] for name in ("id", "name")})
+    with Producer(bootstrap_servers=embedded_broker.bootstrap_servers) as producer:
+        result = producer.send_table("table-json", table, value="json", key="name").result(LIMIT_S)
+        chosen = producer.send_table("table-json-id", table, value=JsonRows(columns=["id"])).result(LIMIT_S)
+    records = in_table_order(embedded_broker, "table-json", result)
+    assert [json.loads(record.value or b"") for record in records] == [
+        {name: value for name, value in row.items() if value is not None} for row in table.to_dicts()
+    ]
+    assert [r.value for r in in_table_order(embedded_broker, "table-json-id", chosen)] == [
+        b'{"id":%d}' % i for i in range(ROWS)
+    ]
+
+
+def test_rows_go_to_the_topic_in_their_column(embedded_broker: EmbeddedBroker) -> None:
+    topics = ["table-a" if i % 3 else None if i % 2 else "table-b" for i in range(ROWS)]
+    headers = pa.array(
+        [None if i % 4 == 0 else [("h", b"%d" % i)] * (i % 3) for i in range(ROWS)], pa.map_(pa.string(), pa.binary())
+    )
+    table = pa.table({"topic": topics, "value": [str(i) for i in range(ROWS)], "h": headers})
+    with Producer(bootstrap_servers=embedded_broker.bootstrap_servers) as producer:
+        result = producer.send_table("table-c", table, topic_column="topic", headers="h").result(LIMIT_S)
+    records = {topic: fetch(embedded_broker, topic) for topic in ("table-a", "table-b", "table-c")}
+    assert set(result.topics) == set(records)
+    for i, (partition, offset) in enumerate(zip(result.partitions.tolist(), result.offsets.tolist(), strict=True)):
+        record = records[topics[i] or "table-c"][partition][offset]
+        assert record.value == b"%d" % i
+        assert list(record.headers or []) == ([] if i % 4 == 0 else [("h", b"%d" % i)] * (i % 3))
+
+
+def test_rows_arrive_as_avro_behind_the_wire_header(embedded_broker: EmbeddedBroker) -> None:
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]}],
+    }
+    table = pa.table({"id": [1, -1], "name": ["x", None]})
+    with Producer(bootstrap_servers=embedded_broker.bootstrap_servers) as producer:
+        result = producer.send_table("table-avro", table, value=AvroRows(json.dumps(schema), 7)).result(LIMIT_S)
+        with pytest.raises(SerializationError, match="row 0 does not fit the Avro schema"):
+            producer.send_table("table-avro", {"id": ["x"], "name": ["y"]}, value=AvroRows(schema, 7))
+        with pytest.raises(InvalidRecordError, match="the Avro schema is refused"):
+            producer.send_table("table-avro", table, value=AvroRows({"type": "nonsense"}, 7))
+    header = struct.pack(">bi", 0, 7)
+    # Source: Avro 1.12, "Binary encoding": zigzag longs, union index before the value.
+    expected = [header + b"\x02\x02\x02x", header + b"\x01\x00"]
+    assert [record.value for record in in_table_order(embedded_broker, "table-avro", result)] == expected
+
+
+async def test_asyncio_sends_a_table_and_awaits_its_result(embedded_broker: EmbeddedBroker) -> None:
+    async with AsyncProducer(bootstrap_servers=embedded_broker.bootstrap_servers) as producer:
+        result = await (await producer.send_table("table-async", pa.table({"value": ["a", "b"]})))
+    assert result.done()
+    assert result.failed_count == 0
+
+
+def test_a_table_larger_than_the_memory_waits_for_it(embedded_broker: EmbeddedBroker) -> None:
+    table = pa.table({"value": ["x" * 1000] * 20_000})
+    options = {"buffer_memory": 1 << 20, "batch_size": 1 << 16}
+    with Producer(bootstrap_servers=embedded_broker.bootstrap_servers, **options) as producer:
+        result = producer.send_table("table-large", table).result(LIMIT_S)
+    assert sum(map(len, fetch(embedded_broker, "table-large").values())) == len(result) == 20_000
+
+
+def test_what_cannot_be_sent_is_named_and_what_was_queued_is_told(embedded_broker: EmbeddedBroker) -> None:
+    called: list[int] = []
+    good = pa.record_batch({"value": ["a", "b"]})
+    bad = pa.record_batch({"value": ["c", "x" * (1 << 21)]})
+    with Producer(bootstrap_servers=embedded_broker.bootstrap_servers) as producer:
+        with pytest.raises(RecordTooLargeError, match="row 1: .*rows counted from row 2 of the table") as caught:
+            producer.send_table("table-bad", pa.Table.from_batches([good, bad]))
+        queued = caught.value.result.result(LIMIT_S)
+        assert len(queued) == 2
+        queued.add_done_callback(lambda result: called.append(len(result)))
+        for arguments, message in (
+            ({"value": "nope"}, "value='nope': no such column; the table has 'json', 'value'"),
+            ({"value": "json"}, "the table has a column 'json' too"),
+            ({"key": 7}, "key must be the name of a column, bytes for every row or None, not 7"),
+            ({"columns": ["value"]}, "goes with value='json' only"),
+        ):
+            with pytest.raises(InvalidRecordError, match=message):
+                producer.send_table("table-bad", {"json": ["{}"], "value": ["v"]}, **arguments)  # type: ignore[arg-type]
+        with pytest.raises(InvalidRecordError, match="needs a topic"):
+            producer.send_table(None, {"value": ["v"]})
+        with pytest.raises(InvalidRecordError, match=r"LazyFrame holds no rows yet: pass what its \.collect\(\)"):
+            producer.send_table("table-bad", pl.LazyFrame({"value": ["v"]}))
+        with pytest.raises(InvalidRecordError, match=r"DuckDBPyConnection holds no rows yet: pass what its \.sql"):
+            producer.send_table("table-bad", duckdb.connect())
+        producer.send_table("table-bad", {"json": ["{}"]}, value=Named("json"), key=b"k").result(LIMIT_S)
+        assert len(producer.send_table("table-bad", pd.DataFrame({"value": pd.Series([], dtype=str)}))) == 0
+    assert called == [2]
+    assert sorted((r.key, r.value) for rs in fetch(embedded_broker, "table-bad").values() for r in rs if r.key) == [
+        (b"k", b"{}")
+    ]
