@@ -12,8 +12,9 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
+from kafkaprod._core.arrow import ArrowStream
 from kafkaprod._core.columns import Column
-from kafkaprod._core.row_splitter import split_lines
+from kafkaprod._core.json_rows import JsonEncoder
 from kafkaprod.loader.errors import BadRow, LoadError, missing_package
 from kafkaprod.loader.inputs import Source, open_source
 from kafkaprod.loader.plan import JSON, MS_PER_UNIT, RowPlan, parse_timestamps
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS: Final = 65_536
+BATCH_BYTES: Final = 16 << 20  # of a table, at a time
+MOST_JSON_BYTES: Final = 1 << 30
 
 
 def import_pyarrow(what: str) -> Any:
@@ -34,18 +37,13 @@ def import_pyarrow(what: str) -> Any:
     return pyarrow
 
 
-def encode_json(batch: pa.RecordBatch) -> tuple[bytes, bytes]:
-    """Each row as a JSON object: (text, views of the rows)."""
-    try:
-        import polars
-    except ImportError as error:
-        raise missing_package("polars", "--value json of a table") from error
-    out = io.BytesIO()
-    frame = polars.from_arrow(batch)
-    assert isinstance(frame, polars.DataFrame)
-    frame.write_ndjson(out)
-    text = out.getvalue()
-    return text, split_lines(text, is_last=True)[0]
+def encode_json(batch: pa.RecordBatch) -> Column:
+    """Each row as a JSON object, with all its fields."""
+    columns = next(iter(ArrowStream(batch)))
+    rows = JsonEncoder(columns, range(len(columns.fields)), False).encode(0, MOST_JSON_BYTES)
+    if len(rows) < batch.num_rows:
+        raise LoadError(f"{batch.num_rows} rows are more than {MOST_JSON_BYTES} bytes as JSON")
+    return rows
 
 
 def read_parquet(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
@@ -85,8 +83,9 @@ def _blocks(
     source: Source, plan: RowPlan, batches: Iterator[pa.RecordBatch], first: int, row: int
 ) -> Iterator[RowBlock]:
     for batch in batches:
-        for start in range(0, batch.num_rows, BATCH_ROWS):
-            part = batch.slice(start, BATCH_ROWS)
+        step = max(min(BATCH_ROWS, batch.num_rows * BATCH_BYTES // max(batch.nbytes, 1)), 1)
+        for start in range(0, batch.num_rows, step):
+            part = batch.slice(start, step)
             begin = max(row - first, 0)
             if begin < part.num_rows:
                 yield table_block(source, plan, part.slice(begin), first + begin)
@@ -130,8 +129,7 @@ def table_block(
     keep = np.ones(count, dtype=np.bool_)
     reasons: dict[int, str] = {}
     if plan.value == JSON:
-        text, views = encode_json(batch)
-        whole = Column.from_views(views, [text], name="value")
+        whole = encode_json(batch)
     columns = {name: bytes_column(batch.column(name), name) for name in plan.fields}
     timestamps = None
     if plan.timestamp is not None:
