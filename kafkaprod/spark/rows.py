@@ -43,13 +43,16 @@ class SentRows:
         self.size = size
 
 
-def send_batch(producer: Producer, plan: WritePlan, batch: pa.RecordBatch, first_row: int) -> Iterator[SentRows]:
+def send_batch(
+    producer: Producer, plan: WritePlan, batch: pa.RecordBatch, headers: int, first_row: int
+) -> Iterator[SentRows]:
     """Queue the rows of a batch, topic by topic; rows of a topic keep their order.
 
     Args:
         producer: Takes them; waits for memory.
         plan: What the columns are.
         batch: Of Spark.
+        headers: Position of the column of headers, -1: there is none.
         first_row: The number of its first row in the task.
 
     Raises: What `Producer.send_columns` does; InvalidRecordError for a null topic. Rows yielded before are queued.
@@ -57,7 +60,7 @@ def send_batch(producer: Producer, plan: WritePlan, batch: pa.RecordBatch, first
     if plan.topic < 0:
         assert plan.options.topic is not None
         rows = range(first_row, first_row + batch.num_rows)
-        yield _send(producer, plan, batch, plan.options.topic, rows)
+        yield _send(producer, plan, batch, headers, plan.options.topic, rows)
         return
     column = batch.column(plan.topic)
     if column.null_count:
@@ -71,17 +74,17 @@ def send_batch(producer: Producer, plan: WritePlan, batch: pa.RecordBatch, first
     for number, topic in enumerate(topics.dictionary.to_pylist()):
         chosen = np.flatnonzero(numbers == number)
         part = batch if len(chosen) == batch.num_rows else batch.take(pa.array(chosen))
-        yield _send(producer, plan, part, topic, chosen + first_row)
+        yield _send(producer, plan, part, headers, topic, chosen + first_row)
 
 
-def _send(producer: Producer, plan: WritePlan, batch: pa.RecordBatch, topic: str, rows: Any) -> SentRows:
+def _send(producer: Producer, plan: WritePlan, batch: pa.RecordBatch, headers: int, topic: str, rows: Any) -> SentRows:
     value = batch.column(plan.value)
     key = batch.column(plan.key) if plan.key >= 0 else None
     result = producer.send_columns(
         topic,
         _bytes_column(value, "value"),
         None if key is None else _bytes_column(key, "key"),
-        _headers(batch.column(plan.headers)) if plan.headers >= 0 else None,
+        _headers(batch.column(headers)) if headers >= 0 else None,
         _timestamps_ms(batch.column(plan.timestamp)) if plan.timestamp >= 0 else None,
         _partitions(batch.column(plan.partition)) if plan.partition >= 0 else None,
     )

@@ -12,6 +12,7 @@ from pyspark import TaskContext
 
 from kafkaprod.errors import BufferFullError, DeliveryFailedError, KafkaError
 from kafkaprod.producer import Producer
+from kafkaprod.spark.deduplication import RowIdentity, with_identity
 from kafkaprod.spark.plan import WritePlan
 from kafkaprod.spark.pool import borrowed_producer
 from kafkaprod.spark.report import WriteReport
@@ -62,6 +63,7 @@ class _Task:
         self._report = report
         self._pending: collections.deque[SentRows] = collections.deque()
         self._pending_bytes = 0
+        self._identity = _identity(plan, report) if plan.options.is_deduplicable else None
         self._last_batch: dict[tuple[str, int], int] = {}  # base offset of the last record batch that was counted
 
     def run(self, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> None:
@@ -81,7 +83,10 @@ class _Task:
 
     def _send(self, batch: pa.RecordBatch, first_row: int) -> None:
         try:
-            for sent in send_batch(self._producer, self._plan, batch, first_row):
+            headers = self._plan.headers
+            if self._identity is not None:
+                batch, headers = with_identity(batch, headers, self._identity, first_row)
+            for sent in send_batch(self._producer, self._plan, batch, headers, first_row):
                 self._pending.append(sent)
                 self._pending_bytes += sent.size
         except BufferFullError:
@@ -125,6 +130,17 @@ class _Task:
             f"record of topic {sent.topic!r}, partition {int(sent.result.partitions[row])}, row {int(sent.rows[row])} "
             f"of task {self._report.partition} was not delivered: {type(error).__name__}: {error}"
         )
+
+
+def _identity(plan: WritePlan, report: WriteReport) -> RowIdentity:
+    """The same for every attempt at the task, and for the micro-batch replayed after a restart."""
+    context = TaskContext.get()
+    query = batch = None
+    if context is not None and plan.options.write_id is None:
+        query = context.getLocalProperty("sql.streaming.queryId")
+    if context is not None:
+        batch = context.getLocalProperty("streaming.sql.batchId")
+    return RowIdentity(query or plan.write_id, int(batch or 0), max(report.partition, 0))
 
 
 def _retries(producer: Producer) -> int:

@@ -19,6 +19,9 @@ from pathlib import Path
 BROKER_VERSION = "4.4.0"  # the newest release on the central Maven repository
 OLD_BROKER_VERSION = "3.9.2"  # the last line with KRaft and the old message formats; no KIP-890 by default
 OLDEST_BROKER_VERSION = "2.8.2"  # with ZooKeeper; the oldest tried on Java 17
+SPARK_CONNECTOR_CLIENTS = (
+    "3.9.2"  # the clients that the connector of Spark 4.2 is made for; its POM file names the rest
+)
 TOOLS_VERSION = "4.3.1"  # the newest kafka-tools published
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
@@ -53,6 +56,12 @@ def broker_class_path(version: str = BROKER_VERSION) -> str:
 def tools_class_path(version: str = TOOLS_VERSION) -> str:
     """Class path of the Java command line tools. Raises KafkaUnavailableError."""
     return _resolve("tools-pom.xml", version)
+
+
+@cache
+def spark_connector_class_path() -> str:
+    """Jars of Spark's own Kafka sink and source, besides those of PySpark. Raises KafkaUnavailableError."""
+    return _resolve("spark-connector-pom.xml", SPARK_CONNECTOR_CLIENTS)
 
 
 def java(class_path: str, main_class: str, arguments: Sequence[str], jvm_options: Sequence[str] = ()) -> list[str]:

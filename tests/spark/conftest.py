@@ -1,4 +1,4 @@
-"""One Spark session for all tests here: local[2], the interpreter's own environment in the workers."""
+"""One Spark session for all tests here: local[2] with one retry, the interpreter's own environment in the workers."""
 
 import os
 import sys
@@ -19,5 +19,5 @@ def pytest_configure(config: pytest.Config) -> None:
 def spark() -> Iterator[SparkSession]:
     """Tests may set SQL options, and must put them back."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    with local_session("local[2]") as session:
+    with local_session("local[2,2]") as session:
         yield session

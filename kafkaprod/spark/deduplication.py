@@ -1,0 +1,74 @@
+"""Headers that tell which row of which write a record is, so that a reader can leave out what it has seen.
+
+A task that is run again, a micro-batch that is replayed after a restart, a speculative copy: each sends rows that may
+be in the topic already. They carry the same four headers then, if the rows come again in the same order:
+
+    kp.query   the stream's query id, the option write.id, or an id of the write        kp.batch   of the stream, else 0
+    kp.part    the task's partition                                                     kp.seq     the row in the task
+
+All are decimal or plain text. Within one (query, batch, part), a record whose seq was seen before is a duplicate.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+HEADER_TYPE: Final = pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())]))
+_NAMES: Final = ("kp.query", "kp.batch", "kp.part", "kp.seq")
+
+
+class RowIdentity(NamedTuple):
+    """Of all rows of a task."""
+
+    query: str
+    batch: int
+    partition: int
+
+
+def with_identity(
+    batch: pa.RecordBatch, headers: int, identity: RowIdentity, first_row: int
+) -> tuple[pa.RecordBatch, int]:
+    """A batch whose rows have the four headers behind their own, and the position of that column.
+
+    Args:
+        batch: Rows.
+        headers: Position of the column of headers; -1: there is none.
+        identity: Of the task.
+        first_row: Number of the batch's first row in the task.
+    """
+    own = batch.column(headers) if headers >= 0 else None
+    column = _combine(own, identity, first_row, batch.num_rows)
+    return pa.RecordBatch.from_arrays([*batch.columns, column], names=[*batch.schema.names, "kp.headers"]), (
+        batch.num_columns
+    )
+
+
+def _combine(own: pa.Array | None, identity: RowIdentity, first_row: int, rows: int) -> pa.Array:
+    constants = pa.array([identity.query, str(identity.batch), str(identity.partition)])
+    sequence = pa.array(np.arange(first_row, first_row + rows)).cast(pa.string())
+    names = pa.array(_NAMES)
+    values = pa.concat_arrays([constants, sequence]).cast(pa.binary())
+    counts: Any = np.zeros(rows, dtype=np.int64)
+    if own is not None:
+        counts = own.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        pairs = own.flatten()
+        names = pa.concat_arrays([names, pairs.field(0).cast(pa.string())])
+        values = pa.concat_arrays([values, pairs.field(1).cast(pa.binary())])
+    offsets = np.concatenate([[0], np.cumsum(counts + len(_NAMES))])
+    # Where the four of each row go; what is left are the places of its own, in their order.
+    places = (offsets[1:, None] - len(_NAMES)) + np.arange(len(_NAMES))
+    name_of = np.full(offsets[-1], -1, dtype=np.int64)
+    value_of = np.full(offsets[-1], -1, dtype=np.int64)
+    name_of[places] = np.arange(len(_NAMES))
+    value_of[places] = np.array([0, 1, 2, 0])
+    value_of[places[:, 3]] = 3 + np.arange(rows)
+    is_own = name_of < 0
+    name_of[is_own] = len(_NAMES) + np.arange(int(counts.sum()))
+    value_of[is_own] = 3 + rows + np.arange(int(counts.sum()))
+    items = pa.StructArray.from_arrays(
+        [names.take(pa.array(name_of)), values.take(pa.array(value_of))], fields=list(HEADER_TYPE.value_type)
+    )
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), items)

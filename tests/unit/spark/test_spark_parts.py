@@ -1,0 +1,67 @@
+"""Options, reports and headers of the Spark sink, without a session."""
+
+import pyarrow as pa
+import pytest
+
+from kafkaprod.errors import ConfigError
+from kafkaprod.spark.deduplication import HEADER_TYPE, RowIdentity, with_identity
+from kafkaprod.spark.options import parse_options
+from kafkaprod.spark.report import OffsetRange, WriteReport
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
+
+
+def test_kafka_options_lose_their_prefix_and_secrets_are_not_shown() -> None:
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="hush";'
+    options = parse_options(
+        SERVERS
+        | {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": jaas}
+    )
+    assert options.kafka["sasl.jaas.config"] == jaas
+    assert "hush" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("kafka.ssl.engine.factory.class", "x", "ssl.engine.factory.class is not supported"),
+        ("kafka.ssl.keystore.type", "JKS", "ssl.keystore.type='JKS' is not supported"),
+        ("kafka.no.such", "x", "unknown option 'no.such'"),
+        ("compression.type", "zstd", "write it as 'kafka.compression.type'"),
+        ("delivery", "exactly_once", "delivery='exactly_once' is not supported"),
+        ("dedup.headers", "maybe", "dedup.headers='maybe' must be true or false"),
+        ("value.format", "xml", "value.format='xml' must be one of bytes, json"),
+        ("value.columns", "a", "value.columns needs value.format=json"),
+    ],
+)
+def test_wrong_option_is_named(option: str, value: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_options(SERVERS | {option: value})
+    assert words in str(caught.value)
+
+
+def test_missing_bootstrap_servers_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"'kafka\.bootstrap\.servers' must be specified"):
+        parse_options({})
+
+
+def test_reports_add_up_and_survive_the_way_as_text() -> None:
+    one = WriteReport(rows=3, bytes=30, batches=1, seconds=0.5, partition=0, attempt=1)
+    one.add_range("t", 0, 10, 12, 3)
+    other = WriteReport(rows=2, bytes=5, batches=2, retries=1, seconds=0.25, partition=1)
+    other.add_range("t", 0, 5, 5, 1)
+    other.add_range("t", 4, 0, 0, 1)
+    total = WriteReport.sum(WriteReport.from_json(task.to_json()) for task in (one, other))
+    assert (total.rows, total.bytes, total.batches, total.retries, total.seconds) == (5, 35, 3, 1, 0.75)
+    assert total.offsets == {"t": {0: OffsetRange(5, 12, 4), 4: OffsetRange(0, 0, 1)}}
+    assert total.tasks == [one, other]
+
+
+def test_identity_headers_stand_behind_a_rows_own() -> None:
+    own = pa.array([[{"key": "x", "value": b"1"}], None, [{"key": "y", "value": None}]], HEADER_TYPE)
+    batch, position = with_identity(pa.record_batch({"headers": own}), 0, RowIdentity("q", 7, 2), 10)
+    assert [[(pair["key"], pair["value"]) for pair in row] for row in batch.column(position).to_pylist()] == [
+        [("x", b"1"), ("kp.query", b"q"), ("kp.batch", b"7"), ("kp.part", b"2"), ("kp.seq", b"10")],
+        [("kp.query", b"q"), ("kp.batch", b"7"), ("kp.part", b"2"), ("kp.seq", b"11")],
+        [("y", None), ("kp.query", b"q"), ("kp.batch", b"7"), ("kp.part", b"2"), ("kp.seq", b"12")],
+    ]
