@@ -4,6 +4,7 @@ source.py    the data source `kafkaprod`        frames.py    write(df, ...), for
 options.py   options and their errors           plan.py      columns and their errors
 task.py      what runs on executors             rows.py      record batches to the producer
 pool.py      one producer a worker              report.py    what was written
+reader.py    topics back into DataFrames        deduplication.py  headers that tell repeated rows
 preflight.py the topic, seen from the driver    session.py   settings of a session
 """
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 HEADER_TYPE: Final = pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())]))
+COLUMN: Final = "kp.headers"
 _NAMES: Final = ("kp.query", "kp.batch", "kp.part", "kp.seq")
 
 
@@ -29,21 +30,18 @@ class RowIdentity(NamedTuple):
 
 
 def with_identity(
-    batch: pa.RecordBatch, headers: int, identity: RowIdentity, first_row: int
-) -> tuple[pa.RecordBatch, int]:
-    """A batch whose rows have the four headers behind their own, and the position of that column.
+    batch: pa.RecordBatch, headers: str | None, identity: RowIdentity, first_row: int
+) -> tuple[pa.RecordBatch, str]:
+    """A batch whose rows have the four headers behind their own, and the name of that column.
 
     Args:
         batch: Rows.
-        headers: Position of the column of headers; -1: there is none.
+        headers: Name of the column of headers; None: there is none.
         identity: Of the task.
         first_row: Number of the batch's first row in the task.
     """
-    own = batch.column(headers) if headers >= 0 else None
-    column = _combine(own, identity, first_row, batch.num_rows)
-    return pa.RecordBatch.from_arrays([*batch.columns, column], names=[*batch.schema.names, "kp.headers"]), (
-        batch.num_columns
-    )
+    own = None if headers is None else batch.column(headers)
+    return batch.append_column(COLUMN, _combine(own, identity, first_row, batch.num_rows)), COLUMN
 
 
 def _combine(own: pa.Array | None, identity: RowIdentity, first_row: int, rows: int) -> pa.Array:

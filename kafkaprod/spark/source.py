@@ -20,6 +20,7 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.spark.options import parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
 from kafkaprod.spark.preflight import check_topic
+from kafkaprod.spark.reader import HEADERS, SCHEMA, TopicReader, has_headers
 from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.task import write_task
 
@@ -79,6 +80,12 @@ class KafkaProdSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return NAME
+
+    def schema(self) -> str:
+        return f"{SCHEMA}, {HEADERS}" if has_headers(self.options) else SCHEMA
+
+    def reader(self, schema: StructType) -> TopicReader:
+        return TopicReader(self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:

@@ -43,9 +43,10 @@ def write_task(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WriteRepor
     if first is None:  # an empty partition needs no connection
         return report
     with borrowed_producer(plan.options.kafka) as producer:
-        retries_before = _retries(producer)
+        retries, sent_bytes = _totals(producer)
         _Task(plan, producer, report).run(first, batches)
-        report.retries = _retries(producer) - retries_before
+        retries_now, sent_bytes_now = _totals(producer)
+        report.retries, report.bytes = retries_now - retries, sent_bytes_now - sent_bytes
     report.seconds = (time.perf_counter_ns() - started_ns) / 1e9
     return report
 
@@ -83,7 +84,7 @@ class _Task:
 
     def _send(self, batch: pa.RecordBatch, first_row: int) -> None:
         try:
-            headers = self._plan.headers
+            headers = "headers" if self._plan.headers >= 0 else None
             if self._identity is not None:
                 batch, headers = with_identity(batch, headers, self._identity, first_row)
             for sent in send_batch(self._producer, self._plan, batch, headers, first_row):
@@ -113,7 +114,6 @@ class _Task:
         """Count the delivered ones among these rows."""
         report = self._report
         delivered = 0
-        report.bytes += sent.size
         for partition, base_offset, first, count in sent.result.runs():
             delivered += count
             start = base_offset + first if base_offset >= 0 else -1
@@ -126,9 +126,10 @@ class _Task:
         return delivered
 
     def _describe(self, sent: SentRows, row: int, error: Exception) -> str:
+        partition, number = int(sent.result.partitions[row]), sent.first_row + int(sent.rows[row])
         return (
-            f"record of topic {sent.topic!r}, partition {int(sent.result.partitions[row])}, row {int(sent.rows[row])} "
-            f"of task {self._report.partition} was not delivered: {type(error).__name__}: {error}"
+            f"record of topic {sent.topic!r}, partition {partition}, row {number} of task {self._report.partition} "
+            f"was not delivered: {type(error).__name__}: {error}"
         )
 
 
@@ -143,6 +144,7 @@ def _identity(plan: WritePlan, report: WriteReport) -> RowIdentity:
     return RowIdentity(query or plan.write_id, int(batch or 0), max(report.partition, 0))
 
 
-def _retries(producer: Producer) -> int:
+def _totals(producer: Producer) -> tuple[int, int]:
+    """Records sent again and bytes sent, since the producer began: it runs one task at a time."""
     metrics: dict[str, Any] = producer.metrics()["producer-metrics"]
-    return int(metrics["record-retry-total"])
+    return int(metrics["record-retry-total"]), int(metrics["outgoing-byte-total"])

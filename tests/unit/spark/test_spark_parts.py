@@ -59,7 +59,7 @@ def test_reports_add_up_and_survive_the_way_as_text() -> None:
 
 def test_identity_headers_stand_behind_a_rows_own() -> None:
     own = pa.array([[{"key": "x", "value": b"1"}], None, [{"key": "y", "value": None}]], HEADER_TYPE)
-    batch, position = with_identity(pa.record_batch({"headers": own}), 0, RowIdentity("q", 7, 2), 10)
+    batch, position = with_identity(pa.record_batch({"headers": own}), "headers", RowIdentity("q", 7, 2), 10)
     assert [[(pair["key"], pair["value"]) for pair in row] for row in batch.column(position).to_pylist()] == [
         [("x", b"1"), ("kp.query", b"q"), ("kp.batch", b"7"), ("kp.part", b"2"), ("kp.seq", b"10")],
         [("kp.query", b"q"), ("kp.batch", b"7"), ("kp.part", b"2"), ("kp.seq", b"11")],
