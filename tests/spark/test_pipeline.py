@@ -1,4 +1,4 @@
-"""The pipeline of docs/spark.md on real files: flights from New York, joined, aggregated, as a batch and as a stream."""
+"""The pipeline of docs/spark.md on real files: flights from New York, joined and aggregated, as batch and as stream."""
 
 import importlib.util
 import json
