@@ -20,6 +20,10 @@ from benchmarks.far_ends import ROOT
 README_BEGIN = "<!-- made by python -m benchmarks.compare.report: begin -->"
 README_END = "<!-- end -->"
 README_CASES = ("table", "kafka1")
+BUSY = (
+    "**The machine was busy with other work: all rates are low, and clients that need many threads or a warm virtual "
+    "machine look worse than they are.**"
+)
 CHARTED_CASE = "table"
 CHART = Path("docs/throughput.svg")
 
@@ -74,10 +78,13 @@ def markdown_table(case: CaseFigures) -> Iterator[str]:
 def machine_sentence(result: Mapping[str, Any]) -> str:
     """On what, when and how often it was measured."""
     about = result["machine"]
+    is_busy = about["load_average"] > about["cores"] / 2
     return (
         f"{about['cores']} cores ({about['processor']}), {about['memory_gb']} GiB, Linux {about['kernel']}, Python "
         f"{about['python']}, load {about['load_average']:.1f} before; {result['date']}, commit {result['commit']}; "
         f"medians of {result['turns']} alternating turns of {result['seconds']:g} s with the smallest and largest."
+        + is_busy
+        * f" {BUSY}"
     )
 
 

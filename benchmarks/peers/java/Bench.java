@@ -118,17 +118,21 @@ final class Bench {
         }
     }
 
-    private long rounds(double seconds) throws Exception {
+    /**
+     * Send whole rounds for so long, and until the process has used so much CPU time: on a busy machine hot code is
+     * compiled late.
+     */
+    private long rounds(double seconds, double cpuSeconds) throws Exception {
         long end = System.nanoTime() + (long) (seconds * 1e9);
         int threads = number("threads");
         long[] counts = new long[threads];
         Thread[] others = new Thread[threads];
         for (int i = 1; i < threads; i++) {
             int thread = i;
-            others[i] = new Thread(() -> sendUntil(end, counts, thread));
+            others[i] = new Thread(() -> sendUntil(end, cpuSeconds, counts, thread));
             others[i].start();
         }
-        sendUntil(end, counts, 0);
+        sendUntil(end, cpuSeconds, counts, 0);
         for (int i = 1; i < threads; i++) {
             others[i].join();
         }
@@ -136,12 +140,12 @@ final class Bench {
         return Arrays.stream(counts).sum();
     }
 
-    private void sendUntil(long end, long[] counts, int thread) {
+    private void sendUntil(long end, double cpuSeconds, long[] counts, int thread) {
         try {
             do {
                 sendRound();
                 counts[thread]++;
-            } while (System.nanoTime() < end);
+            } while (System.nanoTime() < end || cpuSeconds() < cpuSeconds);
         } catch (Exception error) {
             failure.compareAndSet(null, error);
         }
@@ -216,7 +220,7 @@ final class Bench {
             before = Math.max(1, (long) (rate * warmUp));
             pace(before, new ConcurrentLinkedQueue<>());
         } else {
-            before = rounds(warmUp) * values.size();
+            before = rounds(warmUp, warmUp) * values.size();
         }
         long started = System.nanoTime();
         double cpu = cpuSeconds();
@@ -225,7 +229,7 @@ final class Bench {
             records = Math.max(1, (long) (rate * seconds));
             pace(records, latencies);
         } else {
-            records = rounds(seconds) * values.size();
+            records = rounds(seconds, 0) * values.size();
         }
         double elapsed = (System.nanoTime() - started) / 1e9;
         cpu = cpuSeconds() - cpu;
