@@ -142,7 +142,7 @@ def test_what_cannot_be_sent_is_named_and_what_was_queued_is_told(embedded_broke
     good = pa.record_batch({"value": ["a", "b"]})
     bad = pa.record_batch({"value": ["c", "x" * (1 << 21)]})
     with Producer(bootstrap_servers=embedded_broker.bootstrap_servers) as producer:
-        with pytest.raises(RecordTooLargeError, match="row 1: .*rows counted from row 2 of the table") as caught:
+        with pytest.raises(RecordTooLargeError, match=r"row 1: .*rows counted from row 2 of the table") as caught:
             producer.send_table("table-bad", pa.Table.from_batches([good, bad]))
         queued = caught.value.result.result(LIMIT_S)
         assert len(queued) == 2

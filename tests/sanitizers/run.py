@@ -22,6 +22,7 @@ CORE_TESTS = [
             *("varint", "murmur2", "checksum", "record_writer", "record_arguments", "buffer_pool", "batch"),
             *("accumulator", "partitioner", "drain", "settlement", "split", "produce_request", "produce_response"),
             *("completion", "columns", "blocks", "batch_reader", "send_path", "fuzz_corpus"),
+            *("arrow", "number_text", "json_rows"),
         )
     ],
     *[f"tests/property/test_core_{name}.py" for name in ("records", "bad_input", "machine")],
