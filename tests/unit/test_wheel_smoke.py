@@ -32,4 +32,4 @@ def test_source_distribution_without_a_stub_is_refused() -> None:
 def test_wheel_without_a_compiled_module_is_refused() -> None:
     assert list(ROOT.glob("kafkaprod/_core/*.pyx"))
     with pytest.raises(NotAsReleasedError, match=r"missing: .*kafkaprod/_core/accumulator"):
-        check_wheel(["kafkaprod/py.typed"])
+        check_wheel(["kafkaprod/py.typed", "pyspark_kafkaprod/__init__.py"])
