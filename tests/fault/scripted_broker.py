@@ -340,9 +340,10 @@ class ScriptedCluster:
             return
         if self.on_bytes is not None:
             self.on_bytes(memoryview(data))
-        if self.bytes_per_s:
+        bytes_per_s = self.bytes_per_s  # a test may set it to 0 at any moment
+        if bytes_per_s:
             self._selector.unregister(client.sock)
-            client.next_read_s = time.monotonic() + len(data) / self.bytes_per_s
+            client.next_read_s = time.monotonic() + len(data) / bytes_per_s
         client.protocol.receive_data(data)
         for event in client.protocol.events():
             if isinstance(event, ConnectionRefused):

@@ -120,9 +120,11 @@ def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
 
 
 def read_with_java(
-    bootstrap: str, topic: str, count: int, *, isolation_level: str = "read_committed", timeout_ms: int = 15_000
+    bootstrap: str, topic: str, count: int, *, isolation_level: str = "read_committed", timeout_ms: int = 60_000
 ) -> dict[int, list[ReadRecord]]:
     """Read ``count`` records with Java's console consumer; the first missing one ends it after ``timeout_ms``.
+
+    On a busy machine a JVM takes more than 15 s to join its group and fetch the first record.
 
     Keys, values and headers must be UTF-8 text without control characters: the tool prints text.
     """
@@ -142,7 +144,8 @@ def read_with_java(
     arguments += ["--max-messages", str(count), "--timeout-ms", str(timeout_ms), "--isolation-level", isolation_level]
     for name, value in properties.items():
         arguments += ["--formatter-property", f"{name}={value}"]
-    output = run_java(tools_class_path(), "org.apache.kafka.tools.consumer.ConsoleConsumer", arguments)
+    tool = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+    output = run_java(tools_class_path(), tool, arguments, timeout_s=60 + timeout_ms / 1000)
     records: dict[int, list[ReadRecord]] = {}
     for line in output.split(_RECORD)[:-1]:
         partition, record = _parse_java_line(line)
