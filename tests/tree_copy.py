@@ -27,7 +27,10 @@ def copy_tree(name: str) -> Path:
         for path in sources:
             _refresh(ROOT / path, directory / path)
         for copied in (directory / folder).rglob("*"):
-            if copied.suffix in (".py", ".pyx", ".pxd") and copied.relative_to(directory) not in sources:
+            is_made_here = copied.suffix in (".so", ".c", ".pyc") or NOT_COPIED & set(
+                copied.relative_to(directory).parts
+            )
+            if copied.is_file() and not is_made_here and copied.relative_to(directory) not in sources:
                 copied.unlink()
     for file in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "MANIFEST.in"):
         _refresh(ROOT / file, directory / file)
