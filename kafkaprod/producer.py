@@ -256,8 +256,11 @@ class Producer(RecordSender):
             columns: With value="json": names of the columns to write; None: all.
 
         Returns: A TableResult; row i is the table's row i.
-        Raises: InvalidRecordError, RecordTooLargeError, SerializationError naming column and row; BufferFullError after
-            max_block_ms. Batches of the table before that one are queued: the error's `result` has their rows.
+
+        Raises:
+            InvalidRecordError, RecordTooLargeError, SerializationError: Naming column and row; earlier batches of the
+                table are queued, and the error's `result` has their rows.
+            BufferFullError: After max_block_ms; `result` likewise.
         """
         self._check_usable()
         plan = TablePlan(topic, value, key, headers, timestamp, partition, topic_column, columns)
