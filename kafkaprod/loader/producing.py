@@ -10,10 +10,12 @@ from kafkaprod.engine import Engine
 from kafkaprod.loader.recovery import SEQUENCE_MASK
 from kafkaprod.metrics import LatencyHistogram, Stage
 from kafkaprod.producer import Producer
-from kafkaprod.protocol.error_codes import error_for
+from kafkaprod.protocol.error_codes import describe, error_for
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 
 NO_TRANSACTION_TIMEOUT = 0x7FFFFFFF
+MAX_TRIES = 100
+RETRY_MS = 100
 
 
 class LoadProducer(Producer):
@@ -55,7 +57,13 @@ class LoadProducer(Producer):
 
 def new_producer_id(client: ClusterClient) -> tuple[int, int]:
     """Ask the cluster for a producer id and epoch. Raises KafkaError if it gives none."""
-    answer = client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT))
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT)
+    answer = client.ask(request)
+    for _ in range(MAX_TRIES):  # a broker that has just started knows no ids yet
+        if not describe(answer.error_code).retriable:
+            break
+        client.wait(RETRY_MS)
+        answer = client.ask(request)
     if answer.error_code:
         raise error_for(answer.error_code, "the cluster gave no producer id")
     return answer.producer_id, answer.producer_epoch
