@@ -14,6 +14,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.ipc
@@ -62,6 +63,10 @@ def plain(table: pa.Table) -> list[dict[str, Any]]:
             texts = [t and t.isoformat(timespec="milliseconds").partition("+")[0] + suffix
                      for t in table.column(place).to_pylist()]  # fmt: skip
             table = table.set_column(place, field.name, pa.array(texts))
+        elif pa.types.is_float32(field.type):  # the shortest text that is this float, which its double is not
+            floats = table.column(place).to_pylist()
+            shortest = [t if t is None else float(np.format_float_positional(np.float32(t))) for t in floats]
+            table = table.set_column(place, field.name, pa.array(shortest, pa.float64()))
     return table.to_pylist()
 
 
