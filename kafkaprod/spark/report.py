@@ -31,7 +31,7 @@ class WriteReport:
 
     Attributes:
         rows: Records acknowledged.
-        bytes: Sent to the brokers, compressed, with everything around them.
+        bytes: Of all columns as Spark handed them over, in Arrow's layout.
         batches: Record batches that held them.
         retries: Records that were sent more than once.
         seconds: The task's time; of several tasks their sum.

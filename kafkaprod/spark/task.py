@@ -43,10 +43,9 @@ def write_task(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WriteRepor
     if first is None:  # an empty partition needs no connection
         return report
     with borrowed_producer(plan.options.kafka) as producer:
-        retries, sent_bytes = _totals(producer)
+        retries_before = _retries(producer)
         _Task(plan, producer, report).run(first, batches)
-        retries_now, sent_bytes_now = _totals(producer)
-        report.retries, report.bytes = retries_now - retries, sent_bytes_now - sent_bytes
+        report.retries = _retries(producer) - retries_before
     report.seconds = (time.perf_counter_ns() - started_ns) / 1e9
     return report
 
@@ -72,6 +71,7 @@ class _Task:
         batch: pa.RecordBatch | None = first
         while batch is not None:
             if batch.num_rows:
+                self._report.bytes += batch.nbytes
                 self._send(batch, row)
                 row += batch.num_rows
             batch = next(others, None)
@@ -144,7 +144,7 @@ def _identity(plan: WritePlan, report: WriteReport) -> RowIdentity:
     return RowIdentity(query or plan.write_id, int(batch or 0), max(report.partition, 0))
 
 
-def _totals(producer: Producer) -> tuple[int, int]:
-    """Records sent again and bytes sent, since the producer began: it runs one task at a time."""
+def _retries(producer: Producer) -> int:
+    """Records sent again since the producer began: it runs one task at a time."""
     metrics: dict[str, Any] = producer.metrics()["producer-metrics"]
-    return int(metrics["record-retry-total"]), int(metrics["outgoing-byte-total"])
+    return int(metrics["record-retry-total"])

@@ -134,6 +134,7 @@ def test_large_rows_pass_a_small_buffer(spark: SparkSession, embedded_broker: Em
     options = {"kafka.buffer.memory": "262144", "kafka.batch.size": "32768", "kafka.max.request.size": "65536"}
     report = write(df, {"kafka.bootstrap.servers": embedded_broker.bootstrap_servers, **options}, topic=topic_name)
     assert report.rows == 200
+    assert report.bytes > 200 * 20000
     values = values_of(embedded_broker.bootstrap_servers, topic_name)
     assert values == sorted(str(i % 10).encode() * 20000 for i in range(200))
 
