@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkaprod.broker.handlers.metadata import MAX_CREATED_AT_ONCE
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -95,6 +96,14 @@ def test_topics_are_made_on_request_only_if_both_sides_want_it(
     box = BrokerWithoutSockets(tmp_path, auto_create_topics=may_create, num_partitions=3)
     answer = metadata(box, [name], allow_auto_topic_creation=is_allowed).topics[0]
     assert (answer.error_code, len(answer.partitions)) == (expected, 0 if expected else 3)
+
+
+def test_one_request_makes_a_hundred_topics_and_the_next_one_the_rest(tmp_path: Path) -> None:
+    box = BrokerWithoutSockets(tmp_path, auto_create_topics=True)
+    names = [f"topic-{index:03}" for index in range(MAX_CREATED_AT_ONCE + 5)]
+    codes = [topic.error_code for topic in metadata(box, names).topics]
+    assert codes == [ErrorCode.NONE] * MAX_CREATED_AT_ONCE + [ErrorCode.LEADER_NOT_AVAILABLE] * 5
+    assert {topic.error_code for topic in metadata(box, names).topics} == {ErrorCode.NONE}
 
 
 def test_coordinator_of_groups_is_this_broker(box: BrokerWithoutSockets) -> None:

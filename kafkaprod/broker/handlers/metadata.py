@@ -3,7 +3,8 @@
     0      an empty list means all topics         10  topic ids in the answer
     1      null means all, an empty list none     12  topics may be asked for by id
     4      the client may forbid auto-creation
-Topics are made on request only if the broker's option `auto_create_topics` allows it.
+Topics are made on request only if the broker's option `auto_create_topics` allows it, and not all at once: those beyond
+the first hundred new ones get 5, and the client asks again.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ API = ApiKey.METADATA
 LANE = Lane.CONTROL
 MAX_VERSION = 12
 
+MAX_CREATED_AT_ONCE = 100  # other clients wait meanwhile
+
 _FIRST_VERSION_WITHOUT_NAMES = 12
 
 
@@ -40,10 +43,11 @@ def handle(broker: Broker, request: ClientRequest[MetadataRequest]) -> MetadataR
         topics = [_describe(broker, topic) for topic in broker.topics.all()]
     else:
         may_create = body.allow_auto_topic_creation and broker.config.auto_create_topics
+        created: list[str] = []
         topics = [
             _find_id(broker, wanted, request.version)
             if wanted.name is None
-            else _find_name(broker, wanted.name, may_create=may_create)
+            else _find_name(broker, wanted.name, may_create=may_create, created=created)
             for wanted in body.topics
         ]
     if body.include_topic_authorized_operations:
@@ -78,14 +82,18 @@ def _find_id(broker: Broker, wanted: MetadataRequestTopic, version: int) -> Meta
     return _describe(broker, topic)
 
 
-def _find_name(broker: Broker, name: str, *, may_create: bool) -> MetadataResponseTopic:
+def _find_name(broker: Broker, name: str, *, may_create: bool, created: list[str]) -> MetadataResponseTopic:
+    """Describe a topic, made if it may be; `created` are those this request has made."""
     try:
         topic = broker.topics.get(name)
         if topic is None:
             check_name(name)
             if not may_create:
                 return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if len(created) == MAX_CREATED_AT_ONCE:
+                return _failed(name, ErrorCode.LEADER_NOT_AVAILABLE)
             topic = broker.topics.create(name, broker.config.num_partitions, {})
+            created.append(name)
         return _describe(broker, topic)
     except BrokerError as error:
         return _failed(name, error.code)
