@@ -25,8 +25,10 @@ __all__ = [
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let kafka-python be imported: it reads its schemas with a deprecated call."""
+    """Let kafka-python be imported, which reads its schemas with a deprecated call, and PySpark beside pandas 3."""
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+    # PySpark says so in every session where pandas is installed; nothing here uses it through pandas.
+    config.addinivalue_line("filterwarnings", "ignore:PySpark does not yet fully support pandas:FutureWarning")
 
 
 @pytest.hookimpl(wrapper=True)

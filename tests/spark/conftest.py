@@ -10,11 +10,6 @@ from pyspark.sql import SparkSession
 from tests.spark.sessions import local_session
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("filterwarnings", "ignore:PySpark does not yet fully support pandas:FutureWarning")
-    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Tests may set SQL options, and must put them back."""
