@@ -15,7 +15,6 @@ import contextlib
 import random
 import socket
 import threading
-import weakref
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -89,7 +88,7 @@ class FaultProxy:
         self._rates: dict[Direction, float] = {}
         self._connections: dict[Connection, asyncio.Task[None]] = {}
         self._accepted = 0
-        self._transports: weakref.WeakSet[asyncio.WriteTransport] = weakref.WeakSet()  # of both sides, until closed
+        self._writers: list[asyncio.StreamWriter] = []  # of both sides, ever: one that is forgotten open warns
         self._is_ending = False
         self._receive_buffer_bytes = receive_buffer_bytes
         self.address = ("127.0.0.1", free_ports(1)[0])
@@ -190,19 +189,19 @@ class FaultProxy:
         await self._cut_all(reset=True)
         while others := asyncio.all_tasks() - {asyncio.current_task()}:  # one may have been accepted just now
             await asyncio.wait(others)
-        for transport in self._transports:
-            transport.abort()  # also those that were closed and still wait for a peer to read the rest
+        for writer in self._writers:
+            writer.transport.abort()  # also those that were closed and still wait for a peer to read the rest
         for _ in range(3):
             await asyncio.sleep(0)  # aborted transports close in the loop's next turns
 
     async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._transports.add(writer.transport)
+        self._writers.append(writer)
         try:
             broker = await asyncio.open_connection(*self._upstream)
         except OSError:
             writer.transport.abort()
             return
-        self._transports.add(broker[1].transport)
+        self._writers.append(broker[1])
         if self._is_ending:
             return
         self._accepted += 1
