@@ -121,10 +121,12 @@ class Sender(_Producer):
 
     def send_one(self, index: int, on_done: Callable[[], None] | None) -> None:
         topic, value, key = self._rows[index % len(self._rows)]
-        if on_done is None:
-            self._producer.produce(topic, value, key)
-        else:
-            self._producer.produce(topic, value, key, on_delivery=lambda *_: on_done())
+        options = {} if on_done is None else {"on_delivery": lambda *_: on_done()}
+        while True:
+            try:
+                return self._producer.produce(topic, value, key, **options)
+            except BufferError:  # a pace it does not hold shows in the latencies
+                self._producer.poll(0.01)
 
     def idle(self, seconds: float) -> None:
         if self._poller is None:
