@@ -173,9 +173,9 @@ class Producer(RecordSender):
             BufferFullError: After max_block_ms; its `result` has the rows that were queued before.
         """
         self._check_usable()
-        values = list(values)
-        keys = None if keys is None else list(keys)
         if self._hooks.has_any:
+            values = list(values)
+            keys = None if keys is None else list(keys)
             keys, values = self._hooks.serialize_block(topic, keys, values, headers)
             if partitions is None and partition is None:
                 self._topic_queues(topic, self._clock.now_ms() + self._config.max_block_ms)

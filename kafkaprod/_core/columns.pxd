@@ -15,6 +15,7 @@ Source of the layouts: Arrow columnar format 1.4. `validity` is a bitmap, least 
 """
 
 from cpython.buffer cimport Py_buffer
+from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
@@ -65,6 +66,8 @@ cdef class Column:
     cdef Py_ssize_t _buffer_count
     cdef void **_allocations
     cdef Py_ssize_t _allocation_count
+    cdef PyObject **_items                  # of from_list: references to the rows; not in a list, to fetch ahead
+    cdef Py_ssize_t _item_count
     cdef object _kept
 
     cdef Py_buffer *_hold(self, object source, str name, Py_ssize_t item_size) except NULL

@@ -6,9 +6,8 @@ A column is checked whole before any record of a block is written, so a bad offs
 cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport calloc, free, malloc, realloc
 
 from kafkaprod._core.lock cimport FREE_THREADED
@@ -34,6 +33,10 @@ cdef class Column:
         for i in range(self._buffer_count):
             PyBuffer_Release(&self._buffers[i])
         free(self._buffers)
+        for i in range(self._item_count):
+            if i + ITEMS_AHEAD < self._item_count:
+                prefetch_write(self._items[i + ITEMS_AHEAD])
+            Py_DECREF(<object>self._items[i])
         for i in range(self._allocation_count):
             free(self._allocations[i])
         free(self._allocations)
@@ -104,13 +107,12 @@ cdef class Column:
         # Elsewhere the GIL keeps others from changing a list that is read here.
         source = values if isinstance(values, (list, tuple)) and not FREE_THREADED else list(values)
         cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(source)
-        cdef list rows = PyList_New(count)
         cdef const char **pointers = <const char **>column._allocate(count * sizeof(void *))
         cdef Py_ssize_t *lengths = <Py_ssize_t *>column._allocate(count * sizeof(Py_ssize_t))
         cdef PyObject **items
         cdef Py_buffer *buffer
         cdef Py_ssize_t i
-        column._kept = rows
+        column._items = <PyObject **>column._allocate(count * sizeof(PyObject *))
         column.row_count = count
         column.c.layout = POINTERS
         column.c.pointers = pointers
@@ -123,7 +125,8 @@ cdef class Column:
                 prefetch_write(items[i + ITEMS_AHEAD])          # its reference count
             row = <object>items[i]
             Py_INCREF(row)
-            PyList_SET_ITEM(rows, i, row)
+            column._items[i] = <PyObject *>row
+            column._item_count = i + 1
             if PyBytes_CheckExact(row):
                 pointers[i] = PyBytes_AS_STRING(row)
                 lengths[i] = PyBytes_GET_SIZE(row)
