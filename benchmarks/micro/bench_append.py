@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import pyximport
+import setuptools  # noqa: F401  (its distutils: the interpreter's own, which pyximport asks for, is deprecated)
 
 from benchmarks.micro.core import TOPIC, Core, best_s
 from benchmarks.workloads import Workload, make_workload
