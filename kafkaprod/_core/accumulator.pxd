@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t
 from kafkaprod._core.batch cimport Batch, Partition
 from kafkaprod._core.buffer_pool cimport BufferPool
 from kafkaprod._core.lock cimport mutex_t
+from kafkaprod._core.murmur2 cimport FastModulo
 from kafkaprod._core.partitioner cimport StickyPartitioner
 from kafkaprod._core.record_arguments cimport RecordArguments
 from kafkaprod._core.record_view cimport AppendStatus, RecordView
@@ -22,6 +23,7 @@ cdef class TopicQueues:
     cdef readonly bytes topic_id            # 16 bytes, or None where brokers do not tell
     cdef readonly int32_t index             # position in Accumulator._topic_list
     cdef readonly int32_t partition_count   # records choose among these
+    cdef FastModulo modulo                  # by partition_count; read with the GIL
     cdef int32_t allocated_count            # with those that went when the topic was made anew with fewer
     cdef Partition **partitions
     cdef StickyPartitioner sticky
@@ -35,6 +37,7 @@ cdef class TopicQueues:
 cdef class Accumulator:
     cdef readonly BufferPool pool
     cdef readonly dict topics               # name -> TopicQueues
+    cdef int64_t topics_generation          # raised with every change of `topics`
     cdef list topic_list
     cdef dict _idle_topics                  # name -> TopicQueues that forget_topic() took out of `topics`
     cdef object completion_factory

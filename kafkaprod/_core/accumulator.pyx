@@ -28,7 +28,7 @@ from kafkaprod._core.buffer_pool cimport slab_total
 from kafkaprod._core.clock cimport READ_CLOCK, monotonic_ms
 from kafkaprod._core.completion cimport batch_result, make_future
 from kafkaprod._core.lock cimport FREE_THREADED, load32, load64, mutex_destroy, mutex_init, mutex_lock, mutex_unlock, store32
-from kafkaprod._core.murmur2 cimport partition_for_key
+from kafkaprod._core.murmur2 cimport fast_modulo, partition_for_key
 from kafkaprod._core.record_arguments cimport RecordArguments
 from kafkaprod._core.record_view cimport (
     APPENDED,
@@ -182,6 +182,7 @@ cdef class Accumulator:
             if topic.sticky.current >= count:
                 topic.sticky.next()
         topic.partition_count = count
+        topic.modulo = fast_modulo(count)
         is_made_anew = topic.topic_id is not None and topic_id is not None and topic.topic_id != topic_id
         topic.topic_id = topic_id
         for i in range(topic.allocated_count):
@@ -199,6 +200,7 @@ cdef class Accumulator:
             self.topic_list.append(topic)
         self._idle_topics.pop(name, None)
         self.topics[name] = topic
+        self.topics_generation += 1
         return topic
 
     def take_used(self, str name not None):
@@ -217,6 +219,7 @@ cdef class Accumulator:
     def forget_topic(self, str name not None):
         """Make sends to the topic ask for its metadata again; its queues and sequences are kept."""
         topic = self.topics.pop(name, None)
+        self.topics_generation += 1
         if topic is not None:
             self._idle_topics[name] = topic
 
@@ -419,7 +422,9 @@ cdef class Accumulator:
             raise ProducerClosedError("the producer is closed: no record can be sent")
         store32(&topic.was_used, 1)
         if partition == ANY_PARTITION and r.key_length >= 0 and not self.ignore_keys:
-            partition = partition_for_key(r.key, r.key_length, topic.partition_count)
+            partition = partition_for_key(
+                r.key, r.key_length, fast_modulo(topic.partition_count) if FREE_THREADED else topic.modulo
+            )
         if partition == ANY_PARTITION:
             status = self.append_sticky(topic, r, now_ms, ticket, &p, &b, &index, &is_retained, &events)
         else:

@@ -11,7 +11,6 @@ prefix of each partition's rows, not of the block's. Only one lock is held at a 
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
-from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
 
@@ -30,7 +29,7 @@ from kafkaprod._core.buffer_pool cimport slab_total
 from kafkaprod._core.columns cimport NULLS, ByteColumn, HeaderColumn, column_get
 from kafkaprod._core.completion cimport batch_result
 from kafkaprod._core.lock cimport load32, mutex_lock, mutex_unlock, store32
-from kafkaprod._core.murmur2 cimport murmur2
+from kafkaprod._core.murmur2 cimport FastModulo, fast_modulo, partition_for_key
 from kafkaprod._core.prefetch cimport prefetch_read, prefetch_write
 from kafkaprod._core.record_view cimport APPENDED, EVENT_BATCH_FULL, NULL_LENGTH, POOL_EXHAUSTED
 from kafkaprod._core.record_writer cimport (
@@ -44,31 +43,8 @@ from kafkaprod._core.varint cimport uvarint_size
 
 from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
 
-cdef extern from * nogil:
-    """
-    #define kp_high_product(a, b) ((uint64_t)(((unsigned __int128)(a) * (b)) >> 64))
-    """
-    uint64_t high_product "kp_high_product"(uint64_t a, uint64_t b)
-
 cdef enum:
     MOST_OVERHEAD = RECORD_OVERHEAD_BOUND + 1 + 5 + 5      # no headers; lengths of key and value
-
-
-cdef struct FastModulo:
-    uint64_t magic
-    uint32_t divisor
-
-
-cdef inline FastModulo fast_modulo(int32_t divisor) noexcept nogil:
-    cdef FastModulo modulo
-    modulo.divisor = <uint32_t>divisor
-    modulo.magic = (~<uint64_t>0) // <uint64_t>divisor + 1
-    return modulo
-
-
-cdef inline int32_t modulo_of(uint32_t x, FastModulo modulo) noexcept nogil:
-    """x % divisor by two multiplications. Source: D. Lemire et al., "Faster Remainder by Direct Computation", 2019."""
-    return <int32_t>high_product(modulo.magic * x, modulo.divisor)
 
 
 cdef inline void fill_record(const ByteColumn *key, const ByteColumn *value, const HeaderColumn *headers, Py_ssize_t i,
@@ -277,7 +253,7 @@ cdef class Block:
                     self._is_sticky = True
                     i += 1
                     continue
-                partition = modulo_of(murmur2(data, length) & <uint32_t>0x7FFFFFFF, modulo)
+                partition = partition_for_key(data, length, modulo)
             if self._is_sticky:
                 break
             if not is_scattered:

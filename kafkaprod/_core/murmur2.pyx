@@ -22,4 +22,4 @@ def partition_of_key(const unsigned char[::1] key not None, int32_t partition_co
     """
     if partition_count < 1:
         raise InvalidRecordError(f"partition_count must be at least 1, not {partition_count}")
-    return partition_for_key(_start(key), key.shape[0], partition_count)
+    return partition_for_key(_start(key), key.shape[0], fast_modulo(partition_count))

@@ -11,7 +11,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from kafkaprod._core.columns cimport Column, column_get
-from kafkaprod._core.murmur2 cimport partition_for_key
+from kafkaprod._core.murmur2 cimport FastModulo, fast_modulo, partition_for_key
 
 from kafkaprod.errors import InvalidRecordError
 
@@ -349,10 +349,11 @@ cdef void choose_partitions(Column keys, Py_ssize_t count, int32_t partition_cou
     cdef const char *key = NULL
     cdef Py_ssize_t length
     cdef Py_ssize_t i
+    cdef FastModulo modulo = fast_modulo(partition_count)
     for i in range(count):
         column_get(&keys.c, i, &key, &length)
         if length >= 0:
-            out[i] = partition_for_key(key, length, partition_count)
+            out[i] = partition_for_key(key, length, modulo)
 
 
 def partitions_of_keys(Column keys not None, int32_t partition_count, int32_t[::1] partitions not None):

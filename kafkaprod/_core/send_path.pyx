@@ -5,12 +5,11 @@ Everything else (a topic whose metadata is not here yet, objects to serialize, a
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItemWithError
-from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
 from kafkaprod._core.accumulator cimport ANY_PARTITION, TopicQueues
 from kafkaprod._core.clock cimport READ_CLOCK, wall_ms
+from kafkaprod._core.lock cimport FREE_THREADED
 from kafkaprod._core.record_arguments cimport RecordArguments
 from kafkaprod._core.record_view cimport NULL_LENGTH, RecordView
 
@@ -27,7 +26,7 @@ cdef class RecordSender:
 
     def __init__(self, Accumulator accumulator not None, bint has_hooks=False):
         self.accumulator = accumulator
-        self._topics = accumulator.topics
+        self._last_generation = -1
         self.has_hooks = has_hooks
 
     def send(self, str topic not None, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
@@ -54,18 +53,29 @@ cdef class RecordSender:
         """Like send(), but return None instead of waiting for metadata or memory, or if hooks are configured."""
         return self._try(topic, value, key, headers, partition, timestamp_ms)
 
+    cdef TopicQueues _find_topic(self, str name):
+        """The topic's queues, remembered for the next record; None if its metadata is not here."""
+        cdef TopicQueues topic = self.accumulator.topics.get(name)
+        if topic is not None and not FREE_THREADED:
+            self._last_name = name
+            self._last_topic = topic
+            self._last_generation = self.accumulator.topics_generation
+        return topic
+
     cdef object _try(self, str topic, object value, object key, object headers, object partition, object timestamp_ms):
-        cdef PyObject *found
         cdef RecordView r
         cdef int32_t chosen = ANY_PARTITION
         cdef RecordArguments arguments
         cdef TopicQueues queues
         if self.has_hooks or self.accumulator.is_closed:
             return None         # the general path says why
-        found = PyDict_GetItemWithError(self._topics, topic)
-        if found is NULL:
-            return None
-        queues = <TopicQueues>found
+        if (not FREE_THREADED and topic is self._last_name
+                and self._last_generation == self.accumulator.topics_generation):
+            queues = self._last_topic
+        else:
+            queues = self._find_topic(topic)
+            if queues is None:
+                return None
         if partition is not None:
             chosen = checked_partition(partition)
             if chosen >= queues.partition_count:
