@@ -1,4 +1,7 @@
-"""Kafka's key hash and the partition it leads to. Source: org.apache.kafka.common.utils.Utils.murmur2 (MurmurHash2, seed 0x9747b28c, 32 bit)."""
+"""Kafka's key hash and the partition it leads to.
+
+Source: org.apache.kafka.common.utils.Utils.murmur2 (MurmurHash2, seed 0x9747b28c, 32 bit).
+"""
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
