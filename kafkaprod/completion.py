@@ -117,23 +117,19 @@ class BatchCompletion(BatchResult):
         self._ledger = ledger
         self._guard = guard
         self._waiters: list[Waiter] | None = None  # guarded by _lock
-        self._listeners: list[Callable[[], None]] | None = None  # guarded by _lock
         self._loop_futures: dict[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None  # guarded by _lock
         self._is_told = False  # guarded by _lock
 
     def on_done(self) -> None:
-        """Wake and call everybody; once, on the sender thread."""
+        """Wake everybody who waits; once, on the sender thread."""
         with _lock:
             self._is_told = True
             waiters, self._waiters = self._waiters, None
-            listeners, self._listeners = self._listeners, None
             loop_futures, self._loop_futures = self._loop_futures, None
         if self.error is not None and self._ledger is not None:
             self._ledger.add(self)
         for waiter in waiters or ():
             waiter.wake()
-        for listener in listeners or ():
-            self._call(listener)
         for loop, future in (loop_futures or {}).items():
             try:
                 loop.call_soon_threadsafe(_set_done, future)
@@ -161,19 +157,6 @@ class BatchCompletion(BatchResult):
                 if self._waiters is not None:
                     self._waiters.remove(waiter)
 
-    def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call `listener()` when the outcome is known: later on the sender thread, or now if it is known.
-
-        If the batch is split first, the listener moves on to the part that holds its record by asking again.
-        """
-        with _lock:
-            if not self._is_told:
-                if self._listeners is None:
-                    self._listeners = []
-                self._listeners.append(listener)
-                return
-        self._call(listener)
-
     def mark_seen(self) -> None:
         """Somebody looked at the failure: flush() need not report it."""
         if self._ledger is not None:
@@ -199,13 +182,11 @@ class BatchCompletion(BatchResult):
                 self._loop_futures[loop] = loop.create_future()
             return self._loop_futures[loop]
 
-    def _call(self, listener: Callable[[], None]) -> None:
-        try:
-            listener()
-        except BaseException:  # sys.exit() in a callback must not end the sender thread
-            if self._ledger is not None:
-                self._ledger.callback_error_count += 1
-            _log.exception("a delivery callback for %s[%d] raised", self.topic, self.partition)
+    def on_callback_error(self) -> None:
+        """Log and count."""
+        if self._ledger is not None:
+            self._ledger.callback_error_count += 1
+        _log.exception("a delivery callback for %s[%d] raised", self.topic, self.partition)
 
 
 def _set_done(future: asyncio.Future[None]) -> None:

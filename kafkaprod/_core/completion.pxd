@@ -5,6 +5,9 @@ from libc.stdint cimport int32_t, int64_t
 from kafkaprod._core.batch cimport Batch
 
 
+cdef class DeliveryFuture
+
+
 cdef class BatchResult:
     cdef readonly str topic
     cdef readonly int32_t partition
@@ -15,6 +18,14 @@ cdef class BatchResult:
     cdef readonly object error              # exception of a FAILED batch
     cdef readonly dict record_errors        # index in batch -> exception, for the records the broker named (KIP-467)
     cdef readonly list children             # of a SPLIT batch: (first index, BatchResult), ascending
+    # Whom to call with the outcome, in turn a DeliveryFuture, or None, and a callable; None: nobody. Guarded by a
+    # critical section on this object, which is the GIL where there is one.
+    cdef list _callbacks
+    cdef bint _is_told                      # the callbacks are being called, or were: who comes now is called at once
+
+    cdef bint _listen(self, DeliveryFuture future, object callback) except -1
+    cdef int _call(self, DeliveryFuture future, object callback) except -1
+    cdef int _tell(self) except -1
 
 
 cdef class DeliveryFuture:

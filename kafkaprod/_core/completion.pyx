@@ -53,7 +53,54 @@ cdef class BatchResult:
         return self.error
 
     def on_done(self):
-        """Called once by the sender thread when the outcome is set. Subclasses wake waiters here."""
+        """Called once by the sender thread when the outcome is set, before callbacks. Subclasses wake waiters here."""
+
+    def on_callback_error(self):
+        """Called while the exception that a callback raised is handled. Subclasses log and count it here."""
+
+    def add_listener(self, listener):
+        """Call `listener()` when the outcome is known: later on the sender thread, or now if it is known.
+
+        What it raises goes to on_callback_error(). Listeners and records' callbacks are called in the order they came.
+        """
+        if not self._listen(None, listener):
+            self._call(None, listener)
+
+    cdef bint _listen(self, DeliveryFuture future, object callback) except -1:
+        """Have the callback called by _tell(); False if that is too late."""
+        with cython.critical_section(self):
+            if self._is_told:
+                return False
+            if self._callbacks is None:
+                self._callbacks = []
+            self._callbacks.append(future)
+            self._callbacks.append(callback)
+        return True
+
+    cdef int _call(self, DeliveryFuture future, object callback) except -1:
+        try:
+            if future is None:
+                callback()
+            elif future.done():
+                callback(future)
+            else:
+                future.add_done_callback(callback)      # the batch was split: listen to the part that holds the record
+        except BaseException:       # sys.exit() in a callback must not end the sender thread
+            self.on_callback_error()
+        return 0
+
+    cdef int _tell(self) except -1:
+        """Call everybody, once."""
+        cdef list callbacks
+        cdef Py_ssize_t i
+        with cython.critical_section(self):
+            self._is_told = True
+            callbacks = self._callbacks
+            self._callbacks = None
+        if callbacks is not None:
+            for i in range(0, len(callbacks), 2):
+                self._call(callbacks[i], callbacks[i + 1])
+        return 0
 
 
 @cython.final
@@ -135,14 +182,9 @@ cdef class DeliveryFuture:
     def add_done_callback(self, callback):
         """Call `callback(future)` once the outcome is known: on the sender thread, or at once if it is known now."""
         cdef int32_t index
-
-        def told():
-            if self.done():
-                callback(self)
-            else:
-                self.add_done_callback(callback)    # the batch was split: listen to the part that holds the record
-
-        self._current(&index).add_listener(told)
+        cdef BatchResult batch = self._current(&index)
+        if not batch._listen(self, callback):
+            batch._call(self, callback)
 
     def add_callback(self, callback, *args, **kwargs):
         """Call `callback(*args, record_metadata, **kwargs)` if the record is delivered (kafka-python). Returns self."""
@@ -228,6 +270,7 @@ cdef int publish(Batch *b, BatchResult result) except -1:
     """Copy the batch's outcome to its result object and tell it. Once per batch."""
     _copy_outcome(b, result)
     result.on_done()
+    result._tell()
     return 0
 
 
