@@ -24,7 +24,7 @@ from kafkaprod._core.batch cimport (
     batch_size_bytes,
     delta_between,
 )
-from kafkaprod._core.buffer_pool cimport slab_total
+from kafkaprod._core.buffer_pool cimport LARGEST_CLASS, slab_total
 from kafkaprod._core.clock cimport READ_CLOCK, monotonic_ms
 from kafkaprod._core.completion cimport batch_result, make_future
 from kafkaprod._core.lock cimport FREE_THREADED, load32, load64, mutex_destroy, mutex_init, mutex_lock, mutex_unlock, store32
@@ -291,7 +291,7 @@ cdef class Accumulator:
             if status == POOL_EXHAUSTED:
                 return POOL_EXHAUSTED
             batch_move(b, CLOSED)
-            p.fills = True
+            p.first_class = LARGEST_CLASS
             events[0] |= EVENT_BATCH_FULL
         b = batch_open(self.pool, p, r, self.batch_size, ticket)
         if b is NULL:
@@ -331,7 +331,7 @@ cdef class Accumulator:
         p.sticky_bytes = 0
         if p.tail is not NULL and p.tail.state == OPEN and not self._has_room(p.tail, r):
             batch_move(p.tail, CLOSED)
-            p.fills = True
+            p.first_class = LARGEST_CLASS
             events[0] |= EVENT_BATCH_FULL
         store32(&topic.sticky._current, topic.sticky.draw())
 

@@ -125,7 +125,8 @@ cdef struct Partition:
     bint needs_new_epoch        # a sequence may be missing from the log: nothing new until a new epoch
     int in_flight_count
     bint in_transaction         # added to the current transaction
-    bint fills                  # its last batch became full: the next one will need large slabs, too
+    char *write_hint            # about where the next record goes, or went; store64; for fetching ahead only
+    int8_t first_class          # of slabs, for the next batch's first one: what its last batch would have needed
     # set under lock by metadata updates
     int32_t leader              # node id, -1: none
     int32_t leader_epoch

@@ -44,8 +44,8 @@ cdef void _enter_slab(Batch *b, Slab *slab) noexcept nogil:
 
 
 cdef inline int _first_class(const Partition *p, Py_ssize_t batch_size) noexcept nogil:
-    """Small, so that thousands of slow partitions cost little, unless the partition has just filled a batch."""
-    cdef int size_class = LARGEST_CLASS if p.fills else 0
+    """What the partition's last batch needed: thousands of slow partitions cost little, and busy ones no extensions."""
+    cdef int size_class = p.first_class
     while size_class > 0 and class_payload(size_class) > batch_size:
         size_class -= 1
     return size_class

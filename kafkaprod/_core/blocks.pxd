@@ -9,12 +9,14 @@ from kafkaprod._core.record_view cimport AppendStatus, RecordView
 
 
 cdef enum:
-    # Rows sorted by partition together: few, so that they stay in the cache, unless that left one for each partition.
-    FEW_ROWS = 512
-    MANY_ROWS = 65536
+    # Rows sorted by partition together: few, so that they stay in the cache, but some for each partition.
+    FEWEST_ROWS = 512
+    ROWS_A_PARTITION = 32
+    MOST_ROWS = 65536
     ROWS_PER_HOLD = 256         # after which a lock is let go, so that the sender never waits longer than microseconds
     FEW_PARTITIONS = 64         # with no more than these everything is in the cache anyway
     FETCH_STEP = 4              # partitions between asking for one thing and for the next that depends on it
+    MOST_LINES = 12             # cache lines asked for ahead of one run
     ROWS_AHEAD = 32             # rows between asking for keys and values and writing them
 
 

@@ -28,7 +28,7 @@ from kafkaprod._core.batch cimport (
 from kafkaprod._core.buffer_pool cimport slab_total
 from kafkaprod._core.columns cimport NULLS, ByteColumn, HeaderColumn, column_get
 from kafkaprod._core.completion cimport batch_result
-from kafkaprod._core.lock cimport load32, mutex_lock, mutex_unlock, store32
+from kafkaprod._core.lock cimport load32, load64, mutex_lock, mutex_unlock, store32, store64
 from kafkaprod._core.murmur2 cimport FastModulo, fast_modulo, partition_for_key
 from kafkaprod._core.prefetch cimport prefetch_read, prefetch_write
 from kafkaprod._core.record_view cimport APPENDED, EVENT_BATCH_FULL, NULL_LENGTH, POOL_EXHAUSTED
@@ -126,7 +126,9 @@ cdef class Block:
         self._partition_array = topic.partitions
         self._partition_count = topic.partition_count
         self._row_partitions = <int32_t *>malloc(<size_t>(self.row_count + 1) * sizeof(int32_t))
-        self._round_rows = min(self.row_count, FEW_ROWS if self._partition_count <= FEW_PARTITIONS else MANY_ROWS)
+        self._round_rows = min(
+            self.row_count, min(MOST_ROWS, max(FEWEST_ROWS, ROWS_A_PARTITION * self._partition_count))
+        )
         self._placed = <int32_t *>malloc(<size_t>self._round_rows * sizeof(int32_t) + 1)
         self._order = <int32_t *>malloc(<size_t>self._round_rows * sizeof(int32_t) + 1)
         self._ends = <int32_t *>malloc(<size_t>self._partition_count * sizeof(int32_t))
@@ -355,12 +357,12 @@ cdef class Block:
             max_timestamp, record_count = b.max_timestamp, b.record_count
             first_index = record_count
         while at < end_at:
-            if is_scattered:
-                if at < fetch_end:
-                    fetch_row(&key, &value, round_first + order[at + ROWS_AHEAD])
-            # Slabs come round only when all others have been used: what is written to is in no cache.
-            prefetch_write(position + BYTES_AHEAD)
-            prefetch_write(position + BYTES_AHEAD + 64)
+            if not is_scattered:
+                # Slabs come round only when all others have been used: what is written to is in no cache.
+                prefetch_write(position + BYTES_AHEAD)
+                prefetch_write(position + BYTES_AHEAD + 64)
+            elif at < fetch_end:
+                fetch_row(&key, &value, round_first + order[at + ROWS_AHEAD])
             row = round_first + (at if is_sticky else order[at])
             fill_record(&key, &value, &headers, row, &r)
             if timestamps is not NULL:
@@ -431,24 +433,21 @@ cdef class Block:
         cdef int32_t count = self._group_count - self._group
         cdef Partition *p
         cdef char *target
-        if 3 * FETCH_STEP < count:
-            p = self._partition_array[coming[3 * FETCH_STEP]]
-            prefetch_write(p)
-            prefetch_write(<char *>p + 64)
+        cdef int32_t lines
         if 2 * FETCH_STEP < count:
             p = self._partition_array[coming[2 * FETCH_STEP]]
-            mutex_lock(&p.lock)
-            prefetch_write(p.tail)
-            mutex_unlock(&p.lock)
+            prefetch_write(p)
+            prefetch_write(<char *>p + 64)
         if FETCH_STEP < count:
             p = self._partition_array[coming[FETCH_STEP]]
-            mutex_lock(&p.lock)
-            if p.tail is not NULL:
-                target = p.tail.position
+            # Addresses only: nothing is read there, so they may be old.
+            prefetch_write(<const void *>load64(<const long long *>&p.tail))
+            target = <char *>load64(<const long long *>&p.write_hint)
+            lines = min(MOST_LINES, 2 * (self._ends[coming[FETCH_STEP]] - self._ends[coming[FETCH_STEP - 1]]) + 1)
+            while lines > 0:
                 prefetch_write(target)
-                prefetch_write(target + 64)
-                prefetch_write(target + 128)
-            mutex_unlock(&p.lock)
+                target += 64
+                lines -= 1
 
     cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil:
         fill_record(&self._key.c, &self._value.c, &self._headers.c, i, r)
@@ -461,6 +460,7 @@ cdef class Block:
         if b is NULL or record_count == first_index:
             return
         b.position, b.max_timestamp, b.record_count = position, max_timestamp, record_count
+        store64(<long long *>&b.partition.write_hint, <long long>position)
         if self._last_segments[partition] >= 0:
             segment = &self._segments[self._last_segments[partition]]
             if segment.batch == b and segment.first_index + segment.count == first_index:

@@ -86,6 +86,14 @@ cdef inline Py_ssize_t class_payload(int size_class) noexcept nogil:
     return class_total(size_class) - <Py_ssize_t>sizeof(Slab)
 
 
+cdef inline int8_t size_class_for(Py_ssize_t payload) noexcept nogil:
+    """The smallest class that holds so many bytes, or the largest."""
+    cdef int size_class = 0
+    while size_class < LARGEST_CLASS and class_payload(size_class) < payload:
+        size_class += 1
+    return <int8_t>size_class
+
+
 cdef inline Py_ssize_t slab_total(Py_ssize_t need) noexcept nogil:
     """What a slab for `need` payload bytes counts against the pool, in the smallest class that holds it."""
     cdef int size_class = 0

@@ -9,6 +9,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from kafkaprod._core.lock cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
+from kafkaprod._core.prefetch cimport prefetch_write
 
 from kafkaprod.errors import IllegalStateError, InvalidRecordError
 
@@ -81,6 +82,7 @@ cdef class BufferPool:
         if size_class >= 0 and self._free[size_class] is not NULL:
             slab = self._free[size_class]
             self._free[size_class] = slab.next
+            prefetch_write(slab.next)       # the one to be taken next lies in no cache
             self._cached -= total
         else:
             if self._in_use + total > self._capacity:

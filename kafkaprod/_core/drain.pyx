@@ -36,6 +36,7 @@ from kafkaprod._core.batch cimport (
     batch_set_compressed,
     batch_size_bytes,
 )
+from kafkaprod._core.buffer_pool cimport size_class_for
 from kafkaprod._core.lock cimport load32, mutex_lock, mutex_unlock, store32
 from kafkaprod._core.produce_request cimport ProduceRequest
 from kafkaprod._core.settlement cimport finish_batch
@@ -330,7 +331,7 @@ cdef class Drain:
     cdef void _take_head(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil:
         if b.state == OPEN:
             batch_move(b, CLOSED)
-            p.fills = False
+            p.first_class = size_class_for(batch_size_bytes(b))
         batch_move(b, SENT)
         p.head = b.next
         if p.head is NULL:

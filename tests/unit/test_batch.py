@@ -61,14 +61,18 @@ def test_batch_does_not_take_more_slabs_than_it_may_grow_to():
     assert engine.pool.in_use <= 1024 + 4096 + 16384 + 4096 + 16384
 
 
-def test_batch_behind_a_full_one_begins_with_a_large_slab_until_one_goes_unfilled():
+def test_batch_begins_with_the_slab_that_the_partitions_last_batch_would_have_needed():
     engine = Engine(batch_size=262_144)
     engine.append(b"x" * 100)
     assert engine.pool.in_use == 1024
     while engine.accumulator.incomplete_batch_count < 2:
         engine.append(b"x" * 5000)
-    for request in engine.take_all():  # the second one was not full
-        assert engine.pool.in_use >= 65_536
+    assert engine.pool.in_use > 4 * 65_536
+    for request in engine.take_all():  # one that was full, and one of 5,000 bytes and its header
+        succeed(request)
+    engine.append(b"x" * 100)
+    assert engine.pool.in_use == 16_384
+    for request in engine.take_all():
         succeed(request)
     engine.append(b"x" * 100)
     assert engine.pool.in_use == 1024
