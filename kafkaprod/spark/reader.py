@@ -9,7 +9,7 @@ not move while it is read. Source of the options: Spark's "Structured Streaming 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from kafkaprod.admin.topics import log_offsets
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import ConfigError
 from kafkaprod.spark.options import KAFKA_PREFIX, check_kafka_options
+from kafkaprod.spark.pushdown import Bounds
 
 SCHEMA: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
@@ -45,7 +46,12 @@ class TopicRange(InputPartition):
 
 def has_headers(options: Mapping[str, str]) -> bool:
     """Whether the option includeHeaders is on."""
-    return str(options.get("includeheaders", "false")).lower() == "true"
+    return _is_on(options, "includeheaders")
+
+
+def make_reader(options: Mapping[str, str]) -> TopicReader:
+    """The reader that the options ask for; TopicReader tells what they may be."""
+    return PushedReader(options) if _is_on(options, "pushfilters") else TopicReader(options)
 
 
 class TopicReader(DataSourceReader):
@@ -70,6 +76,7 @@ class TopicReader(DataSourceReader):
         self._starting = _offsets(given, "startingoffsets", "earliest")
         self._ending = _offsets(given, "endingoffsets", "latest")
         self._has_headers = has_headers(given)
+        self._bounds = Bounds()
 
     def partitions(self) -> Sequence[TopicRange]:
         """Settle the ranges. Raises KafkaError if a topic does not exist or no broker can be used."""
@@ -89,13 +96,15 @@ class TopicReader(DataSourceReader):
                             f"offsets {start}..{end} of {topic}[{partition}] are outside {first[partition]}.."
                             f"{last[partition]}, which is in the log"
                         )
-                    if start < end:
+                    start, end = max(start, self._bounds.first), min(end, self._bounds.end)
+                    if start < end and self._bounds.allow(topic, partition):
                         ranges.append(TopicRange(topic, partition, start, end))
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a range."""
-        assert isinstance(partition, TopicRange)
+        if not isinstance(partition, TopicRange):  # Spark's own: there were no ranges
+            return
         with ClusterClient(ProducerConfig.from_options(self._kafka)) as client:
             reader = PartitionReader(client, partition.topic, partition.partition)
             for batch in reader.batches(partition.start, partition.end):
@@ -123,6 +132,18 @@ class TopicReader(DataSourceReader):
             columns.append(pa.array(pairs, _HEADER_TYPE))
             names.append("headers")
         return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+class PushedReader(TopicReader):
+    """A reader that takes filters from Spark. Fails where spark.sql.python.filterPushdown.enabled is not true."""
+
+    def pushFilters(self, filters: Iterable[Any]) -> Iterator[Any]:
+        """Yield those that Spark must evaluate."""
+        yield from (condition for condition in filters if not self._bounds.take(condition))
+
+
+def _is_on(options: Mapping[str, str], name: str) -> bool:
+    return str(options.get(name, "false")).lower() == "true"
 
 
 def _json(options: Mapping[str, str], name: str) -> Any:

@@ -20,7 +20,7 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.spark.options import parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
 from kafkaprod.spark.preflight import check_topic
-from kafkaprod.spark.reader import HEADERS, SCHEMA, TopicReader, has_headers
+from kafkaprod.spark.reader import HEADERS, SCHEMA, TopicReader, has_headers, make_reader
 from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.task import write_task
 
@@ -85,13 +85,15 @@ class KafkaProdSource(DataSource):
         return f"{SCHEMA}, {HEADERS}" if has_headers(self.options) else SCHEMA
 
     def reader(self, schema: StructType) -> TopicReader:
-        return TopicReader(self.options)
+        self._refuse_catalog_table()
+        return make_reader(self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
             raise ConfigError(
                 "Save mode Overwrite not allowed for Kafka. Allowed save modes are Append and ErrorIfExists (default)."
             )
+        self._refuse_catalog_table()
         options = parse_options(self.options)
         plan = make_plan(schema, options)
         check_topic(options)
@@ -104,3 +106,10 @@ class KafkaProdSource(DataSource):
                 "writeStream.foreachBatch(kafkaprod.spark.foreach_batch(...))"
             )
         return StreamWriter(make_plan(schema, parse_options(self.options)))
+
+    def _refuse_catalog_table(self) -> None:
+        if not self.options:
+            raise ConfigError(
+                "no options came: Spark passes none to a table of its catalog (CREATE TABLE ... USING kafkaprod). "
+                "Use CREATE TEMPORARY VIEW ... USING kafkaprod OPTIONS (...), and INSERT INTO or SELECT FROM that"
+            )

@@ -4,10 +4,24 @@ import os
 import sys
 from collections.abc import Iterator
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.sessions import local_session
+
+VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect, and so report, what this PySpark does not have: `@pytest.mark.spark("4.1")` needs 4.1 or later."""
+    kept, left_out = [], []
+    for item in items:
+        needs = [mark.args[0] for mark in item.iter_markers("spark")]
+        is_there = all(tuple(int(part) for part in needed.split(".")) <= VERSION for needed in needs)
+        (kept if is_there else left_out).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
 
 
 @pytest.fixture(scope="session")

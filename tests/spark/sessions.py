@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
@@ -12,7 +13,9 @@ def local_session(master: str, **more: str) -> Iterator[SparkSession]:
     """A session without web interface; `more`: settings, `__` for a dot."""
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.master(master).appName("kafkaprod tests")
+    warehouse = tempfile.TemporaryDirectory()
     settings = {
+        "spark.sql.warehouse.dir": warehouse.name,
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.host": "127.0.0.1",
@@ -26,3 +29,4 @@ def local_session(master: str, **more: str) -> Iterator[SparkSession]:
         yield session
     finally:
         session.stop()
+        warehouse.cleanup()

@@ -2,6 +2,7 @@
 
 import datetime
 
+import pytest
 from pyspark.sql import SparkSession
 
 from kafkaprod._core.murmur2 import partition_of_key
@@ -52,6 +53,7 @@ def test_every_row_arrives_as_spark_has_it(
         assert (places.first, places.last, places.count) == (offsets[0], offsets[-1], len(offsets))
 
 
+@pytest.mark.spark("4.0")
 def test_large_offsets_arrive_alike(spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str) -> None:
     """The other layout of Spark's Arrow batches."""
     spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")

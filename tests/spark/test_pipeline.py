@@ -79,6 +79,7 @@ def test_batch_pipeline_writes_what_spark_has(
     assert {row.key.decode() for row in read_topic(servers, topic_name) if row.key} == keys - {None}
 
 
+@pytest.mark.spark("4.1")
 def test_stream_pipeline_follows_a_growing_directory(
     spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str, raw: Path, tmp_path: Path
 ) -> None:

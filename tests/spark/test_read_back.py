@@ -9,10 +9,24 @@ from pyspark.sql import DataFrame, SparkSession
 from kafkaprod.broker.embedded import EmbeddedBroker
 from kafkaprod.spark import write
 
+pytestmark = pytest.mark.spark("4.0")
+
 
 def load(spark: SparkSession, broker: EmbeddedBroker, **options: str) -> DataFrame:
     reader = spark.read.format("kafkaprod").option("kafka.bootstrap.servers", broker.bootstrap_servers)
     return reader.options(**options).load()
+
+
+def servers(broker: EmbeddedBroker) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": broker.bootstrap_servers}
+
+
+@pytest.fixture(scope="module")
+def filled_topic(spark: SparkSession, embedded_broker: EmbeddedBroker) -> str:
+    """100 rows in each of three partitions."""
+    df = spark.sql("select concat('v', id div 3) as value, int(id % 3) as partition from range(300)")
+    write(df, servers(embedded_broker), topic="filled-for-filters")
+    return "filled-for-filters"
 
 
 def test_what_was_written_comes_back(spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str) -> None:
@@ -37,3 +51,48 @@ def test_what_was_written_comes_back(spark: SparkSession, embedded_broker: Embed
 def test_reading_needs_to_know_what(spark: SparkSession, embedded_broker: EmbeddedBroker) -> None:
     with pytest.raises(AnalysisException, match="must be specified for Kafka source: subscribe, assign"):
         load(spark, embedded_broker).collect()
+
+
+def test_topic_without_records_gives_no_rows(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str
+) -> None:
+    write(spark.range(0).selectExpr("'v' as value"), servers(embedded_broker), topic=topic_name)  # makes the topic
+    assert load(spark, embedded_broker, subscribe=topic_name).collect() == []
+
+
+@pytest.mark.spark("4.1")
+@pytest.mark.parametrize(
+    ("condition", "ranges"),
+    [
+        ("partition = 1 and offset >= 3 and offset < 7", 1),
+        ("partition in (0, 2) and offset = 5", 2),
+        ("offset > 90 and offset <= 95 and topic = 'elsewhere'", 0),
+        ("partition = 2 and value = cast('v5' as binary)", 1),
+        ("offset > 95 or partition = 0", 3),
+    ],
+)
+def test_filters_on_places_are_applied_before_anything_is_fetched(
+    spark: SparkSession, filled_topic: str, embedded_broker: EmbeddedBroker, condition: str, ranges: int
+) -> None:
+    """Spark's answer without pushing is the expected one; a range is a task."""
+    expected = load(spark, embedded_broker, subscribe=filled_topic).where(condition).collect()
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = load(spark, embedded_broker, subscribe=filled_topic, pushFilters="true").where(condition)
+        assert sorted(frame.collect()) == sorted(expected)
+        assert frame.rdd.getNumPartitions() == max(ranges, 1)
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_table_of_the_catalog_is_told_what_to_use_instead(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str
+) -> None:
+    """Spark hands the options of such a table to nobody; those of a temporary view it does."""
+    options = f"OPTIONS (`kafka.bootstrap.servers` '{embedded_broker.bootstrap_servers}', topic '{topic_name}')"
+    rows = "SELECT cast(cast(id as string) as binary) as value FROM range(10)"
+    with pytest.raises(AnalysisException, match="Use CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE kafkaprod_table USING kafkaprod {options} AS {rows}")
+    spark.sql(f"CREATE TEMPORARY VIEW kafkaprod_view USING kafkaprod {options}")
+    spark.sql(f"INSERT INTO kafkaprod_view (value) {rows}")
+    assert load(spark, embedded_broker, subscribe=topic_name).count() == 10

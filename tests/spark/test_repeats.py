@@ -111,7 +111,7 @@ def run_stream(df: DataFrame, checkpoint: Path, options: dict[str, str], by_batc
     assert query.exception() is None
 
 
-@pytest.mark.parametrize("by_batch", [False, True])
+@pytest.mark.parametrize("by_batch", [pytest.param(False, marks=pytest.mark.spark("4.1")), True])
 def test_micro_batch_replayed_from_its_checkpoint_is_recognised(
     spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str, tmp_path: Path, by_batch: bool
 ) -> None:

@@ -14,6 +14,8 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.spark import write
 from tests.spark.topics import read_topic, values_of
 
+pytestmark = pytest.mark.spark("4.0")
+
 
 def save(df: DataFrame, broker: EmbeddedBroker, mode: str = "append", **options: str) -> None:
     writer = df.write.format("kafkaprod").mode(mode).option("kafka.bootstrap.servers", broker.bootstrap_servers)

