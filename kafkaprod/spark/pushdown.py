@@ -61,5 +61,6 @@ class Bounds:
 
 def _parts(condition: Any) -> tuple[str, str, Any]:
     """Column (empty for one inside a struct or a filter of filters), class name and value."""
-    path = getattr(condition, "attribute", ())
-    return path[0] if len(path) == 1 else "", type(condition).__name__, getattr(condition, "value", None)
+    path: tuple[str, ...] = getattr(condition, "attribute", ())
+    name = str(path[0]) if len(path) == 1 else ""
+    return name, type(condition).__name__, getattr(condition, "value", None)
