@@ -7,10 +7,12 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import create_topic, find_topic, is_missing, topic_options
+from kafkaprod.cli.load_spark import SparkLoad, check_spark_arguments, load_on_spark, places_of
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config, read_options
 from kafkaprod.errors import BrokerError, ConfigError, KafkaError
 from kafkaprod.loader.bad_rows import BadRowSink, DeadLetterFile, DeadLetterTopic, Skip, Stop
@@ -83,6 +85,8 @@ def _add_record_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("the load").add_argument
+    add("--engine", choices=("local", "spark"), default="local", help="spark: an input a task on Spark's executors")
+    add("--master", metavar="URL", help="Spark's: local[4], spark://host:7077 (default: its own configuration)")
     add("--resume", action="store_true", help="go on with a load that stopped or was killed")
     add("--restart", action="store_true", help="begin anew although a load stopped: records may come twice")
     add("--state", metavar="DIR", help="where the manifest is kept (default: beside the first file)")
@@ -109,6 +113,10 @@ def run(options: argparse.Namespace) -> int:
     """
     sources = find_sources(options.files, options.format, options.compression)
     reading = _reading(options)
+    if options.engine == "spark":
+        check_spark_arguments(sources, options.rate, has_manifest=not options.no_manifest)
+    elif options.master is not None:
+        raise ConfigError("--master is Spark's: say --engine spark")
     if options.dry_run is not None:
         print_preview(sources, reading, options.partition, options.dry_run, sys.stdout)
         return 0
@@ -130,10 +138,18 @@ def _load(
     manifest = None if file is None else _earlier(file, sources, fingerprint, options)
     load_options = _load_options(client, options, producer_options, fingerprint, manifest)
     progress = make_progress(sources, is_quiet=options.quiet)
-    sink = _sink(options.on_error, producer_options, manifest, progress)
+    make_sink = partial(_sink, options.on_error, producer_options)
+    sink = make_sink("", manifest, progress)
     load = Load(sources, reading, load_options, client, sink, progress, file, manifest)
     try:
-        load.run()
+        if options.engine == "spark":
+            assert file is not None
+            job = SparkLoad(
+                sources, reading, load_options, make_sink, _dead_letters(options), *places_of(file, sources)
+            )
+            load.report = load_on_spark(load, file, manifest, job, client, options.master)
+        else:
+            load.run()
     except KeyboardInterrupt:
         progress.close()
         _print_report(load, options.json)
@@ -207,7 +223,7 @@ def _byte(text: str, flag: str) -> int:
 def _fingerprint(options: argparse.Namespace, reading: ReadOptions) -> dict[str, Any]:
     """What decides which records a row becomes, and where they go."""
     wanted: dict[str, Any] = json.loads(json.dumps(asdict(reading)))
-    return wanted | {"partition": options.partition}
+    return wanted | {"partition": options.partition, "engine": options.engine}
 
 
 def _manifest_file(options: argparse.Namespace, sources: list[Source]) -> ManifestFile | None:
@@ -252,7 +268,9 @@ def _difference(manifest: Manifest, inputs: list[dict[str, Any]]) -> str:
     return f"{now['path']} has another {', '.join(names)}"
 
 
-def _sink(on_error: str, producer_options: dict[str, Any], manifest: Manifest | None, progress: Quiet) -> BadRowSink:
+def _sink(
+    on_error: str, producer_options: dict[str, Any], suffix: str, manifest: Manifest | None, progress: Quiet
+) -> BadRowSink:
     kind, _, target = on_error.partition("=")
     if on_error == "stop":
         return Stop()
@@ -262,7 +280,13 @@ def _sink(on_error: str, producer_options: dict[str, Any], manifest: Manifest | 
         raise ConfigError(f"--on-error {on_error!r}: say stop, skip, dead-letter=FILE or dead-letter=topic:NAME")
     if target.startswith(TOPIC_PREFIX):
         return DeadLetterTopic(Producer(producer_options), target.removeprefix(TOPIC_PREFIX))
-    return DeadLetterFile(os.path.abspath(target), None if manifest is None else manifest.dead_letter_bytes)
+    return DeadLetterFile(os.path.abspath(target) + suffix, None if manifest is None else manifest.dead_letter_bytes)
+
+
+def _dead_letters(options: argparse.Namespace) -> str | None:
+    kind, _, target = options.on_error.partition("=")
+    is_file = kind == "dead-letter" and not target.startswith(TOPIC_PREFIX)
+    return os.path.abspath(target) if is_file else None
 
 
 # --- the topic --------------------------------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ class Load:
         started = time.monotonic()
         is_resumed = self._manifest is not None
         if self._manifest is None:
-            self._manifest = self._begin()
+            self._manifest = self.begin()
         restarts = 0
         try:
             while not self._manifest.is_done:
@@ -178,7 +178,7 @@ class Load:
         """How many rows without a key go to one partition in a row, once the load runs."""
         return 0 if self._manifest is None else self._manifest.run_rows
 
-    def _begin(self) -> Manifest:
+    def begin(self) -> Manifest:
         """The manifest of a load that has done nothing yet; written before the first record is sent."""
         topic = self._options.topic
         cluster = self._client.metadata([topic])

@@ -67,10 +67,12 @@ class RowBlock:
         """The headers as the producer takes them."""
         if not self.headers:
             return None
+        if all(column.row_count < 0 for _, column in self.headers):
+            return Headers.from_python([(name, column[0]) for name, column in self.headers])
         if len(self.headers) == 1:
             name, column = self.headers[0]
             offsets = np.arange(self.row_count + 1, dtype=np.int64)
-            return Headers.from_columns(offsets.data, Column.constant(name.encode()), column)
+            return Headers.from_columns(offsets.data, Column.from_list([name.encode()] * self.row_count), column)
         rows: list[Any] = [[(name, column[i]) for name, column in self.headers] for i in range(self.row_count)]
         return Headers.from_python(rows)
 

@@ -8,8 +8,10 @@ platform must be the same, too.
 
 from __future__ import annotations
 
+import atexit
 import importlib.metadata
 import importlib.util
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -65,15 +67,16 @@ def ship(spark: SparkSession) -> None:
     Raises:
         ConfigError: The package is not installed as files, from a zip archive say.
     """
-    with tempfile.TemporaryDirectory() as directory:
-        archive, stub = _pack(Path(directory))
-        if hasattr(spark, "client"):  # Connect
-            remote: Any = spark
-            remote.addArtifacts(f"{archive}#{_FOLDER}", archive=True)
-            remote.addArtifacts(str(stub), pyfile=True)
-        else:
-            spark.sparkContext.addArchive(f"{archive}#{_FOLDER}")
-            spark.sparkContext.addPyFile(str(stub))
+    directory = tempfile.mkdtemp(prefix="kafkaprod-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)  # executors that start later fetch it, too
+    archive, stub = _pack(Path(directory))
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        remote: Any = spark
+        remote.addArtifacts(f"{archive}#{_FOLDER}", archive=True)
+        remote.addArtifacts(str(stub), pyfile=True)
+    else:
+        spark.sparkContext.addArchive(f"{archive}#{_FOLDER}")
+        spark.sparkContext.addPyFile(str(stub))
     if hasattr(spark, "dataSource"):
         from kafkaprod.spark.source import KafkaProdSource
 

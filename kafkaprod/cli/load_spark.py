@@ -1,0 +1,247 @@
+"""`kafkaprod load --engine spark`: the inputs of a load spread over Spark's executors, one task an input.
+
+The driver settles what the whole load has in common and writes its manifest; each task then is a load of one input with
+a manifest and a producer id of its own, which it goes on from when Spark runs it again. So nothing is lost and nothing
+comes twice, however often tasks fail, and a record goes where it would go from one machine. Inputs, manifests and the
+dead-letter file must be on a file system that the executors share with the driver.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.cli.producer_arguments import make_config
+from kafkaprod.errors import ConfigError
+from kafkaprod.loader.bad_rows import BadRowSink
+from kafkaprod.loader.errors import LoadError, missing_package
+from kafkaprod.loader.inputs import STDIN, Source
+from kafkaprod.loader.load import Load, LoadOptions, describe_source
+from kafkaprod.loader.manifest import SUFFIX, Manifest, ManifestFile, PartitionState, Position
+from kafkaprod.loader.plan import RAW, RowPlan
+from kafkaprod.loader.producing import new_producer_id
+from kafkaprod.loader.progress import Quiet
+from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.loader.report import LoadReport
+
+MAX_TOLD: Final = 100  # lines about bad rows that a task sends to the driver
+_ERROR: Final = re.compile(r"^kafkaprod\.[\w.]+: (.+)$", re.MULTILINE)
+_COUNTED: Final = ("records", "bytes", "bad_rows", "already_there", "retries")
+
+MakeSink = Callable[[str, Manifest | None, Quiet], BadRowSink]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkLoad:
+    """What every task of a load needs.
+
+    Attributes:
+        sources: The inputs.
+        reading: How to read them.
+        options: Where to, and how.
+        make_sink: Makes the sink of an input's bad rows. Takes a suffix for its file, None or the manifest to go on
+            from, and who is told.
+        dead_letters: Path of the file of bad rows, without the suffix; None: there is none.
+        manifests: Path of each input's manifest.
+        directory: That relative paths start from.
+    """
+
+    sources: Sequence[Source]
+    reading: ReadOptions
+    options: LoadOptions
+    make_sink: MakeSink
+    dead_letters: str | None
+    manifests: Sequence[str]
+    directory: str
+
+
+def load_on_spark(
+    load: Load, file: ManifestFile, manifest: Manifest | None, job: SparkLoad, client: ClusterClient, master: str | None
+) -> LoadReport:
+    """Load everything.
+
+    Args:
+        load: Of all inputs on one machine: tells what they have in common, and is not run.
+        file: Of the whole load.
+        manifest: To go on from; None: begin.
+        job: What tasks need.
+        client: For questions to the cluster.
+        master: Spark's; None: what its configuration or spark-submit says.
+
+    Raises:
+        LoadError, KafkaError: It cannot begin, or stopped; how far each input came is in its manifest.
+    """
+    started_s = time.monotonic()
+    spark = _session(job, master)
+    if manifest is None:
+        _remove(job.manifests)
+        manifest = load.begin()
+    missing = [index for index, path in enumerate(job.manifests) if not os.path.exists(path)]
+    if missing:
+        counts = _run(spark, job, _count_rows) if _needs_counts(job) else [0] * len(job.sources)
+        for index in missing:
+            part = _part(manifest, job.sources[index], sum(counts[:index]), new_producer_id(client))
+            ManifestFile(Path(job.manifests[index])).write(part)
+    report = _sum(job, _run(spark, job, _load_source))
+    if job.dead_letters is not None:
+        _join(job.dead_letters, manifest.dead_letter_bytes, len(job.sources))
+    manifest.is_done = True
+    file.write(manifest)
+    _remove(job.manifests)
+    report.seconds = time.monotonic() - started_s
+    return report
+
+
+def places_of(file: ManifestFile, sources: Sequence[Source]) -> tuple[list[str], str]:
+    """The manifests of single inputs, beside that of the whole load, and the directory of relative paths."""
+    stem = os.path.abspath(file.path).removesuffix(SUFFIX)
+    return [f"{stem}.{index}{SUFFIX}" for index in range(len(sources))], os.getcwd()
+
+
+def check_spark_arguments(sources: Sequence[Source], rate: float | None, *, has_manifest: bool) -> None:
+    """Raises ConfigError for what only one machine can do."""
+    if any(source.path == STDIN for source in sources):
+        raise ConfigError("--engine spark cannot read stdin: executors have another one")
+    if rate is not None:
+        raise ConfigError("--rate is for one machine: leave it out with --engine spark")
+    if not has_manifest:
+        raise ConfigError("--engine spark needs manifests, for tasks that run again: leave out --no-manifest")
+
+
+# --- on the driver ----------------------------------------------------------------------------------------------------
+
+
+def _session(job: SparkLoad, master: str | None) -> Any:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise missing_package("PySpark", "--engine spark", "spark") from error
+    builder = SparkSession.builder.appName(f"kafkaprod load into {job.options.topic}")
+    return (builder if master is None else builder.master(master)).getOrCreate()
+
+
+def _join(path: str, length: int, count: int) -> None:
+    """Make the dead-letter file what it was when the load began, and the dead letters of all inputs, in order."""
+    parts = [f"{path}.{index}" for index in range(count)]
+    with open(path, "ab") as out:
+        out.truncate(length)
+        for part in parts:
+            with open(part, "rb") as file:
+                shutil.copyfileobj(file, out)
+    _remove(parts)
+
+
+def _remove(paths: Sequence[str]) -> None:
+    for path in paths:
+        Path(path).unlink(missing_ok=True)
+
+
+def _needs_counts(job: SparkLoad) -> bool:
+    """Whether the number of rows of an input says where rows of the next one go: rows without a key go in turn."""
+    key = job.reading.plan.key
+    has_key = key is not None and not key.names
+    return len(job.sources) > 1 and job.options.partition is None and not has_key
+
+
+def _part(manifest: Manifest, source: Source, rows_before: int, identity: tuple[int, int]) -> Manifest:
+    ends = {number: PartitionState(0, 0, state.offset) for number, state in manifest.partitions.items()}
+    return replace(
+        manifest,
+        producer_id=identity[0],
+        producer_epoch=identity[1],
+        inputs=[describe_source(source)],
+        position=Position(rows_before=rows_before),
+        partitions=ends,
+        dead_letter_bytes=0,
+    )
+
+
+def _run(spark: Any, job: SparkLoad, what: Callable[[SparkLoad, int], Any]) -> list[Any]:
+    """Call `what` for every input in a task of its own; the answers in the order of the inputs."""
+    count = len(job.sources)
+    try:
+        rows = spark.range(0, count, 1, count).mapInArrow(partial(_on_executor, job, what), "answer string").collect()
+    except Exception as error:
+        found = _ERROR.findall(str(error))
+        if not found:
+            raise
+        raise LoadError(found[-1]) from error
+    answers = dict(json.loads(row.answer) for row in rows)
+    return [answers[index] for index in range(count)]
+
+
+def _sum(job: SparkLoad, answers: list[dict[str, Any]]) -> LoadReport:
+    report = LoadReport(job.options.topic, is_complete=True)
+    for answer in answers:
+        report.sent_count += answer["records"]
+        report.sent_bytes += answer["bytes"]
+        report.bad_count += answer["bad_rows"]
+        report.passed_count += answer["already_there"]
+        report.retry_count += answer["retries"]
+        for line in answer["told"]:
+            Quiet().tell(line)
+    return report
+
+
+# --- on executors -----------------------------------------------------------------------------------------------------
+
+
+def _on_executor(job: SparkLoad, what: Callable[[SparkLoad, int], Any], batches: Iterator[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    with contextlib.chdir(job.directory):
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                yield pa.RecordBatch.from_pydict({"answer": [json.dumps((index, what(job, index)))]})
+
+
+def _count_rows(job: SparkLoad, index: int) -> int:
+    source, plan = job.sources[index], job.reading.plan
+    if source.format == "parquet" and source.compression == "none":
+        import pyarrow.parquet as pq
+
+        return int(pq.ParquetFile(source.path).metadata.num_rows)
+    is_text = source.format not in ("parquet", "arrow")
+    reading = replace(job.reading, plan=RowPlan(RAW, delimiter=plan.delimiter)) if is_text else job.reading
+    end_row = 0
+    for block in read_rows(source, reading):
+        end_row = block.end_row
+    return end_row
+
+
+def _load_source(job: SparkLoad, index: int) -> dict[str, Any]:
+    file = ManifestFile(Path(job.manifests[index]))
+    manifest = file.read()
+    if manifest is None:
+        raise LoadError(f"there is no manifest {file.path}: is it on a file system that executors and driver share?")
+    told = _Told()
+    with ClusterClient(make_config(dict(job.options.producer))) as client:
+        sink = job.make_sink(f".{index}", manifest, told)
+        try:
+            load = Load([job.sources[index]], job.reading, job.options, client, sink, told, file, manifest)
+            report = load.run().to_dict()
+        finally:
+            sink.close()
+    return {name: report[name] for name in _COUNTED} | {"told": told.lines}
+
+
+class _Told(Quiet):
+    """Keeps what is to be told, for the driver."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def tell(self, text: str) -> None:
+        """Keep a line."""
+        if len(self.lines) < MAX_TOLD:
+            self.lines.append(text)
