@@ -1,4 +1,4 @@
-"""`kafkaprod load --engine spark` does what one machine does: the same records in the same partitions, the same bad rows."""
+"""`kafkaprod load --engine spark` does what one machine does: the same records, partitions and bad rows."""
 
 import gzip
 import json
