@@ -25,6 +25,7 @@ from kafkaprod._core.batch cimport (
     delta_between,
 )
 from kafkaprod._core.buffer_pool cimport LARGEST_CLASS, slab_total
+from kafkaprod._core.cache_lines cimport allocate_lines
 from kafkaprod._core.clock cimport READ_CLOCK, monotonic_ms
 from kafkaprod._core.completion cimport batch_result, make_future
 from kafkaprod._core.lock cimport FREE_THREADED, load32, load64, mutex_destroy, mutex_init, mutex_lock, mutex_unlock, store32
@@ -91,7 +92,7 @@ cdef class TopicQueues:
         if self.allocated_count:
             memcpy(grown, self.partitions, self.allocated_count * sizeof(Partition *))
         for i in range(self.allocated_count, count):
-            p = <Partition *>calloc(1, sizeof(Partition))
+            p = <Partition *>allocate_lines(sizeof(Partition))
             if p is NULL or mutex_init(&p.lock) != 0:
                 raise MemoryError
             p.index = i

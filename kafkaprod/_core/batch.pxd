@@ -114,6 +114,9 @@ cdef struct Partition:
     Batch *tail                 # the only one that may be OPEN
     int queue_length            # written under lock, peeked at with load32
     int incomplete_count        # batches not DONE, queued or sent
+    # so far the first cache line
+    char *write_hint            # about where the next record goes, or went; store64; for fetching ahead only
+    int8_t first_class          # of slabs, for the next batch's first one: what its last batch would have needed
     Batch *first_outstanding
     int64_t last_ordinal
     Batch *last_outstanding
@@ -125,8 +128,6 @@ cdef struct Partition:
     bint needs_new_epoch        # a sequence may be missing from the log: nothing new until a new epoch
     int in_flight_count
     bint in_transaction         # added to the current transaction
-    char *write_hint            # about where the next record goes, or went; store64; for fetching ahead only
-    int8_t first_class          # of slabs, for the next batch's first one: what its last batch would have needed
     # set under lock by metadata updates
     int32_t leader              # node id, -1: none
     int32_t leader_epoch

@@ -6,7 +6,7 @@ two deltas are written anew. The children take the original's place in the queue
 
 from cpython.ref cimport PyObject, Py_INCREF
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from kafkaprod._core.accumulator cimport Accumulator, TopicQueues
@@ -22,6 +22,7 @@ from kafkaprod._core.batch cimport (
     batch_size_bytes,
 )
 from kafkaprod._core.buffer_pool cimport Slab
+from kafkaprod._core.cache_lines cimport allocate_lines
 from kafkaprod._core.completion cimport batch_result
 from kafkaprod._core.lock cimport mutex_lock, mutex_unlock, store64
 from kafkaprod._core.record_writer cimport RECORD_OVERHEAD_BOUND
@@ -144,7 +145,7 @@ cdef void _write(Batch *child, const MovedRecord *record) noexcept nogil:
 cdef Batch *_open_child(Accumulator accumulator, Batch *b, int32_t index, const MovedRecord *record,
                         Py_ssize_t target_bytes) noexcept nogil:
     cdef Py_ssize_t need = BATCH_HEADER_BYTES + RECORD_OVERHEAD_BOUND + record.rest_size
-    cdef Batch *child = <Batch *>calloc(1, sizeof(Batch))
+    cdef Batch *child = <Batch *>allocate_lines(sizeof(Batch))
     if child is NULL:
         return NULL
     child.limit = target_bytes if target_bytes > need else need

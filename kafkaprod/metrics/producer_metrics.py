@@ -241,14 +241,15 @@ class ProducerMetrics:
                 **connection_values(self._all_nodes, now_ms),
                 **callers,
                 **timers,
-                **{name: read(now_ms) for name, read in list(self._gauges.items())},
+                **{name: read(now_ms) for name, read in self._gauges.copy().items()},
             },
             "producer-latency-metrics": self._latencies(),
             "app-info": dict(self._app_info),
         }
-        for name, topic in list(self._topics.items()):
+        # Copies and not lists of items: making those tuples may collect garbage, which lets other threads in.
+        for name, topic in self._topics.copy().items():
             groups[f"producer-topic-metrics.{name}"] = dict(topic_values(topic, now_ms))
-        for node_id, node in list(self._nodes.items()):
+        for node_id, node in self._nodes.copy().items():
             groups[f"producer-node-metrics.node-{node_id}"] = dict(node_values(node, now_ms))
         groups["kafka-metrics-count"] = {"count": 1 + sum(len(group) for group in groups.values())}
         return groups
