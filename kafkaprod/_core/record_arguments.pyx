@@ -85,10 +85,17 @@ cdef class RecordArguments:
             view.key = PyUnicode_AsUTF8AndSize(name, &view.key_length)
         except UnicodeEncodeError as error:
             raise InvalidRecordError(f"headers[{i}] key {name!r:.80} cannot be written as UTF-8") from error
-        self._kept.append(name)
         value = header[1]
-        self.point_at(value, f"headers[{i}] value", &view.value, &view.value_length)
-        self._kept.append(value)
+        if PyBytes_CheckExact(value):
+            view.value = PyBytes_AS_STRING(value)
+            view.value_length = PyBytes_GET_SIZE(value)
+        else:
+            self.point_at(value, f"headers[{i}] value", &view.value, &view.value_length)
+        # A tuple keeps what is in it; a list may lose it while another argument's own code runs.
+        if type(header) is tuple:
+            self._kept.append(header)
+        else:
+            self._kept.append((name, value))
         return 0
 
     cdef int point_at(self, object data, str name, const char **pointer, Py_ssize_t *length) except -1:

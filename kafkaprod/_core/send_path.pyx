@@ -86,13 +86,18 @@ cdef class RecordSender:
             r.header_count = 0
             r.headers_size = 1
             return self.accumulator.append_record(queues, chosen, &r, READ_CLOCK, 0)
-        arguments = RecordArguments()
+        arguments = self._spare_arguments
+        self._spare_arguments = None            # another thread, or this one again, makes its own meanwhile
+        if arguments is None:
+            arguments = RecordArguments()
         try:
             return self.accumulator.append_record(
                 queues, chosen, arguments.fill(key, value, headers, r.timestamp), READ_CLOCK, 0
             )
         finally:
             arguments.clear()
+            if not FREE_THREADED:
+                self._spare_arguments = arguments
 
 
 cdef int32_t checked_partition(object partition) except? -2:
