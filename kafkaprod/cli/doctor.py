@@ -9,6 +9,7 @@ from dataclasses import asdict
 from kafkaprod.admin.checkup import Facts, Finding, Level, examine
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import find_topic, topic_options
+from kafkaprod.cli.doctor_spark import examine_spark, look_at_spark
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config, read_options
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import AuthenticationError, KafkaError
@@ -24,6 +25,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "go wrong and what to change. Exit code 1 if something will.",
     )
     parser.add_argument("-t", "--topic", help="the topic to be written to")
+    parser.add_argument("--spark", action="store_true", help="look at the Python that Spark's workers run, too")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_cluster_arguments(parser)
     parser.set_defaults(run=run)
@@ -33,6 +35,8 @@ def run(options: argparse.Namespace) -> int:
     """Print the findings; exit code 1 if one is a problem. Raises ConfigError."""
     config = make_config(read_options(options))
     findings = examine_cluster(config, options.topic)
+    if options.spark:
+        findings += examine_spark(look_at_spark())
     if options.json:
         print(json.dumps([asdict(finding) | {"level": finding.level.name.lower()} for finding in findings]))
     else:

@@ -3,8 +3,9 @@
     python tests/spark/round_trip.py --master local-cluster[2,1,1024] localhost:9092 my-topic
     python tests/spark/round_trip.py --remote local[2] --ship localhost:9092 my-topic
 
-As a batch with `write`, as a batch with `format("kafkaprod")` (PySpark 4.0), as a stream (4.1, or without Connect
-through `foreachBatch`). Of the project it imports only the package: with --ship the workers may lack it.
+As a batch with `write`, as a batch with `format("kafkaprod")` (PySpark 4.0), as a stream (4.1; through `foreachBatch`
+before that, and where Spark Connect does not give a stream's tasks what was shipped). Of the project it imports only
+the package: with --ship the workers may lack it.
 """
 
 import argparse
@@ -78,7 +79,7 @@ def round_trips(spark: SparkSession, arguments: argparse.Namespace) -> None:
                 stream = spark.readStream.schema(rows.schema).parquet(f"{directory}/in")
                 writer = stream.writeStream.trigger(availableNow=True)
                 writer = writer.option("checkpointLocation", str(Path(directory) / "checkpoint"))
-                if VERSION >= (4, 1):
+                if VERSION >= (4, 1) and not (arguments.remote and arguments.ship):
                     query = writer.format("kafkaprod").options(**kafka).option("topic", topic).start()
                 else:
                     query = writer.foreachBatch(foreach_batch(kafka, topic=topic)).start()

@@ -1,0 +1,135 @@
+"""`kafkaprod doctor --spark`: the interpreter that Spark's Python workers run, and what it can import."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafkaprod.admin.checkup import Finding, Level
+
+PATIENCE_S: Final = 60.0
+OLDEST_PYSPARK: Final = (3, 5)
+OLDEST_PYARROW: Final = (18,)
+_PROBE: Final = """
+import importlib.metadata as m, json, sys
+def version(name):
+    try:
+        return m.version(name)
+    except m.PackageNotFoundError:
+        return None
+print(json.dumps({"python": sys.version_info[:2], "packages": {n: version(n) for n in sys.argv[1:]}}))
+"""
+_PACKAGES: Final = ("pyspark", "pyarrow", "kafkaprod", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python and the versions of what it has; None: not installed."""
+
+    python: tuple[int, int]
+    packages: dict[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFacts:
+    """What was seen of this machine.
+
+    Attributes:
+        driver: The interpreter that runs this.
+        worker_path: What workers will run, and by what it was chosen.
+        worker: That interpreter; None: it does not run, `refusal` says why.
+        has_java: Whether there is one to start.
+    """
+
+    driver: Interpreter
+    worker_path: str
+    chosen_by: str
+    worker: Interpreter | None
+    refusal: str = ""
+    has_java: bool = True
+
+
+def look_at_spark() -> SparkFacts:
+    """Ask the interpreter that a local session's workers would run."""
+    packages = {name: _version(name) for name in _PACKAGES}
+    driver = Interpreter((sys.version_info[0], sys.version_info[1]), packages)
+    path, chosen_by = os.environ.get("PYSPARK_PYTHON"), "PYSPARK_PYTHON"
+    if not path:
+        path, chosen_by = "python3", "PATH, because PYSPARK_PYTHON is not set"
+    has_java = bool(os.environ.get("JAVA_HOME") or shutil.which("java"))
+    try:
+        # Away from the working directory, whose packages are on the path of a program but not of every worker.
+        command, environment = [path, "-c", _PROBE, *_PACKAGES], os.environ | {"PYTHONSAFEPATH": "1"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+        seen: dict[str, Any] = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        return SparkFacts(driver, path, chosen_by, None, str(error), has_java)
+    worker = Interpreter((seen["python"][0], seen["python"][1]), seen["packages"])
+    return SparkFacts(driver, path, chosen_by, worker, "", has_java)
+
+
+def examine_spark(facts: SparkFacts) -> list[Finding]:
+    """What will go wrong with a session on this machine. Pure."""
+    return [*_session(facts), *_workers(facts)]
+
+
+def _session(facts: SparkFacts) -> Iterator[Finding]:
+    version = facts.driver.packages["pyspark"]
+    if version is None:
+        yield Finding(Level.PROBLEM, "pyspark", "is not installed", "pip install 'kafkaprod[spark]'")
+        return
+    number = _number(version)
+    if number < OLDEST_PYSPARK:
+        yield Finding(Level.PROBLEM, "pyspark", f"{version} is too old: 3.5 is needed", "update it")
+    elif number < (4,):
+        yield Finding(Level.OK, "pyspark", f"{version}: write() and foreach_batch(), but no format('kafkaprod')")
+    elif number < (4, 1):
+        yield Finding(Level.OK, "pyspark", f"{version}: format('kafkaprod') for batches, foreach_batch() for streams")
+    else:
+        yield Finding(Level.OK, "pyspark", f"{version}: format('kafkaprod') for batches and streams")
+    if not facts.has_java:
+        yield Finding(Level.PROBLEM, "java", "there is none on PATH or at JAVA_HOME", "install Java 17")
+
+
+def _workers(facts: SparkFacts) -> Iterator[Finding]:
+    subject, worker = "workers", facts.worker
+    if worker is None:
+        text = f"{facts.worker_path} (from {facts.chosen_by}) does not run: {facts.refusal}"
+        yield Finding(Level.PROBLEM, subject, text, "set PYSPARK_PYTHON to the interpreter of this environment")
+        return
+    text = f"{facts.worker_path} (from {facts.chosen_by}) is Python {worker.python[0]}.{worker.python[1]}"
+    if worker.python != facts.driver.python:
+        text += f", the driver's is {facts.driver.python[0]}.{facts.driver.python[1]}: Spark refuses that"
+        yield Finding(Level.PROBLEM, subject, text, f"set PYSPARK_PYTHON={sys.executable}")
+        return
+    yield Finding(Level.OK, subject, text)
+    arrow, ours = worker.packages["pyarrow"], worker.packages["kafkaprod"]
+    if arrow is None:
+        yield Finding(Level.PROBLEM, "pyarrow", "workers do not have it", "pip install pyarrow there")
+    elif _number(arrow) < OLDEST_PYARROW:
+        yield Finding(Level.WARNING, "pyarrow", f"workers have {arrow}, tested is 18 and later", "update it")
+    if ours is None:
+        remedy = "install it there, or call kafkaprod.spark.ship(spark)"
+        yield Finding(Level.PROBLEM, "kafkaprod", "workers do not have it", remedy)
+    elif ours != facts.driver.packages["kafkaprod"]:
+        text = f"workers have {ours}, the driver {facts.driver.packages['kafkaprod']}"
+        yield Finding(Level.WARNING, "kafkaprod", text, "install the same version on both sides")
+
+
+def _number(version: str) -> tuple[int, ...]:
+    """Major and minor; 0 for what is no number."""
+    return tuple(int(part) if part.isdigit() else 0 for part in version.split(".")[:2])
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
