@@ -64,7 +64,7 @@ def send_batch(
     )
     # The batch's memory goes with its last part.
     return [
-        SentRows(topic, first_row, rows, block, batch.nbytes if i == len(result.blocks) - 1 else 0)
+        SentRows(topic, first_row, rows, block, batch.get_total_buffer_size() if i == len(result.blocks) - 1 else 0)
         for i, (rows, topic, block) in enumerate(result.blocks)
     ]
 

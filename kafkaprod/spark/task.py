@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -19,6 +20,8 @@ from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.rows import SentRows, send_batch
 
 MAX_PENDING_BYTES: Final = 32 << 20  # of rows whose outcome is not looked at yet; they hold Spark's batches in memory
+SMALL_BYTES: Final = 512 << 10  # a batch of Spark's that is smaller is joined with others, up to
+JOINED_BYTES: Final = 4 << 20
 
 REPORT_SCHEMA: Final = "report string"
 
@@ -44,7 +47,7 @@ def write_task(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WriteRepor
         return report
     with borrowed_producer(plan.options.kafka) as producer:
         retries_before = _retries(producer)
-        _Task(plan, producer, report).run(first, batches)
+        _Task(plan, producer, report).run(itertools.chain((first,), batches))
         report.retries = _retries(producer) - retries_before
     report.seconds = (time.perf_counter_ns() - started_ns) / 1e9
     return report
@@ -66,15 +69,12 @@ class _Task:
         self._identity = _identity(plan, report) if plan.options.is_deduplicable else None
         self._last_batch: dict[tuple[str, int], int] = {}  # base offset of the last record batch that was counted
 
-    def run(self, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> None:
+    def run(self, batches: Iterator[pa.RecordBatch]) -> None:
         row = 0
-        batch: pa.RecordBatch | None = first
-        while batch is not None:
-            if batch.num_rows:
-                self._report.bytes += batch.nbytes
-                self._send(batch, row)
-                row += batch.num_rows
-            batch = next(others, None)
+        for batch in _joined(batches):
+            self._report.bytes += batch.get_total_buffer_size()
+            self._send(batch, row)
+            row += batch.num_rows
         try:
             self._producer.flush()
         except DeliveryFailedError:
@@ -131,6 +131,29 @@ class _Task:
             f"record of topic {sent.topic!r}, partition {partition}, row {number} of task {self._report.partition} "
             f"was not delivered: {type(error).__name__}: {error}"
         )
+
+
+def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches, in their order: what is done once for a batch would cost more than their copy."""
+    held: list[pa.RecordBatch] = []
+    held_bytes = 0
+    for batch in batches:
+        size = batch.get_total_buffer_size()
+        if size < SMALL_BYTES:
+            held.append(batch)
+            held_bytes += size
+        if size >= SMALL_BYTES or held_bytes >= JOINED_BYTES:
+            yield from _join(held)
+            held, held_bytes = [], 0
+        if size >= SMALL_BYTES:
+            yield batch
+    yield from _join(held)
+
+
+def _join(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    if len(batches) > 1:
+        batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return [batch for batch in batches if batch.num_rows]
 
 
 def _identity(plan: WritePlan, report: WriteReport) -> RowIdentity:

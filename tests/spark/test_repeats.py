@@ -57,7 +57,8 @@ def failing_task(plan: WritePlan, fault: Fault, batches: Iterator[pa.RecordBatch
 def test_task_that_is_run_again_loses_no_row(
     spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str, fault: Fault
 ) -> None:
-    df = spark.range(0, ROWS, 1, 2).selectExpr("cast(id as string) as value")
+    # Batches too large to be joined, so that the first attempt has sent some when it fails.
+    df = spark.range(0, ROWS, 1, 2).selectExpr("lpad(cast(id as string), 1000, '0') as value")
     options = {
         "kafka.bootstrap.servers": embedded_broker.bootstrap_servers,
         "kafka.buffer.memory": "65536",  # so that the first attempt's rows are sent before its end
@@ -74,7 +75,7 @@ def test_task_that_is_run_again_loses_no_row(
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     count, values = seen_once(embedded_broker, topic_name)
     assert count > ROWS
-    assert values == sorted((str(number).encode() for number in range(ROWS)), key=repr)
+    assert values == [str(number).encode().rjust(1000, b"0") for number in range(ROWS)]
 
 
 def test_broker_that_is_killed_and_comes_back_loses_no_row(spark: SparkSession) -> None:
