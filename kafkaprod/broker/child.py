@@ -45,16 +45,19 @@ def main() -> int:
 def parse_config(options: dict[str, Any]) -> BrokerConfig:
     """The configuration in the first line: fields of BrokerConfig, with these written as plain values.
 
-    `flush_policy` is text, `initial_rebalance_delay_ms` stands for the group options, `tls_files` are paths.
+    `flush_policy` is text, `initial_rebalance_delay_ms` stands for the group options, `tls_files` are paths,
+    `max_versions` has the numbers of the APIs as text.
     """
     delay_ms = options.pop("initial_rebalance_delay_ms")
     policy = parse_policy(options.pop("flush_policy"))
     tls_files = options.pop("tls_files")
+    max_versions = {ApiKey(int(api)): version for api, version in options.pop("max_versions").items()}
     return BrokerConfig(
         **options,
         flush_policy=policy,
         groups=GroupConfig(initial_rebalance_delay_ms=delay_ms),
         tls=None if tls_files is None else server_context(*tls_files),
+        max_versions=max_versions,
     )
 
 

@@ -13,6 +13,7 @@ from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.storage.group_commit import FlushPolicy, interval
 from kafkaprod.broker.storage.log_config import LogConfig
 from kafkaprod.errors import ConfigError
+from kafkaprod.protocol.api_keys import ApiKey
 
 MAX_PARTITIONS_OF_TOPIC = 10_000  # each takes a directory, five files and their descriptors
 
@@ -57,6 +58,7 @@ class BrokerConfig:
         topics: name -> partition count; made at start if missing.
         tls: listens with TLS; None for plain TCP.
         sasl_users: user name -> password; clients must log in if there are any.
+        max_versions: API -> highest version to announce and to take, as an older broker does.
     """
 
     data_dir: str
@@ -75,6 +77,7 @@ class BrokerConfig:
     topics: Mapping[str, int] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None
     sasl_users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    max_versions: Mapping[ApiKey, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:

@@ -15,6 +15,7 @@ from typing import Protocol
 from kafkaprod.broker.broker import Broker
 from kafkaprod.broker.faults import Fault, FaultKind
 from kafkaprod.broker.file_records import FileResponse
+from kafkaprod.broker.leadership import move_leaders, name_leaders
 from kafkaprod.broker.request import (
     ClientRequest,
     CloseConnectionError,
@@ -24,7 +25,7 @@ from kafkaprod.broker.request import (
     NoResponse,
     Ready,
 )
-from kafkaprod.broker.router import BEFORE_LOGIN, HANDLERS, Handler, call, move_leaders
+from kafkaprod.broker.router import BEFORE_LOGIN, HANDLERS, Handler, call
 from kafkaprod.broker.session import Session, Stage
 from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -119,11 +120,13 @@ class Dispatcher:
             self._loop.close_session(exchange.session)
             return True
         if fault.kind is FaultKind.MOVE_LEADER:
-            move_leaders(self._broker, exchange.request)
+            move_leaders(self._broker, exchange.request.body)
             fault = Fault(FaultKind.REPLY_WITH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if fault.kind is not FaultKind.REPLY_WITH:
             return False
-        self._respond(exchange, exchange.handler.refuse(exchange.request, fault.value))
+        response = exchange.handler.refuse(exchange.request, fault.value)
+        name_leaders(self._broker, response, exchange.request.version)
+        self._respond(exchange, response)
         return True
 
     def _handle(self, exchange: _Exchange, receiver: Callable[[Ready], None]) -> None:

@@ -56,6 +56,7 @@ class EmbeddedBroker:
         initial_rebalance_delay_ms: int = 0,
         sasl_users: Mapping[str, str] | None = None,
         tls_files: Sequence[str | os.PathLike[str]] | None = None,
+        max_versions: Mapping[ApiKey, int] | None = None,
     ) -> None:
         """Say what to run; `start` or a `with` statement runs it.
 
@@ -69,6 +70,7 @@ class EmbeddedBroker:
             initial_rebalance_delay_ms: how long a new group waits for its first members.
             sasl_users: user name -> password; clients must log in if there are any (PLAIN, SCRAM-SHA-256, -512).
             tls_files: certificate chain, private key and, to ask clients for certificates, their authority; PEM files.
+            max_versions: API -> highest version to announce and to take: how a client speaks to older brokers.
         """
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if data_dir is None:
@@ -84,6 +86,7 @@ class EmbeddedBroker:
             "initial_rebalance_delay_ms": initial_rebalance_delay_ms,
             "sasl_users": dict(sasl_users or {}),
             "tls_files": None if tls_files is None else [os.fspath(file) for file in tls_files],
+            "max_versions": {int(api): version for api, version in (max_versions or {}).items()},
         }
         self._host = ""
         self._process: subprocess.Popen[bytes] | None = None

@@ -4,7 +4,8 @@
     faults.on(ApiKey.FETCH, delay(200), rate=0.1, seed=7)
 
     reply_with(error)      not handled; everything asked for is answered with the error
-    move_leader()          the leader epoch of the partitions asked for grows, and 6 is answered (produce and fetch)
+    move_leader()          the leader epoch of the partitions asked for grows, and 6 is answered (produce and fetch),
+                           with the new leader in versions that have a place for it (KIP-951)
     close()                not handled; the connection is closed
     drop_reply()           handled; the answer never comes, the connection stays open
     close_after_handling() handled; the connection is closed instead of answered

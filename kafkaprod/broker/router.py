@@ -39,11 +39,10 @@ from kafkaprod.broker.handlers import (
     sync_group,
 )
 from kafkaprod.broker.request import ClientRequest, CloseConnectionError, Lane, Outcome
+from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import version_ranges
-from kafkaprod.protocol.messages.fetch import FetchRequest
-from kafkaprod.protocol.messages.produce import ProduceRequest
 from kafkaprod.protocol.schema import Request, Response
 
 logger = logging.getLogger(__name__)
@@ -103,14 +102,29 @@ BEFORE_LOGIN: Final = LOGIN_APIS | {ApiKey.API_VERSIONS}
 """What a client that still has to log in may ask for."""
 
 
-def announced_versions(*, has_login: bool) -> dict[ApiKey, tuple[int, int]]:
+def announced_versions(
+    *, has_login: bool, max_versions: Mapping[ApiKey, int] | None = None
+) -> dict[ApiKey, tuple[int, int]]:
     """What ApiVersions says: from the first declared version to the highest the handler understands.
 
     The APIs of the login are announced only where there is one. Produce is announced from 0, though 0 to 2 close the
     connection: librdkafka before 2.6 turns compression off where it does not find version 0 (KAFKA-18659).
+
+    Args:
+        has_login: clients have to log in.
+        max_versions: of these APIs nothing higher is announced.
+
+    Raises:
+        ConfigError: a version of `max_versions` is below the lowest there is.
     """
     handled = HANDLERS.keys() if has_login else HANDLERS.keys() - LOGIN_APIS
     versions = version_ranges(handled, {api: handler.MAX_VERSION for api, handler in HANDLERS.items()})
+    for api, version in (max_versions or {}).items():
+        if api in versions:
+            low, high = versions[api]
+            if version < low:
+                raise ConfigError(f"max_versions: {api.name} begins with version {low}, not {version}")
+            versions[api] = (low, min(version, high))
     versions[ApiKey.PRODUCE] = (0, versions[ApiKey.PRODUCE][1])
     if has_login:
         versions[ApiKey.SASL_HANDSHAKE] = (1, 1)
@@ -130,16 +144,3 @@ def call(handler: Handler, broker: Broker, request: ClientRequest[Request]) -> O
     except Exception:
         logger.exception("%s version %d failed", handler.API.name, request.version)
         return handler.refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-def move_leaders(broker: Broker, request: ClientRequest[Request]) -> None:
-    """Pretend that the leaders of all partitions a produce or fetch request names have changed (fault scripts)."""
-    body = request.body
-    if isinstance(body, ProduceRequest):
-        for produced in body.topic_data:
-            for data in produced.partition_data:
-                broker.topics.move_leader(produced.name, data.index)
-    elif isinstance(body, FetchRequest):
-        for fetched in body.topics:
-            for wanted in fetched.partitions:
-                broker.topics.move_leader(fetched.topic, wanted.partition)

@@ -58,6 +58,7 @@ class BrokerServer:
             OSError: the address cannot be bound, or the directory not be used.
             KafkaError: as `Broker`.
         """
+        api_versions = announced_versions(has_login=bool(config.sasl_users), max_versions=config.max_versions)
         self._config = config
         self._clock = clock or SystemClock()
         self._poller = Poller()
@@ -78,7 +79,7 @@ class BrokerServer:
             self._poller.close()
             raise
         self.broker.endpoint = Endpoint(self.broker.endpoint.host, self._listener.getsockname()[1])
-        self.broker.api_versions = announced_versions(has_login=bool(self.broker.credentials))
+        self.broker.api_versions = api_versions
         self._control = ControlThread(self.broker.groups, self._clock, self._on_crash)
         self._maintenance = Maintenance(self.broker, self._control.submit)
         self._dispatcher = Dispatcher(self.broker, self)

@@ -97,6 +97,7 @@ class TopicTable:
         self._on_advance = on_advance
         self._path = os.path.join(log_dir.path, FILE_NAME)
         self._topics: dict[str, Topic] = {}
+        self._names: dict[uuid.UUID, str] = {}
         self._load()
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -107,7 +108,11 @@ class TopicTable:
 
     def by_id(self, topic_id: uuid.UUID) -> Topic | None:
         """A topic by id."""
-        return next((topic for topic in self._topics.values() if topic.topic_id == topic_id), None)
+        return self._topics.get(self._names.get(topic_id, ""))
+
+    def name_of(self, name: str, topic_id: uuid.UUID | None) -> str | None:
+        """The topic a request means, by its id if it gives one (KIP-516), else by name; None if the id is unknown."""
+        return name if topic_id is None else self._names.get(topic_id)
 
     def all(self) -> list[Topic]:
         """All topics, by name."""
@@ -151,7 +156,7 @@ class TopicTable:
         self._save(dict(self._topics), {name: _entry(topic_id, partition_count, properties)})
         partitions = tuple(self._make_partition(name, index, topic_id, config) for index in range(partition_count))
         topic = Topic(name, topic_id, partitions, dict(properties))
-        self._topics = {**self._topics, name: topic}
+        self._publish({**self._topics, name: topic})
         return topic
 
     def delete(self, name: str) -> None:
@@ -164,7 +169,7 @@ class TopicTable:
         topic = self._required(name)
         if topic.is_internal:
             raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is internal.")
-        self._topics = {other: known for other, known in self._topics.items() if other != name}
+        self._publish({other: known for other, known in self._topics.items() if other != name})
         for index in range(len(topic.partitions)):
             self._log_dir.delete(TopicPartition(name, index))
             self._on_advance(TopicPartition(name, index))  # readers that wait find it gone
@@ -192,7 +197,7 @@ class TopicTable:
         added = (
             self._make_partition(name, index, topic.topic_id, config) for index in range(old_count, partition_count)
         )
-        self._topics = {**self._topics, name: replace(topic, partitions=(*topic.partitions, *added))}
+        self._publish({**self._topics, name: replace(topic, partitions=(*topic.partitions, *added))})
 
     def set_properties(self, name: str, properties: Mapping[str, str], *, validate_only: bool) -> None:
         """Replace the options set on a topic.
@@ -207,7 +212,7 @@ class TopicTable:
             return
         changed = {**self._topics, name: replace(topic, properties=dict(properties))}
         self._save(changed)
-        self._topics = changed
+        self._publish(changed)
         for partition in topic.partitions:
             partition.log.config = config
 
@@ -226,6 +231,10 @@ class TopicTable:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"This server does not host topic '{name}'."
             )
         return topic
+
+    def _publish(self, topics: dict[str, Topic]) -> None:
+        self._topics = topics
+        self._names = {topic.topic_id: name for name, topic in topics.items()}
 
     def _parse(self, properties: Mapping[str, str]) -> LogConfig:
         unknown = properties.keys() - self._defaults.to_properties().keys() - UNUSED_OPTIONS
@@ -247,6 +256,7 @@ class TopicTable:
     def _load(self) -> None:
         saved = read_saved_topics(self._path)
         counts: dict[str, int] = {}
+        topics: dict[str, Topic] = {}
         for topic_partition in self._log_dir.partitions:
             counts[topic_partition.topic] = max(counts.get(topic_partition.topic, 0), topic_partition.partition + 1)
         for name in sorted({*saved, *counts}):
@@ -258,8 +268,9 @@ class TopicTable:
             partitions = tuple(self._make_partition(name, index, topic_id, config) for index in range(count))
             for partition in partitions:
                 partition.log.config = config
-            self._topics[name] = Topic(name, topic_id, partitions, properties)
-        self._save(self._topics)
+            topics[name] = Topic(name, topic_id, partitions, properties)
+        self._publish(topics)
+        self._save(topics)
 
     def _save(self, topics: Mapping[str, Topic], intents: Mapping[str, dict[str, Any]] | None = None) -> None:
         entries = {

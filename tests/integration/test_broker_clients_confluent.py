@@ -12,9 +12,28 @@ from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
 from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.router import announced_versions
+from kafkaprod.protocol.api_keys import ApiKey
 from tests.fixtures_broker import wait_until
 
 OpenConsumer = Callable[..., ConfluentConsumer]
+
+# The first version of each API that brokers of today still take; of Produce the first with this record format.
+OLDEST = {api: 3 if api is ApiKey.PRODUCE else low for api, (low, _) in announced_versions(has_login=False).items()}
+
+
+@pytest.fixture(scope="module")
+def old_broker() -> Iterator[EmbeddedBroker]:
+    """Announces the oldest versions, and closes connections that ask for a later one."""
+    with EmbeddedBroker(auto_create_topics=True, num_partitions=3, max_versions=OLDEST) as broker:
+        yield broker
+
+
+@pytest.fixture
+def broker_of(request: pytest.FixtureRequest) -> Callable[[str], EmbeddedBroker]:
+    """The broker that speaks the newest or the oldest versions."""
+    names = {"newest": "embedded_broker", "oldest": "old_broker"}
+    return lambda protocol: request.getfixturevalue(names[protocol])
 
 
 @pytest.fixture
@@ -82,12 +101,20 @@ def has_read_up_to(member: ConfluentConsumer, offset: int) -> bool:
     return all(place.offset == offset for place in member.position(member.assignment()))
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    ("protocol", "strategy"), [("newest", "range"), ("newest", "cooperative-sticky"), ("oldest", "range")]
+)
 def test_three_confluent_members_share_the_partitions_rebalance_and_resume(
-    embedded_broker: EmbeddedBroker, topic_name: str, open_consumer: OpenConsumer, strategy: str
+    broker_of: Callable[[str], EmbeddedBroker],
+    topic_name: str,
+    open_consumer: OpenConsumer,
+    protocol: str,
+    strategy: str,
 ) -> None:
-    produce(embedded_broker, topic_name, range(300))
-    members = [open_consumer(partition_assignment_strategy=strategy) for _ in range(3)]
+    broker = broker_of(protocol)
+    options = {"partition_assignment_strategy": strategy, "bootstrap_servers": broker.bootstrap_servers}
+    produce(broker, topic_name, range(300))
+    members = [open_consumer(**options) for _ in range(3)]
     seen: list[int] = []
 
     def all_is_read_and_shared() -> bool:
@@ -109,8 +136,8 @@ def test_three_confluent_members_share_the_partitions_rebalance_and_resume(
     for member in members:
         member.close()
 
-    produce(embedded_broker, topic_name, range(300, 330))
-    resumed = open_consumer(partition_assignment_strategy=strategy)
+    produce(broker, topic_name, range(300, 330))
+    resumed = open_consumer(**options)
     later: list[int] = []
 
     def new_ones_are_read() -> bool:
@@ -123,8 +150,11 @@ def test_three_confluent_members_share_the_partitions_rebalance_and_resume(
     assert {committed.offset for committed in resumed.committed(partitions, timeout=30)} == {100}
 
 
-def test_idempotent_confluent_producer_gets_dense_offsets(embedded_broker: EmbeddedBroker, topic_name: str) -> None:
-    offsets = produce(embedded_broker, topic_name, range(300), enable_idempotence=True)
+@pytest.mark.parametrize("protocol", ["newest", "oldest"])
+def test_idempotent_confluent_producer_gets_dense_offsets(
+    broker_of: Callable[[str], EmbeddedBroker], topic_name: str, protocol: str
+) -> None:
+    offsets = produce(broker_of(protocol), topic_name, range(300), enable_idempotence=True, compression_type="lz4")
     assert sorted(offsets) == sorted(list(range(100)) * 3)
 
 

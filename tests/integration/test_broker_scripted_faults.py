@@ -78,6 +78,23 @@ def test_moved_leader_shows_in_the_metadata(broker: EmbeddedBroker, client: RawC
     assert produce(client, topic).error_code == 0
 
 
+@pytest.mark.parametrize("version", [10, 13])
+def test_refused_produce_names_the_moved_leader(
+    broker: EmbeddedBroker, client: RawClient, topic: str, version: int
+) -> None:
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    request = produce_request(topic)
+    request.topic_data[0].topic_id = client.call(asked, MetadataResponse, 12).topics[0].topic_id
+    broker.faults.on(ApiKey.PRODUCE, move_leader(), times=1)
+    answer = client.call(request, ProduceResponse, version)
+    outcome = answer.responses[0].partition_responses[0]
+    leader = (outcome.current_leader.leader_id, outcome.current_leader.leader_epoch)
+    assert (outcome.error_code, leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, (0, 1))
+    assert [f"{node.host}:{node.port}" for node in answer.node_endpoints] == [broker.bootstrap_servers]
+    answer = client.call(request, ProduceResponse, version)
+    assert (answer.responses[0].partition_responses[0].error_code, answer.node_endpoints) == (0, [])
+
+
 def test_closed_connection_has_written_nothing(broker: EmbeddedBroker, client: RawClient, topic: str) -> None:
     broker.faults.on(ApiKey.PRODUCE, close(), times=1)
     client.send(produce_request(topic), 9)

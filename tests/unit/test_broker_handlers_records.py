@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,7 @@ from kafkaprod.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kafkaprod.protocol.messages.produce import (
-    ProduceResponse,
-)
+from kafkaprod.protocol.messages.produce import PartitionProduceData, ProduceResponse
 from tests.broker_requests import TOPIC, fetch, fetch_request, produce, produce_request
 from tests.broker_without_sockets import BrokerWithoutSockets
 from tests.fixtures_log import NOW_MS, make_batch
@@ -96,6 +95,18 @@ def test_acks_0_has_no_answer_and_an_error_closes_the_connection(box: BrokerWith
     bad: ClientRequest[Any] = ClientRequest(produce_request(make_batch(), acks=0, partition=7), 9, "c", "h")
     with pytest.raises(CloseConnectionError, match="orders-7"):
         call(HANDLERS[ApiKey.PRODUCE], box.broker, bad)
+
+
+def test_flush_policy_each_syncs_every_partition_of_a_request(tmp_path: Path) -> None:
+    box = BrokerWithoutSockets(tmp_path, topics={TOPIC: 3}, flush_policy=each())
+    request = produce_request(make_batch())
+    request.topic_data[0].partition_data = [
+        PartitionProduceData(index=index, records=memoryview(bytearray(make_batch()))) for index in range(3)
+    ]
+    answer = box.ask(request, ProduceResponse, 9).responses[0].partition_responses
+    assert [outcome.error_code for outcome in answer] == [0, 0, 0]
+    logs = [partition.log for partition in box.broker.topics.get(TOPIC).partitions]  # type: ignore[union-attr]
+    assert [log.recovery_point for log in logs] == [1, 1, 1]
 
 
 def test_flush_policy_each_answers_after_the_sync(tmp_path: Path) -> None:
@@ -172,6 +183,42 @@ def test_client_with_an_older_leader_epoch_is_fenced(box: BrokerWithoutSockets) 
     box.broker.topics.move_leader(TOPIC, 0)
     assert fetch(box, current_leader_epoch=0).error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert fetch(box, current_leader_epoch=1).error_code == ErrorCode.NONE
+
+
+def test_fenced_client_is_told_the_leader_where_there_is_a_place_for_it(box: BrokerWithoutSockets) -> None:
+    box.broker.topics.move_leader(TOPIC, 0)
+    request = fetch_request(current_leader_epoch=0)
+    request.topics[0].topic_id = box.broker.topics.get(TOPIC).topic_id  # type: ignore[union-attr]
+    leaders = {}
+    for version in (15, 16):
+        answer = box.ask(request, FetchResponse, version)
+        data = answer.responses[0].partitions[0]
+        assert data.error_code == ErrorCode.FENCED_LEADER_EPOCH
+        leaders[version] = (data.current_leader.leader_id, data.current_leader.leader_epoch, len(answer.node_endpoints))
+    assert leaders == {15: (-1, -1, 0), 16: (0, 1, 1)}
+
+
+def test_topics_are_found_by_their_ids(box: BrokerWithoutSockets) -> None:
+    topic_id = box.broker.topics.get(TOPIC).topic_id  # type: ignore[union-attr]
+    for wanted, expected in ((topic_id, ErrorCode.NONE), (uuid.uuid4(), ErrorCode.UNKNOWN_TOPIC_ID)):
+        produced, fetched = produce_request(make_batch(), topic=""), fetch_request(topic="")
+        produced.topic_data[0].topic_id = fetched.topics[0].topic_id = wanted
+        (written,) = box.ask(produced, ProduceResponse, 13).responses
+        (read,) = box.ask(fetched, FetchResponse, 17).responses
+        assert (written.topic_id, read.topic_id) == (wanted, wanted)
+        assert (written.partition_responses[0].error_code, read.partitions[0].error_code) == (expected, expected)
+    assert fetch(box).high_watermark == 1
+
+
+def test_id_of_a_deleted_topic_is_unknown(box: BrokerWithoutSockets) -> None:
+    old_id = box.broker.topics.get(TOPIC).topic_id  # type: ignore[union-attr]
+    box.broker.topics.delete(TOPIC)
+    box.broker.topics.create(TOPIC, 2, {})
+    request = produce_request(make_batch())
+    request.topic_data[0].topic_id = old_id
+    answer = box.ask(request, ProduceResponse, 13).responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert fetch(box).high_watermark == 0
 
 
 def test_fetch_of_a_session_is_refused(box: BrokerWithoutSockets) -> None:

@@ -12,6 +12,7 @@ import pytest
 from kafkaprod.broker.file_records import FileResponse
 from kafkaprod.broker.request import ClientRequest, Lane
 from kafkaprod.broker.router import HANDLERS, Handler, announced_versions, call
+from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import REQUESTS
@@ -23,8 +24,8 @@ from tests.protocol_samples import samples
 
 # What clients need to see to work; the reasons are in the handlers.
 ANNOUNCED = {
-    ApiKey.PRODUCE: (0, 12),
-    ApiKey.FETCH: (4, 12),
+    ApiKey.PRODUCE: (0, 13),
+    ApiKey.FETCH: (4, 17),
     ApiKey.LIST_OFFSETS: (1, 7),
     ApiKey.METADATA: (0, 12),
     ApiKey.OFFSET_COMMIT: (2, 8),
@@ -60,6 +61,13 @@ def test_announced_versions_are_those_clients_were_checked_against() -> None:
     assert announced_versions(has_login=False) == ANNOUNCED
     login = {ApiKey.SASL_HANDSHAKE: (1, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
     assert announced_versions(has_login=True) == ANNOUNCED | login
+
+
+def test_older_broker_announces_no_more_than_it_is_told_to() -> None:
+    versions = announced_versions(has_login=False, max_versions={ApiKey.FETCH: 4, ApiKey.METADATA: 99})
+    assert versions == ANNOUNCED | {ApiKey.FETCH: (4, 4)}
+    with pytest.raises(ConfigError, match="FETCH begins with version 4, not 3"):
+        announced_versions(has_login=False, max_versions={ApiKey.FETCH: 3})
 
 
 def requests_of(api: ApiKey, version: int) -> list[Request]:

@@ -2,6 +2,7 @@
 
     7    fetch sessions; refused: every answer has session id 0, so clients send full requests (KIP-227)
     9    current leader epoch, checked (KIP-320)     12  last fetched epoch, checked (KIP-595)
+    13   topic ids instead of names (KIP-516)        16  current leader with errors 6 and 74 (KIP-951)
 Records are whole batches, the first of them containing the fetch offset; the last may be cut. They are not read here:
 the response names a range of the log file.
 """
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from kafkaprod.broker.broker import Broker
 from kafkaprod.broker.file_records import FileResponse, records_field
-from kafkaprod.broker.leadership import check_leader_epoch
+from kafkaprod.broker.leadership import check_leader_epoch, name_leaders
 from kafkaprod.broker.request import ClientRequest, Deferred, Lane, Outcome
 from kafkaprod.broker.storage.partition_log import PartitionLog
 from kafkaprod.broker.storage.segment import FileSlice
@@ -36,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 API = ApiKey.FETCH
 LANE = Lane.DATA
-MAX_VERSION = 12
+MAX_VERSION = 17
 
 _READ_COMMITTED = 1
 _UNKNOWN_EPOCH = -1
@@ -67,14 +68,19 @@ def handle(broker: Broker, request: ClientRequest[FetchRequest]) -> Outcome:
     body = request.body
     if body.session_id != 0:
         return refuse(request, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    read = _read(broker, body)
-    keys = [TopicPartition(topic.topic, wanted.partition) for topic in body.topics for wanted in topic.partitions]
+    read = _read(broker, request)
+    keys = [
+        TopicPartition(name, wanted.partition)
+        for topic in body.topics
+        if (name := broker.topics.name_of(topic.topic, topic.topic_id)) is not None
+        for wanted in topic.partitions
+    ]
     if read.is_final or read.bytes_read >= body.min_bytes or body.max_wait_ms <= 0 or not keys:
         return read.response
     deferred = Deferred()
 
     def try_complete(is_expired: bool) -> bool:
-        again = _read(broker, body)
+        again = _read(broker, request)
         is_complete = is_expired or again.is_final or again.bytes_read >= body.min_bytes
         if is_complete:
             deferred.complete(again.response)
@@ -93,6 +99,7 @@ def refuse(request: ClientRequest[FetchRequest], error_code: int) -> FetchRespon
         responses=[
             FetchableTopicResponse(
                 topic=topic.topic,
+                topic_id=topic.topic_id,
                 partitions=[_failed(wanted.partition, error_code) for wanted in topic.partitions],
             )
             for topic in request.body.topics
@@ -100,31 +107,38 @@ def refuse(request: ClientRequest[FetchRequest], error_code: int) -> FetchRespon
     )
 
 
-def _read(broker: Broker, body: FetchRequest) -> _Read:
+def _read(broker: Broker, request: ClientRequest[FetchRequest]) -> _Read:
+    body = request.body
     left_bytes = min(body.max_bytes, broker.config.limits.max_fetch_bytes)
     bytes_read, is_final = 0, False
     responses = []
     ranges: list[FileSlice] = []
     for topic in body.topics:
+        name = broker.topics.name_of(topic.topic, topic.topic_id)
         partitions = []
         for wanted in topic.partitions:
             limit = _Limit(min(wanted.partition_max_bytes, left_bytes - bytes_read), is_first=bytes_read == 0)
-            data = _read_partition(broker, topic.topic, wanted, body.isolation_level, limit, ranges)
+            data = _read_partition(broker, name, wanted, body.isolation_level, limit, ranges)
             partitions.append(data)
             bytes_read += 0 if data.records is None else len(data.records)
             is_final = is_final or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch != _UNKNOWN_EPOCH
-        responses.append(FetchableTopicResponse(topic=topic.topic, partitions=partitions))
-    return _Read(FileResponse(FetchResponse(responses=responses), ranges), bytes_read, is_final)
+        responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions))
+    response = FetchResponse(responses=responses)
+    if is_final:
+        name_leaders(broker, response, request.version)
+    return _Read(FileResponse(response, ranges), bytes_read, is_final)
 
 
 def _read_partition(
     broker: Broker,
-    topic: str,
+    topic: str | None,
     wanted: FetchPartition,
     isolation_level: int,
     limit: _Limit,
     ranges: list[FileSlice],
 ) -> PartitionData:
+    if topic is None:
+        return _failed(wanted.partition, ErrorCode.UNKNOWN_TOPIC_ID)
     partition = broker.topics.partition(topic, wanted.partition)
     if partition is None:
         return _failed(wanted.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -1,7 +1,7 @@
 """Produce (0): append one batch to each of some partitions.
 
     0-2  refused, though the range is announced from 0: older librdkafka would stop compressing otherwise (KAFKA-18659)
-    8    errors of single records          10  current leader with error 6 (KIP-951)
+    8    errors of single records          13  topic ids instead of names (KIP-516)
 With acks=0 there is no response, and an error closes the connection. There is one replica, so acks=1 and acks=-1
 differ in nothing: both wait for what the flush policy asks for.
 """
@@ -9,6 +9,7 @@ differ in nothing: both wait for what the flush policy asks for.
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import NamedTuple
 
 from kafkaprod.broker.broker import Broker
@@ -30,7 +31,7 @@ from kafkaprod.protocol.messages.produce import (
 
 API = ApiKey.PRODUCE
 LANE = Lane.DATA
-MAX_VERSION = 12
+MAX_VERSION = 13
 
 _FIRST_VERSION_WITH_ZSTD = 7
 _ATTRIBUTES = struct.Struct(">h")
@@ -54,13 +55,28 @@ def handle(broker: Broker, request: ClientRequest[ProduceRequest]) -> Outcome:
     appended: list[_Appended] = []
     responses = []
     for topic in body.topic_data:
-        outcomes = [_append(broker, request, topic.name, data, appended) for data in topic.partition_data]
-        responses.append(TopicProduceResponse(name=topic.name, partition_responses=outcomes))
+        name = broker.topics.name_of(topic.name, topic.topic_id)
+        outcomes = [
+            _failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID)
+            if name is None
+            else _append(broker, request, name, data, appended)
+            for data in topic.partition_data
+        ]
+        responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=outcomes))
     response = ProduceResponse(responses=responses)
     if not broker.config.flush_policy.syncs_before_ack or not appended:
         return _outcome(body, response)
     deferred = Deferred()
-    broker.run_blocking(lambda: _commit(appended), lambda: deferred.complete(_ready(body, response)))
+    left_count = len(appended)
+
+    def on_committed() -> None:
+        nonlocal left_count
+        left_count -= 1
+        if left_count == 0:
+            deferred.complete(_ready(body, response))
+
+    for batch in appended:  # side by side: they are different files
+        broker.run_blocking(partial(_commit, batch), on_committed)
     return deferred
 
 
@@ -70,6 +86,7 @@ def refuse(request: ClientRequest[ProduceRequest], error_code: int) -> ProduceRe
         responses=[
             TopicProduceResponse(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partition_responses=[_failed(data.index, error_code) for data in topic.partition_data],
             )
             for topic in request.body.topic_data
@@ -131,15 +148,15 @@ def _why_refuse(
     return ErrorCode.NONE
 
 
-def _commit(appended: list[_Appended]) -> None:
-    """Sync what was appended; a batch whose sync failed is answered with the error."""
-    for log, end_offset, response in appended:
-        try:
-            log.commit(end_offset)
-        except BrokerError as error:
-            failed = _failed(response.index, error.code, str(error))
-            for name in ("error_code", "base_offset", "log_append_time_ms", "log_start_offset", "error_message"):
-                setattr(response, name, getattr(failed, name))
+def _commit(batch: _Appended) -> None:
+    """Sync what was appended; if that fails the batch is answered with the error."""
+    log, end_offset, response = batch
+    try:
+        log.commit(end_offset)
+    except BrokerError as error:
+        failed = _failed(response.index, error.code, str(error))
+        for name in ("error_code", "base_offset", "log_append_time_ms", "log_start_offset", "error_message"):
+            setattr(response, name, getattr(failed, name))
 
 
 def _outcome(body: ProduceRequest, response: ProduceResponse) -> Outcome:
@@ -155,9 +172,8 @@ def _ready(body: ProduceRequest, response: ProduceResponse) -> Ready:
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code:
-                return CloseConnectionError(
-                    f"produce with acks=0 to {topic.name}-{partition.index} failed: {partition.error_message}"
-                )
+                where = f"{topic.name or topic.topic_id}-{partition.index}"
+                return CloseConnectionError(f"produce with acks=0 to {where} failed: {partition.error_message}")
     return NO_RESPONSE
 
 
