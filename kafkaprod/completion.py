@@ -7,14 +7,13 @@ Reading and waiting are thread-safe. Callbacks run on the sender thread; one tha
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,9 @@ from kafkaprod._core.blocks import Block
 from kafkaprod._core.completion import BatchResult, DeliveryFuture
 from kafkaprod.errors import BrokerError, ForkedProducerError, IllegalStateError, KafkaError
 from kafkaprod.waiting import Waiter
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["CLIENT_ERROR", "PENDING", "BatchCompletion", "BlockResult", "DeliveryFuture", "FailureLedger", "WaitGuard"]
 
@@ -165,12 +167,20 @@ class BatchCompletion(BatchResult):
     async def await_record(self, future: DeliveryFuture) -> Any:
         """Wait inside the running event loop, then return the record's metadata or raise its error."""
         while not future.done():
-            waiting = self._future_in(asyncio.get_running_loop())
-            if waiting is None:  # split meanwhile: the record lives on in a part of this batch
+            if not await self.settled():  # split meanwhile: the record lives on in a part of this batch
                 return await future
-            # Shielded: one task that is cancelled must not take the others' wait away.
-            await asyncio.shield(waiting)
         return future.result(0)
+
+    async def settled(self) -> bool:
+        """Wait inside the running event loop until the outcome is known; False if it was known already."""
+        import asyncio
+
+        waiting = self._future_in(asyncio.get_running_loop())
+        if waiting is None:
+            return False
+        # Shielded: one task that is cancelled must not take the others' wait away.
+        await asyncio.shield(waiting)
+        return True
 
     def _future_in(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None] | None:
         with _lock:
@@ -271,9 +281,7 @@ class BlockResult:
             pending = [completion]
             while pending:
                 one = pending.pop()
-                waiting = one._future_in(asyncio.get_running_loop())
-                if waiting is not None:
-                    await asyncio.shield(waiting)
+                await one.settled()
                 pending.extend(child for _, child in one.children or ())
 
     def runs(self) -> Iterator[tuple[int, int, int, int]]:

@@ -1,138 +1,45 @@
 """Every message kafkaprod knows: one module per API, both directions, all versions.
 
-`REQUESTS` and `RESPONSES` find the class by API key; `client_versions` and `version_ranges` say what can be spoken.
+`REQUESTS` and `RESPONSES` find the class by API key, and import its module only then: a producer needs five of them.
+`client_versions` and `version_ranges` say what can be spoken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Generic, TypeVar, cast
 
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from kafkaprod.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kafkaprod.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
-from kafkaprod.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from kafkaprod.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from kafkaprod.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from kafkaprod.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from kafkaprod.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from kafkaprod.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from kafkaprod.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from kafkaprod.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from kafkaprod.protocol.messages.fetch import FetchRequest, FetchResponse
-from kafkaprod.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from kafkaprod.protocol.messages.get_telemetry_subscriptions import (
-    GetTelemetrySubscriptionsRequest,
-    GetTelemetrySubscriptionsResponse,
-)
-from kafkaprod.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kafkaprod.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kafkaprod.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from kafkaprod.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from kafkaprod.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from kafkaprod.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kafkaprod.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from kafkaprod.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from kafkaprod.protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
-from kafkaprod.protocol.messages.produce import ProduceRequest, ProduceResponse
-from kafkaprod.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from kafkaprod.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from kafkaprod.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kafkaprod.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from kafkaprod.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from kafkaprod.protocol.schema import Message, Request, Response
 
-REQUESTS: Final[Mapping[ApiKey, type[Request]]] = {
-    request.api: request
-    for request in (
-        AddOffsetsToTxnRequest,
-        AddPartitionsToTxnRequest,
-        ApiVersionsRequest,
-        ConsumerGroupHeartbeatRequest,
-        CreatePartitionsRequest,
-        CreateTopicsRequest,
-        DeleteGroupsRequest,
-        DeleteRecordsRequest,
-        DeleteTopicsRequest,
-        DescribeClusterRequest,
-        DescribeConfigsRequest,
-        DescribeGroupsRequest,
-        EndTxnRequest,
-        FetchRequest,
-        FindCoordinatorRequest,
-        GetTelemetrySubscriptionsRequest,
-        HeartbeatRequest,
-        IncrementalAlterConfigsRequest,
-        InitProducerIdRequest,
-        JoinGroupRequest,
-        LeaveGroupRequest,
-        ListGroupsRequest,
-        ListOffsetsRequest,
-        MetadataRequest,
-        OffsetCommitRequest,
-        OffsetFetchRequest,
-        OffsetForLeaderEpochRequest,
-        ProduceRequest,
-        PushTelemetryRequest,
-        SaslAuthenticateRequest,
-        SaslHandshakeRequest,
-        SyncGroupRequest,
-        TxnOffsetCommitRequest,
-    )
-}
+M = TypeVar("M", bound=Message)
 
-RESPONSES: Final[Mapping[ApiKey, type[Response]]] = {
-    response.api: response
-    for response in (
-        AddOffsetsToTxnResponse,
-        AddPartitionsToTxnResponse,
-        ApiVersionsResponse,
-        ConsumerGroupHeartbeatResponse,
-        CreatePartitionsResponse,
-        CreateTopicsResponse,
-        DeleteGroupsResponse,
-        DeleteRecordsResponse,
-        DeleteTopicsResponse,
-        DescribeClusterResponse,
-        DescribeConfigsResponse,
-        DescribeGroupsResponse,
-        EndTxnResponse,
-        FetchResponse,
-        FindCoordinatorResponse,
-        GetTelemetrySubscriptionsResponse,
-        HeartbeatResponse,
-        IncrementalAlterConfigsResponse,
-        InitProducerIdResponse,
-        JoinGroupResponse,
-        LeaveGroupResponse,
-        ListGroupsResponse,
-        ListOffsetsResponse,
-        MetadataResponse,
-        OffsetCommitResponse,
-        OffsetFetchResponse,
-        OffsetForLeaderEpochResponse,
-        ProduceResponse,
-        PushTelemetryResponse,
-        SaslAuthenticateResponse,
-        SaslHandshakeResponse,
-        SyncGroupResponse,
-        TxnOffsetCommitResponse,
-    )
-}
+
+class _Classes(Mapping[ApiKey, type[M]], Generic[M]):
+    """The class of each API whose name ends in `suffix`, found in the module that has the API's name."""
+
+    def __init__(self, suffix: str) -> None:
+        self._suffix = suffix
+        self._found: dict[ApiKey, type[M]] = {}
+
+    def __getitem__(self, api: ApiKey) -> type[M]:
+        found = self._found.get(api)
+        if found is None:
+            module = importlib.import_module(f"{__name__}.{api.name.lower()}")
+            words = (word.capitalize() for word in api.name.split("_"))
+            found = self._found[api] = cast(type[M], getattr(module, "".join(words) + self._suffix))
+        return found
+
+    def __iter__(self) -> Iterator[ApiKey]:
+        return iter(ApiKey)
+
+    def __len__(self) -> int:
+        return len(ApiKey)
+
+
+REQUESTS: Final[Mapping[ApiKey, type[Request]]] = _Classes("Request")
+RESPONSES: Final[Mapping[ApiKey, type[Response]]] = _Classes("Response")
 
 
 def client_versions(api: ApiKey) -> tuple[int, int]:
