@@ -193,6 +193,8 @@ class Sender:
             wait_ms = min(wait_ms, max(self._close_deadline_ms - now_ms, 0))
             if self._accumulator.incomplete_batch_count == 0:
                 wait_ms = 0
+        if wait_ms <= self._drain.linger_ms:
+            self._accumulator.let_new_batches_linger()
         completions = self._pool.poll(max(wait_ms, 0))
         self._accumulator.set_sender_sleeps(False)
         self._is_observed = self._is_observed and not completions

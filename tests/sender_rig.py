@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -81,6 +81,7 @@ class FakePool:
     is_bootstrap_hopeless: bool = False
     refuses: KafkaError | None = None
     breaks: BaseException | None = None
+    while_polled: Callable[[], object] = lambda: None
 
     poll_count: int = 0
     wait_ns: int = 0
@@ -147,6 +148,7 @@ class FakePool:
         self.poll_timeouts.append(timeout_ms)
         if self.breaks is not None:
             raise self.breaks
+        self.while_polled()
         completions, self.completions = self.completions, []
         return completions
 

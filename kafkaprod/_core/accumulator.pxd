@@ -46,7 +46,7 @@ cdef class Accumulator:
     cdef Py_ssize_t max_record_bytes
     cdef bint is_closed
     cdef public bint ignore_keys            # partitioner_ignore_keys
-    cdef int sender_sleeps                  # 1 while the sender wants a wakeup for news; load32, store32
+    cdef int awaited_events                 # what the sleeping sender is to be woken for; load32, store32
     cdef int flush_count                    # flushes in progress
     cdef mutex_t _incomplete_lock
     # guarded by _incomplete_lock: all batches that are not DONE, oldest first

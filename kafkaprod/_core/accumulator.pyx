@@ -369,12 +369,13 @@ cdef class Accumulator:
 
     cdef int tell_sender(self, int events) except -1:
         """Wake the sender once if it sleeps and the append made news for it. Needs the GIL."""
-        if events and load32(&self.sender_sleeps) and self.wakeup is not None:
-            store32(&self.sender_sleeps, 0)
+        cdef int awaited = load32(&self.awaited_events)
+        if events & awaited and self.wakeup is not None:
+            store32(&self.awaited_events, 0)
             try:
                 self.wakeup()
             except BaseException:       # Ctrl-C came first: the sender still sleeps, the next append must wake it
-                store32(&self.sender_sleeps, 1)
+                store32(&self.awaited_events, awaited)
                 raise
         return 0
 
@@ -493,7 +494,11 @@ cdef class Accumulator:
 
     def set_sender_sleeps(self, bint sleeps):
         """Said by the sender before it looks for work it may sleep after; the next append with news wakes it."""
-        store32(&self.sender_sleeps, sleeps)
+        store32(&self.awaited_events, EVENT_NEW_BATCH | EVENT_BATCH_FULL if sleeps else 0)
+
+    def let_new_batches_linger(self):
+        """Said by the sender before it sleeps no longer than a new batch lingers: only full batches need wake it."""
+        store32(&self.awaited_events, EVENT_BATCH_FULL)
 
     def explain(self, int limit=5):
         """Say who holds the pool's memory.

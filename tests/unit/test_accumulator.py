@@ -263,6 +263,17 @@ def test_sleeping_sender_is_woken_once_by_news():
     assert engine.wakeups == 3
 
 
+def test_sender_that_looks_again_soon_is_woken_by_full_batches_only():
+    engine = Engine([1, 1], batch_size=1000)
+    engine.accumulator.set_sender_sleeps(True)
+    engine.accumulator.let_new_batches_linger()
+    engine.append(b"v", partition=0)
+    engine.append(b"v", partition=1)
+    assert engine.wakeups == 0
+    engine.append(b"x" * 990, partition=1)
+    assert engine.wakeups == 1
+
+
 def test_full_pool_wakes_the_sender():
     engine = Engine(pool_bytes=1024)
     engine.append(b"x" * 700)

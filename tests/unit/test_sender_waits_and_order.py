@@ -95,6 +95,16 @@ class TestWaits:
         rig.turn(30)
         assert len(rig.produce_requests) == 1
 
+    def test_only_the_first_of_the_batches_that_linger_wakes_the_sender(self) -> None:
+        rig = Rig(topics={TOPIC: (1, 1)}, linger_ms=40)
+        rig.pool.while_polled = lambda: rig.send(partition=0)
+        rig.turn()
+        assert rig.pool.wakeups == 1
+        rig.pool.while_polled = lambda: rig.send(partition=1)
+        rig.turn(10)
+        assert rig.pool.poll_timeouts[-1] == 30
+        assert rig.pool.wakeups == 1, "it looks again before this one has lingered"
+
     def test_closing_sender_with_nothing_to_deliver_does_not_wait(self) -> None:
         rig = Rig()
         rig.sender.close(rig.clock.now_ms() + 60_000)
