@@ -16,6 +16,10 @@ class Clock(Protocol):
         """Monotonic milliseconds; never goes back."""
         ...
 
+    def now_us(self) -> int:
+        """The same in microseconds, for waits of which a millisecond is a large part."""
+        ...
+
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
         ...
@@ -27,6 +31,10 @@ class SystemClock:
     def now_ms(self) -> int:
         """Monotonic milliseconds (CLOCK_MONOTONIC)."""
         return time.monotonic_ns() // 1_000_000
+
+    def now_us(self) -> int:
+        """Monotonic microseconds (CLOCK_MONOTONIC)."""
+        return time.monotonic_ns() // 1_000
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
@@ -43,6 +51,10 @@ class ManualClock:
     def now_ms(self) -> int:
         """The monotonic time set by hand."""
         return self._now_ms
+
+    def now_us(self) -> int:
+        """The monotonic time set by hand, in microseconds."""
+        return self._now_ms * 1000
 
     def wall_ms(self) -> int:
         """The epoch time set by hand."""

@@ -184,11 +184,14 @@ class Sender:
 
     def run_once(self) -> None:
         """One turn: look after metadata and the producer id, send what is ready, wait, settle what came back."""
-        now_ms = self._clock.now_ms()
-        wait_ms = min(self._observe(now_ms), self._look_after_metadata(now_ms), self._look_after_producer_id(now_ms))
+        now_us = self._clock.now_us()
+        now_ms = now_us // 1000
+        wait_ms: float = min(
+            self._observe(now_ms), self._look_after_metadata(now_ms), self._look_after_producer_id(now_ms)
+        )
         # Said before looking: an append after the look wakes the poll below.
         self._accumulator.set_sender_sleeps(True)
-        wait_ms = min(wait_ms, self._send_ready(now_ms), self._expire(now_ms))
+        wait_ms = min(wait_ms, self._send_ready(now_us), self._expire(now_ms))
         if self._close_deadline_ms is not None:
             wait_ms = min(wait_ms, max(self._close_deadline_ms - now_ms, 0))
             if self._accumulator.incomplete_batch_count == 0:
@@ -382,9 +385,10 @@ class Sender:
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
-    def _send_ready(self, now_ms: int) -> int:
+    def _send_ready(self, now_us: int) -> float:
         """Send to every node that has something sendable and can take it; return when to look again, in ms."""
-        ready, unknown = self._drain.ready(now_ms)
+        now_ms = now_us // 1000
+        ready, unknown = self._drain.ready(now_us)
         for topic in unknown:
             self._metadata.request_update()
             queues = self._accumulator.topics.get(topic)
@@ -393,7 +397,7 @@ class Sender:
         if now_ms >= self._next_load_update_ms:
             self._drain.update_loads()
             self._next_load_update_ms = now_ms + LOAD_UPDATE_MS
-        wait_ms = max(self._drain.next_check_ms - now_ms, 0)
+        wait_ms = max(self._drain.next_check_us - now_us, 0) / 1000
         if unknown:
             wait_ms = min(wait_ms, self._metadata.next_refresh_ms(now_ms))
         if self._drain.wants_epoch:

@@ -103,6 +103,10 @@ class Engine:
     def now_ms(self) -> int:
         return self.clock.now_ms()
 
+    @property
+    def now_us(self) -> int:
+        return self.clock.now_us()
+
     def append(self, value: bytes | None, partition: int = 0, topic: str = TOPIC, **more: Any) -> DeliveryFuture:
         """Append a record that must find room."""
         future = self.try_append(value, partition, topic, **more)
@@ -132,7 +136,7 @@ class Engine:
 
     def ready_nodes(self) -> list[int]:
         """Ids of the nodes that have something sendable now."""
-        return self.drain.ready(self.now_ms)[0]
+        return self.drain.ready(self.now_us)[0]
 
     def take(self, node_id: int = 1) -> ProduceRequest:
         """Drain a node that must have something."""

@@ -75,7 +75,7 @@ class FakePool:
     throttled: list[tuple[int, int]] = field(default_factory=list)
     disconnected: list[tuple[int, KafkaError]] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
-    poll_timeouts: list[int] = field(default_factory=list)
+    poll_timeouts: list[float] = field(default_factory=list)
     wakeups: int = 0
     is_rebootstrap_required: bool = False
     is_bootstrap_hopeless: bool = False
@@ -144,7 +144,7 @@ class FakePool:
     def throttle(self, node_id: int, throttle_ms: int, now_ms: int) -> None:
         self.throttled.append((node_id, throttle_ms))
 
-    def poll(self, timeout_ms: int) -> list[Completion]:
+    def poll(self, timeout_ms: float) -> list[Completion]:
         self.poll_timeouts.append(timeout_ms)
         if self.breaks is not None:
             raise self.breaks

@@ -26,7 +26,7 @@ from kafkaprod._core.batch cimport (
 )
 from kafkaprod._core.buffer_pool cimport LARGEST_CLASS, slab_total
 from kafkaprod._core.cache_lines cimport allocate_lines
-from kafkaprod._core.clock cimport READ_CLOCK, monotonic_ms
+from kafkaprod._core.clock cimport READ_CLOCK, monotonic_us
 from kafkaprod._core.completion cimport batch_result, make_future
 from kafkaprod._core.lock cimport FREE_THREADED, load32, load64, mutex_destroy, mutex_init, mutex_lock, mutex_unlock, store32
 from kafkaprod._core.murmur2 cimport fast_modulo, partition_for_key
@@ -297,7 +297,8 @@ cdef class Accumulator:
         b = batch_open(self.pool, p, r, self.batch_size, ticket)
         if b is NULL:
             return POOL_EXHAUSTED
-        b.created_ms = now_ms if now_ms != READ_CLOCK else monotonic_ms()
+        b.created_us = now_ms * 1000 if now_ms != READ_CLOCK else monotonic_us()
+        b.created_ms = b.created_us // 1000
         b.last_attempt_ms = b.created_ms
         if not self.enlist(b, NULL):
             batch_release_memory(b, self.pool)

@@ -89,6 +89,7 @@ cdef struct Batch:
     int64_t rank                # index of its first record in the batch it was split from: order among equal serials
     int64_t backoff_ms          # not before last_attempt_ms + this, unless the leader changed
     int64_t created_ms
+    int64_t created_us          # linger is counted from here: a millisecond is a large part of it
     int64_t last_attempt_ms
     int64_t sent_ms
     int32_t attempts

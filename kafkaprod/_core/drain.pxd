@@ -27,7 +27,7 @@ cdef class Drain:
     cdef readonly int64_t producer_id
     cdef readonly int16_t producer_epoch
     cdef readonly bint wants_epoch          # a partition waits for a newer producer epoch
-    cdef readonly int64_t next_check_ms     # when ready() should be asked again if nothing else happens
+    cdef readonly int64_t next_check_us     # when ready() should be asked again if nothing else happens
     cdef object codec
     cdef object workers
     cdef readonly bint is_adaptive
@@ -36,9 +36,9 @@ cdef class Drain:
     cdef double codec_ratio                 # compressed / raw size, estimated over all topics
     cdef dict _nodes
 
-    cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_ms, bint hurry, int64_t *wait_ms) noexcept nogil
+    cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil
     cdef bint _may_go(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil
-    cdef bint _node_ready(self, NodeQueues node, int64_t now_ms, bint hurry, int64_t *wait_ms) noexcept nogil
+    cdef bint _node_ready(self, NodeQueues node, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil
     cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, bint is_first, Py_ssize_t *looked_at) noexcept nogil
     cdef int _compress(self, ProduceRequest request) except -1
     cdef list _compress_all(self, list sections)

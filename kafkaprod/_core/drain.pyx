@@ -5,11 +5,11 @@ is the first batch of its queue (source: RecordAccumulator.ready, KIP-480, KIP-9
 
 | term        | meaning                                                                                         |
 |-------------|-------------------------------------------------------------------------------------------------|
-| waited      | now - creation, or - last requeue                                                               |
+| waited      | now - creation (in microseconds), or - last requeue                                             |
 | backing off | head was requeued, waited < its backoff, and the leader epoch is the one it failed under         |
 | full        | more than one batch queued, or head takes no more records                                       |
 | hurry       | pool exhausted (somebody waits), flush, closing                                                 |
-| sendable    | not backing off and (full or waited >= linger or hurry)                                          |
+| sendable    | not backing off and (full or waited >= linger - LINGER_SLACK_US or hurry)                        |
 
 Drain goes round the node's partitions from where the node's last drain stopped, takes the head of each queue that is
 not backing off, and stops before the request would pass max_request_bytes; one oversized batch goes alone.
@@ -47,7 +47,10 @@ from functools import partial
 from kafkaprod.errors import InvalidRecordError
 
 cdef enum:
-    NOTHING_TO_WAIT_FOR = 0x7FFFFFFF
+    NOTHING_TO_WAIT_FOR = 0x7FFFFFFF    # in us: 35 minutes
+    # Timers end late by about 70 us, and from there it takes 150 to 200 us until the batch is written: so much earlier
+    # it may go, and has then waited for its linger, not longer.
+    LINGER_SLACK_US = 150
 
 
 @cython.final
@@ -149,16 +152,16 @@ cdef class Drain:
                 node.drained_ms = (<NodeQueues>old).drained_ms
         self._nodes = nodes
 
-    def ready(self, int64_t now_ms, bint hurry=False):
+    def ready(self, int64_t now_us, bint hurry=False):
         """Look at the head of every queue.
 
         Args: hurry: send whatever there is (somebody waits for memory, a flush is on, the producer closes).
         Returns: (ids of nodes that have something sendable, names of topics with data but no leader).
-        `next_check_ms` says when the next batch becomes sendable by itself, `wants_epoch` whether a partition waits
+        `next_check_us` says when the next batch becomes sendable by itself, `wants_epoch` whether a partition waits
         for a newer producer epoch.
         """
         cdef NodeQueues node
-        cdef int64_t wait_ms = NOTHING_TO_WAIT_FOR
+        cdef int64_t wait_us = NOTHING_TO_WAIT_FOR
         cdef bint is_ready
         cdef list ready_nodes = []
         cdef set unknown = set()
@@ -169,10 +172,10 @@ cdef class Drain:
                 self._find_waiting(node, unknown)
                 continue
             with nogil:
-                is_ready = self._node_ready(node, now_ms, hurry, &wait_ms)
+                is_ready = self._node_ready(node, now_us, hurry, &wait_us)
             if is_ready:
                 ready_nodes.append(node.node_id)
-        self.next_check_ms = now_ms + wait_ms
+        self.next_check_us = now_us + wait_us
         return ready_nodes, unknown
 
     cdef int _find_waiting(self, NodeQueues node, set topics) except -1:
@@ -182,7 +185,7 @@ cdef class Drain:
                 topics.add((<TopicQueues>self.accumulator.topic_list[node.partitions[i].topic_index]).name)
         return 0
 
-    cdef bint _node_ready(self, NodeQueues node, int64_t now_ms, bint hurry, int64_t *wait_ms) noexcept nogil:
+    cdef bint _node_ready(self, NodeQueues node, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil:
         cdef Py_ssize_t i
         cdef Partition *p
         cdef bint is_ready = False
@@ -191,7 +194,7 @@ cdef class Drain:
             if load32(&p.queue_length) == 0:
                 continue
             mutex_lock(&p.lock)
-            if p.head is not NULL and self._is_sendable(p, p.head, now_ms, hurry, wait_ms):
+            if p.head is not NULL and self._is_sendable(p, p.head, now_us, hurry, wait_us):
                 is_ready = True
             mutex_unlock(&p.lock)
             if is_ready:
@@ -206,19 +209,18 @@ cdef class Drain:
             return False
         return not self.is_idempotent or sequence_allows(p, b, self.producer_id, self.producer_epoch, &self.wants_epoch)
 
-    cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_ms, bint hurry, int64_t *wait_ms) noexcept nogil:
-        cdef int64_t waited = now_ms - b.last_attempt_ms
+    cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil:
         cdef int64_t wait
-        if self._may_go(p, b, now_ms):
-            if hurry or b.next is not NULL or b.state != OPEN or waited >= self.linger_ms:
+        if self._may_go(p, b, now_us // 1000):
+            wait = b.created_us + self.linger_ms * 1000 - LINGER_SLACK_US - now_us
+            if hurry or b.next is not NULL or b.state != OPEN or wait <= 0:
                 return True
-            wait = self.linger_ms - waited
-        elif b.attempts > 0 and waited < b.backoff_ms:
-            wait = b.backoff_ms - waited
         else:
-            return False        # an answer, a new epoch or an unmute will make it sendable, not time
-        if wait < wait_ms[0]:
-            wait_ms[0] = wait
+            wait = (b.last_attempt_ms + b.backoff_ms) * 1000 - now_us
+            if b.attempts == 0 or wait <= 0:
+                return False    # an answer, a new epoch or an unmute will make it sendable, not time
+        if wait < wait_us[0]:
+            wait_us[0] = wait
         return False
 
     def drain(self, int32_t node_id, int64_t now_ms):

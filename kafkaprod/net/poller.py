@@ -6,6 +6,7 @@ Wakeups are coalesced: however many there are between two polls, one byte is wri
 
 from __future__ import annotations
 
+import select
 import selectors
 import socket
 import threading
@@ -14,6 +15,7 @@ from typing import Any, Protocol
 
 READABLE = selectors.EVENT_READ
 WRITABLE = selectors.EVENT_WRITE
+FD_SETSIZE = 1024  # select() takes descriptors below this
 
 
 class HasFileno(Protocol):
@@ -36,6 +38,8 @@ class Poller:
         self.poll_count = 0
         self.wait_ns = 0
         self._selector = selectors.DefaultSelector()
+        # epoll_wait(), as Python has it, sleeps up to a millisecond longer than asked.
+        self._counts_whole_ms = hasattr(select, "epoll") and self._selector.fileno() < FD_SETSIZE
         self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
         self._wakeup_receiver.setblocking(False)
         self._wakeup_sender.setblocking(False)
@@ -67,13 +71,18 @@ class Poller:
         if file.fileno() in self._selector.get_map():
             self._selector.unregister(file)
 
-    def poll(self, timeout_ms: int | None) -> list[tuple[Any, int]]:
+    def poll(self, timeout_ms: float | None) -> list[tuple[Any, int]]:
         """Wait for readiness, a wakeup or the timeout; return (data, READABLE | WRITABLE) of each ready file.
 
         Args:
-            timeout_ms: Longest wait; 0 or less does not wait; None waits for ever.
+            timeout_ms: Longest wait; 0 or less does not wait; None waits for ever. What is left over from whole
+                milliseconds counts, too.
         """
         started_ns = time.monotonic_ns()
+        if self._counts_whole_ms and timeout_ms is not None and timeout_ms % 1 and timeout_ms > 0:
+            # An epoll set is readable when something in it is ready, and select() takes microseconds.
+            select.select([self._selector.fileno()], [], [], timeout_ms / 1000)
+            timeout_ms = 0
         ready = self._selector.select(None if timeout_ms is None else max(timeout_ms, 0) / 1000)
         self.wait_ns += time.monotonic_ns() - started_ns
         self.poll_count += 1

@@ -322,7 +322,7 @@ class NodePool:
 
     # --- the loop --------------------------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: int) -> list[Completion]:
+    def poll(self, timeout_ms: float) -> list[Completion]:
         """Move bytes for at most `timeout_ms`; return the outcomes of requests, in order for each node.
 
         Returns at once when outcomes wait already, and early for any readiness, deadline or `wakeup`.

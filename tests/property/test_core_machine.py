@@ -252,7 +252,7 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([1, 10, 100]))
     def pass_time(self, ms: int) -> None:
         self.engine.clock.advance(ms)
-        ready, unknown = self.engine.drain.ready(self.engine.now_ms)
+        ready, unknown = self.engine.drain.ready(self.engine.now_us)
         assert set(ready) <= {1, 2}
         assert unknown <= {TOPIC}
 

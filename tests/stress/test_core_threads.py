@@ -55,7 +55,7 @@ class Sender(threading.Thread):
             # A failed batch leaves a hole in its partition's sequence: a newer epoch lets it go on.
             self.drain.set_producer(4000, self.drain.producer_epoch + 1)
         self.drain.update_loads()
-        for node_id in self.drain.ready(now_ms, self.must_stop.is_set())[0]:
+        for node_id in self.drain.ready(now_ms * 1000, self.must_stop.is_set())[0]:
             request = self.drain.drain(node_id, now_ms)
             if request is None:
                 continue

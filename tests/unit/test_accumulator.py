@@ -40,7 +40,7 @@ def test_topic_made_anew_with_fewer_partitions_takes_records_for_those_only():
     lost = engine.append(b"v", 2)
     engine.lead([1, 1])
     engine.clock.advance(1000)
-    assert engine.drain.ready(engine.now_ms) == ([], {TOPIC})  # what is left over there has no leader
+    assert engine.drain.ready(engine.now_us) == ([], {TOPIC})  # what is left over there has no leader
     with pytest.raises(InvalidRecordError, match=r"partition=2 of topic 'orders' is outside 0..1"):
         engine.append(b"v", 2)
     assert {engine.append(b"x" * 900, -1).partition for _ in range(100)} == {0, 1}

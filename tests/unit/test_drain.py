@@ -22,6 +22,7 @@ from kafkaprod.errors import InvalidRecordError
 from tests.core_engine import TOPIC, Engine, batches_of, partitions_of, requeue, succeed, values_of
 
 LINGER = 5
+LINGER_SLACK_US = 150
 FULL = b"x" * 900  # two of them do not fit batch_size=1000
 
 
@@ -120,7 +121,7 @@ def test_node_becomes_ready(case: Case) -> None:
     if case.ready_after_ms > 0:
         engine.clock.advance(case.ready_after_ms - 1)
         assert engine.ready_nodes() == []
-        assert engine.drain.next_check_ms == engine.now_ms + 1
+        assert 0 < engine.drain.next_check_us - engine.now_us <= 1000
         engine.clock.advance(1)
     assert engine.ready_nodes() == [1]
     succeed(engine.take())
@@ -141,8 +142,8 @@ def test_hurry_does_not_lift_mute_or_backoff(case: Case, hurry: Callable[[Engine
 def test_asking_for_hurry_makes_an_open_batch_sendable() -> None:
     engine = Engine()
     engine.append(b"v")
-    assert engine.drain.ready(engine.now_ms, hurry=False)[0] == []
-    assert engine.drain.ready(engine.now_ms, hurry=True)[0] == [1]
+    assert engine.drain.ready(engine.now_us, hurry=False)[0] == []
+    assert engine.drain.ready(engine.now_us, hurry=True)[0] == [1]
 
 
 def test_full_batch_is_ready_before_linger_once_a_record_did_not_fit() -> None:
@@ -157,15 +158,24 @@ def test_partition_without_leader_names_its_topic_and_sends_nothing() -> None:
     engine = Engine(leaders=[-1, 1])
     engine.append(b"v", 0)
     engine.clock.advance(1_000)
-    assert engine.drain.ready(engine.now_ms) == ([], {TOPIC})
+    assert engine.drain.ready(engine.now_us) == ([], {TOPIC})
     engine.lead([2, 1])
-    assert engine.drain.ready(engine.now_ms) == ([2], set())
+    assert engine.drain.ready(engine.now_us) == ([2], set())
 
 
 def test_leaderless_partition_without_data_is_not_asked_for() -> None:
     engine = Engine(leaders=[-1, 1])
     engine.append(b"v", 1)
-    assert engine.drain.ready(engine.now_ms)[1] == set()
+    assert engine.drain.ready(engine.now_us)[1] == set()
+
+
+def test_linger_ends_early_by_what_timers_are_late() -> None:
+    engine = Engine(linger_ms=LINGER)
+    engine.append(b"v")
+    end_us = engine.now_us + LINGER * 1000 - LINGER_SLACK_US
+    assert engine.drain.ready(end_us - 1)[0] == []
+    assert engine.drain.next_check_us == end_us
+    assert engine.drain.ready(end_us)[0] == [1]
 
 
 def test_next_check_is_the_earliest_of_all_partitions() -> None:
@@ -174,7 +184,7 @@ def test_next_check_is_the_earliest_of_all_partitions() -> None:
     engine.clock.advance(2)
     engine.append(b"v", 1)
     engine.ready_nodes()
-    assert engine.drain.next_check_ms == engine.now_ms + LINGER - 2
+    assert engine.drain.next_check_us == engine.now_us + (LINGER - 2) * 1000 - LINGER_SLACK_US
 
 
 def test_only_nodes_with_something_sendable_are_named() -> None:
@@ -272,7 +282,7 @@ def test_muting_engine_keeps_one_batch_in_flight_per_partition() -> None:
     assert engine.ready_nodes() == []
     assert engine.drain.drain(1, engine.now_ms) is None
     succeed(first)
-    assert engine.drain.ready(engine.now_ms, hurry=True)[0] == [1]
+    assert engine.drain.ready(engine.now_us, hurry=True)[0] == [1]
     succeed(engine.take())
 
 

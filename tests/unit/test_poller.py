@@ -119,6 +119,25 @@ def test_wakeup_after_close_touches_no_foreign_descriptor(poller: Poller) -> Non
     poller.close()
 
 
+def test_parts_of_a_millisecond_are_waited_for_exactly(poller: Poller) -> None:
+    shortest_ns = 1_000_000
+    for _ in range(500):  # the machine may wake us late, but not each time
+        before = poller.wait_ns
+        poller.poll(0.3)
+        shortest_ns = min(shortest_ns, poller.wait_ns - before)
+        assert shortest_ns >= 300_000
+        if shortest_ns < 900_000:
+            break
+    assert shortest_ns < 900_000
+
+
+def test_readiness_and_wakeups_end_a_wait_for_parts_of_a_millisecond(poller: Poller, pair: Pair) -> None:
+    poller.wakeup()
+    assert poller.poll(60_000.5) == []
+    poller.register(pair[0], WRITABLE, "left")
+    assert poller.poll(60_000.5) == [("left", WRITABLE)]
+
+
 def test_polls_and_waiting_time_are_counted(poller: Poller) -> None:
     poller.poll(1)
     poller.poll(-5)

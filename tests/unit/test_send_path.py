@@ -62,8 +62,8 @@ def test_batch_made_by_send_lingers_from_now():
     engine = Engine()
     Sender(engine).send(TOPIC, b"v")
     now_ms = time.monotonic_ns() // 1_000_000
-    assert engine.drain.ready(now_ms - 1000)[0] == []
-    assert engine.drain.ready(now_ms + 1000)[0] == [1]
+    assert engine.drain.ready((now_ms - 1000) * 1000)[0] == []
+    assert engine.drain.ready((now_ms + 1000) * 1000)[0] == [1]
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ class TestWaits:
         rig = Rig(linger_ms=40)
         rig.send()
         rig.turn(10)
-        assert rig.pool.poll_timeouts[-1] == 30
+        assert 29 < rig.pool.poll_timeouts[-1] <= 30
         assert not rig.produce_requests
         rig.turn(30)
         assert len(rig.produce_requests) == 1
@@ -102,7 +102,7 @@ class TestWaits:
         assert rig.pool.wakeups == 1
         rig.pool.while_polled = lambda: rig.send(partition=1)
         rig.turn(10)
-        assert rig.pool.poll_timeouts[-1] == 30
+        assert 29 < rig.pool.poll_timeouts[-1] <= 30
         assert rig.pool.wakeups == 1, "it looks again before this one has lingered"
 
     def test_closing_sender_with_nothing_to_deliver_does_not_wait(self) -> None:
