@@ -26,7 +26,7 @@ def version(name):
         return None
 print(json.dumps({"python": sys.version_info[:2], "packages": {n: version(n) for n in sys.argv[1:]}}))
 """
-_PACKAGES: Final = ("pyspark", "pyarrow", "kafkaprod", "numpy")
+_PACKAGES: Final = ("pyspark", "pyarrow", "kafkaprod", "pandas")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,8 @@ def _session(facts: SparkFacts) -> Iterator[Finding]:
         yield Finding(Level.OK, "pyspark", f"{version}: format('kafkaprod') for batches, foreach_batch() for streams")
     else:
         yield Finding(Level.OK, "pyspark", f"{version}: format('kafkaprod') for batches and streams")
+    if facts.driver.packages["pandas"] is None:
+        yield Finding(Level.PROBLEM, "pandas", "PySpark wants it for write()", "pip install 'kafkaprod[spark]'")
     if not facts.has_java:
         yield Finding(Level.PROBLEM, "java", "there is none on PATH or at JAVA_HOME", "install Java 17")
 

@@ -8,7 +8,7 @@ import pytest
 from kafkaprod.admin.checkup import Level
 from kafkaprod.cli.doctor_spark import Interpreter, SparkFacts, examine_spark, look_at_spark
 
-PACKAGES: dict[str, str | None] = {"pyspark": "4.3.0", "pyarrow": "26.0.1", "kafkaprod": "0.1", "numpy": "2.4"}
+PACKAGES: dict[str, str | None] = {"pyspark": "4.3.0", "pyarrow": "26.0.1", "kafkaprod": "0.1", "pandas": "2.3"}
 GOOD = Interpreter((3, 11), PACKAGES)
 FACTS = SparkFacts(GOOD, "/opt/python", "PYSPARK_PYTHON", GOOD)
 
@@ -24,6 +24,7 @@ def having(interpreter: Interpreter, **packages: str | None) -> Interpreter:
         (replace(FACTS, driver=having(GOOD, pyspark="3.4.1")), Level.PROBLEM, "3.5 is needed"),
         (replace(FACTS, driver=having(GOOD, pyspark="3.5.9")), Level.OK, "no format('kafkaprod')"),
         (replace(FACTS, driver=having(GOOD, pyspark="4.0.5")), Level.OK, "foreach_batch() for streams"),
+        (replace(FACTS, driver=having(GOOD, pandas=None)), Level.PROBLEM, "PySpark wants it for write()"),
         (replace(FACTS, has_java=False), Level.PROBLEM, "none on PATH"),
         (replace(FACTS, worker=None, refusal="no such file"), Level.PROBLEM, "does not run: no such file"),
         (replace(FACTS, worker=replace(GOOD, python=(3, 9))), Level.PROBLEM, "3.9, the driver's is 3.11"),
