@@ -61,8 +61,8 @@ def ship(spark: SparkSession) -> None:
     """Send the package, as it is installed here, to the workers of a session; then use it as if it were there.
 
     For Spark Connect (`SparkSession.builder.remote(...)`), where nothing can be installed on the server, and for a
-    cluster whose workers lack the package. They need PyArrow, pandas, and this Python version and platform. From Spark 4.0 on
-    the data source is registered with the session, too.
+    cluster whose workers lack the package. They need PyArrow, pandas, and this Python version and platform. From Spark
+    4.0 on the data source is registered with the session, too.
 
     Raises:
         ConfigError: The package is not installed as files, from a zip archive say.
