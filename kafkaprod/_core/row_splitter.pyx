@@ -371,6 +371,60 @@ def partitions_of_keys(Column keys not None, int32_t partition_count, int32_t[::
             choose_partitions(keys, count, partition_count, &partitions[0])
 
 
+cdef void choose_runs(const int64_t *numbers, Py_ssize_t count, int64_t rows_before, int64_t run_rows,
+                      int32_t partition_count, int32_t *out) noexcept nogil:
+    cdef int64_t first = 0
+    cdef int64_t end = 0            # of the run that the row before is in
+    cdef int64_t row
+    cdef int32_t partition = 0
+    cdef Py_ssize_t i
+    for i in range(count):
+        row = numbers[i] + rows_before
+        if row >= end or row < first:
+            first = row - row % run_rows
+            end = first + run_rows
+            partition = <int32_t>(first // run_rows % partition_count)
+        out[i] = partition
+
+
+def partitions_of_runs(const int64_t[::1] numbers not None, int64_t rows_before, int64_t run_rows,
+                       int32_t partition_count, int32_t[::1] partitions not None):
+    """Write the partition of each row where `run_rows` rows in a row go to one partition, the next ones to the next.
+
+    Args: numbers: of the rows, from 0. rows_before: added to each. partitions: as many as numbers; are written.
+    Raises InvalidRecordError for fewer numbers than partitions, and where run_rows or partition_count is less than 1.
+    """
+    cdef Py_ssize_t count = partitions.shape[0]
+    if run_rows < 1 or partition_count < 1:
+        raise InvalidRecordError(f"runs of {run_rows} rows over {partition_count} partitions: both must be at least 1")
+    if numbers.shape[0] < count:
+        raise InvalidRecordError(f"{numbers.shape[0]} row numbers for {count} partitions")
+    if count > 0:
+        with nogil:
+            choose_runs(&numbers[0], count, rows_before, run_rows, partition_count, &partitions[0])
+
+
+cdef bint add_counts(const int32_t *partitions, Py_ssize_t row_count, int64_t *counts, Py_ssize_t count) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(row_count):
+        if partitions[i] < 0 or partitions[i] >= count:
+            return False
+        counts[partitions[i]] += 1
+    return True
+
+
+def count_partitions(const int32_t[::1] partitions not None, int64_t[::1] counts not None):
+    """Add the rows of each partition to `counts`. Raises InvalidRecordError for a partition that has no place there."""
+    cdef bint is_good = True
+    if partitions.shape[0] > 0:
+        if counts.shape[0] == 0:
+            raise InvalidRecordError("no place for the counts")
+        with nogil:
+            is_good = add_counts(&partitions[0], partitions.shape[0], &counts[0], counts.shape[0])
+    if not is_good:
+        raise InvalidRecordError(f"a partition is outside 0..{counts.shape[0] - 1}")
+
+
 cdef void add_lengths(Column column, Py_ssize_t count, int64_t *sizes) noexcept nogil:
     cdef const char *data = NULL
     cdef Py_ssize_t length

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kafkaprod import __version__
 from kafkaprod.errors import KafkaError
+
+# numpy's linear algebra, which nothing here uses, would start a thread a core, each of which spins for a while.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 COMMANDS: Final = ("quickstart", "load", "produce", "tail", "topics", "doctor", "perf", "broker")
 INTERRUPTED: Final = 130

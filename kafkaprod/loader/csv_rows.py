@@ -21,7 +21,7 @@ from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.plan import RAW, RowPlan
 from kafkaprod.loader.rows import RowBlock
 from kafkaprod.loader.tables import import_pyarrow, table_block
-from kafkaprod.loader.text import Cut, Piece, pieces
+from kafkaprod.loader.text import Cut, Piece, Text, pieces
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,9 +102,9 @@ class CsvReader:
             return begin
         return 0
 
-    def _first_good_rows(self, text: bytes) -> pa.Table | None:
+    def _first_good_rows(self, text: memoryview) -> pa.Table | None:
         """The first piece as pyarrow reads it, without the lines that it cannot read."""
-        if not text.strip():
+        if not bytes(text).strip():
             return None
         import pyarrow as pa
         import pyarrow.csv as pc
@@ -118,7 +118,7 @@ class CsvReader:
         except pa.ArrowInvalid:
             return None  # its bad lines are found one by one, later; until then everything is text
 
-    def _header(self, line: bytes) -> list[str]:
+    def _header(self, line: memoryview) -> list[str]:
         import pyarrow as pa
         import pyarrow.csv as pc
 
@@ -139,7 +139,7 @@ class CsvReader:
         return pc.ReadOptions(column_names=self._names, use_threads=False, block_size=1 << 30)
 
     def _parsed(self, piece: Piece, row: int) -> RowBlock:
-        table = self._parse(memoryview(piece.text)[: piece.used])
+        table = self._parse(piece.text[: piece.used])
         bad: list[BadRow] = []
         places = None
         if isinstance(table, str) or table.num_rows != piece.row_count:
@@ -193,7 +193,7 @@ class CsvReader:
         return pa.concat_tables(good, promote_options="permissive") if good else empty, bad, numbers
 
 
-def _split(text: bytes, is_last: bool) -> Cut:
+def _split(text: Text, is_last: bool) -> Cut:
     return (*split_lines(text, 10, QUOTE, True, is_last), False)
 
 
@@ -212,7 +212,7 @@ def _without_blank_lines(piece: Piece) -> Piece:
     return piece if lengths.all() else _only(piece, np.flatnonzero(lengths))
 
 
-def _first_line_end(text: bytes) -> int:
+def _first_line_end(text: Text) -> int:
     views, count, _ = split_lines(text, 10, QUOTE, False, True)
     return min(int(np.frombuffer(views[:4], dtype=np.int32)[0]) + 1, len(text)) if count else 0
 

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkaprod._core.row_splitter import count_partitions
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import log_offsets
 from kafkaprod.completion import BlockResult
@@ -273,7 +274,8 @@ class Load:
         if is_stopped:
             block = block.select(block.numbers < bad[0].row)
         partitions = self._partitions(manifest, block, position.rows_before)
-        rows = np.bincount(partitions, minlength=manifest.partition_count)
+        rows = np.zeros(manifest.partition_count, dtype=np.int64)
+        count_partitions(partitions.data, rows.data)
         if skip.any():
             block, partitions = self._pass_over(block, partitions, rows, skip)
         if not is_stopped:

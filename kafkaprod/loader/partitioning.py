@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkaprod._core.row_splitter import partitions_of_keys
+from kafkaprod._core.row_splitter import partitions_of_keys, partitions_of_runs
 from kafkaprod.loader.rows import RowBlock
 
 RUN_BYTES: Final = 256 << 10
@@ -31,7 +31,8 @@ def choose_partitions(
     """
     if fixed is not None:
         return np.full(block.row_count, fixed, dtype=np.int32)
-    partitions = ((block.numbers + rows_before) // run_rows % partition_count).astype(np.int32)
+    partitions = np.empty(block.row_count, dtype=np.int32)
+    partitions_of_runs(block.numbers.data, rows_before, run_rows, partition_count, partitions.data)
     if block.key is not None:
         partitions_of_keys(block.key, partition_count, partitions.data)
     if block.partitions is not None:

@@ -38,6 +38,7 @@ class RowBlock:
     timestamps: NDArray[np.int64] | None = None
     partitions: NDArray[np.int32] | None = None
     bad: list[BadRow] = field(default_factory=list)
+    _sizes: list[NDArray[np.int64]] = field(default_factory=list, init=False, repr=False, compare=False)  # at most one
 
     @property
     def row_count(self) -> int:
@@ -77,11 +78,14 @@ class RowBlock:
         return Headers.from_python(rows)
 
     def sizes(self) -> NDArray[np.int64]:
-        """Bytes of key, value and headers of each row."""
+        """Bytes of key, value and headers of each row; found once."""
+        if self._sizes:
+            return self._sizes[0]
         sizes = np.full(self.row_count, sum(len(name.encode()) for name, _ in self.headers), dtype=np.int64)
         for column in (self.value, self.key, *(column for _, column in self.headers)):
             if column is not None:
                 add_sizes(column, sizes.data)
+        self._sizes.append(sizes)
         return sizes
 
 

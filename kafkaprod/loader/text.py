@@ -31,7 +31,8 @@ NEWLINE: Final = 10
 
 # What a splitter answers: views of the rows, their number, bytes used, whether nothing may follow.
 Cut = tuple[bytes, int, int, bool]
-Splitter = Callable[[bytes, bool], Cut]
+Text = bytes | memoryview
+Splitter = Callable[[Text, bool], Cut]
 
 
 class Piece(NamedTuple):
@@ -44,7 +45,7 @@ class Piece(NamedTuple):
         end: Offset in the input of the first byte behind them.
     """
 
-    text: bytes
+    text: memoryview
     used: int
     views: bytes
     row_count: int
@@ -55,7 +56,7 @@ def read_lines(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
     """Blocks of a file of lines or JSON lines, from a row on that begins at `offset`."""
     delimiter = plan.delimiter
 
-    def split(text: bytes, is_last: bool) -> Cut:
+    def split(text: Text, is_last: bool) -> Cut:
         return (*split_lines(text, delimiter, -1, delimiter == NEWLINE, is_last), False)
 
     for piece in pieces(source, offset, split):
@@ -70,7 +71,7 @@ def read_array(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
         if offset == 0:
             return
 
-    def split(text: bytes, is_last: bool) -> Cut:
+    def split(text: Text, is_last: bool) -> Cut:
         views, count, used, is_end = split_elements(text)
         if is_last and not is_end:
             raise LoadError(f"{source.name}: the JSON array does not end")
@@ -93,36 +94,55 @@ def _array_start(source: Source) -> int:
 
 
 def pieces(source: Source, offset: int, split: Splitter) -> Iterator[Piece]:
-    """Cut an input, from a byte on, into rows; memory is bounded by a piece and its longest row."""
+    """Cut an input, from a byte on, into rows; memory is bounded by two pieces and the longest row.
+
+    A piece is good until the next one is asked for: all are read into the same memory.
+    """
     with open_source(source) as stream:
         _skip(stream, source, offset)
-        rest = b""
+        buffer = bytearray(PIECE_BYTES)
+        filled = 0
         is_last = False
         while not is_last:
-            read = _read(stream, source, PIECE_BYTES)
+            read = _read_into(stream, source, memoryview(buffer)[filled:])
             is_last = not read
-            text = rest + read if rest else read
-            if not text:
-                split(text, True)
+            filled += read
+            if not filled:
+                split(b"", True)
                 return
+            text = memoryview(buffer)[:filled]
             views, count, used, is_end = split(text, is_last)
             offset += used
             if count:
                 yield Piece(text, used, views, count, offset)
             if is_end:
-                if text[used:].strip() or _read(stream, source, PIECE_BYTES).strip():
+                rest = bytearray(text[used:])
+                more = memoryview(bytearray(PIECE_BYTES))
+                if (rest + more[: _read_into(stream, source, more)]).strip():
                     raise LoadError(f"{source.name}: more text follows the end of the JSON array")
                 return
-            rest = text[used:]
-            if len(rest) > MAX_ROW_BYTES:
+            filled -= used
+            if filled > MAX_ROW_BYTES:
                 raise LoadError(f"{source.name}: no row ends within {MAX_ROW_BYTES} bytes from byte {offset} on")
+            if filled > len(buffer) // 2:  # a long row: more room for the rest of it
+                buffer = _grown(text[used:], len(buffer))
+            elif used:
+                buffer[:filled] = text[used:]
 
 
-def _read(stream: IO[bytes], source: Source, size: int) -> bytes:
+def _grown(rest: memoryview, size: int) -> bytearray:
+    """Memory twice as large that begins with `rest`."""
+    buffer = bytearray(2 * size)
+    buffer[: len(rest)] = rest
+    return buffer
+
+
+def _read_into(stream: IO[bytes], source: Source, room: memoryview) -> int:
+    """Read some bytes; return how many, 0 at the end."""
     try:
         if source.path == STDIN and source.compression == "none":
-            return stream.read1(size)  # type: ignore[attr-defined,no-any-return]  # what there is, without waiting
-        return stream.read(size)
+            return stream.readinto1(room)  # type: ignore[attr-defined,no-any-return]  # what there is, without waiting
+        return stream.readinto(room)  # type: ignore[attr-defined,no-any-return]
     except (EOFError, zlib.error, zstandard.ZstdError, RuntimeError) as error:
         raise LoadError(f"{source.name} is damaged or cut off: {error}") from error
     except OSError as error:
@@ -135,11 +155,12 @@ def _skip(stream: IO[bytes], source: Source, offset: int) -> None:
     if source.compression == "none" and stream.seekable():
         stream.seek(offset)
         return
+    room = memoryview(bytearray(PIECE_BYTES))
     while offset > 0:
-        read = _read(stream, source, min(offset, PIECE_BYTES))
+        read = _read_into(stream, source, room[: min(offset, PIECE_BYTES)])
         if not read:
             raise LoadError(f"{source.name} is shorter than when it was loaded before")
-        offset -= len(read)
+        offset -= read
 
 
 def _block(source: Source, plan: RowPlan, piece: Piece, row: int) -> RowBlock:
@@ -151,7 +172,7 @@ def _block(source: Source, plan: RowPlan, piece: Piece, row: int) -> RowBlock:
     return block
 
 
-def _with_fields(block: RowBlock, source: Source, plan: RowPlan, text: bytes, views: bytes) -> RowBlock:
+def _with_fields(block: RowBlock, source: Source, plan: RowPlan, text: Text, views: bytes) -> RowBlock:
     """Add what comes from fields of JSON rows, leave out rows without content, sort out broken ones."""
     lengths = np.frombuffer(views, dtype=np.int32)[::4]
     keep = lengths > 0 if plan.skips_blank_rows else np.ones(block.row_count, dtype=np.bool_)
@@ -183,7 +204,7 @@ def _with_fields(block: RowBlock, source: Source, plan: RowPlan, text: bytes, vi
 class _Field:
     """A field of a block of JSON objects, as a column."""
 
-    def __init__(self, name: str, text: bytes, views: bytes, keep: NDArray[np.bool_], reasons: dict[int, str]) -> None:
+    def __init__(self, name: str, text: Text, views: bytes, keep: NDArray[np.bool_], reasons: dict[int, str]) -> None:
         found, statuses = find_fields(text, views, json.dumps(name, ensure_ascii=False)[1:-1].encode())
         status = np.frombuffer(statuses, dtype=np.uint8)
         for i in np.flatnonzero((status == FIELD_BROKEN) & keep):
