@@ -362,6 +362,23 @@ class BlockResult:
             failed.update((row, self._refused) for row in self._refused_rows)
         return dict(sorted(failed.items()))
 
+    def blamed(self, or_first: bool = False) -> dict[int, Exception]:
+        """Row -> error, for the failed rows that the broker named, or that stood alone in their batch.
+
+        Other rows of their batches have failed, too, but nothing is known to be wrong with them. `or_first`: of a batch
+        in which the broker named none, its first record: a record that is larger than batch_size begins its batch.
+        """
+        blamed: dict[int, Exception] = {}
+        for rows, batch, first in self._pieces():
+            if batch.error is None:
+                continue
+            batch.mark_seen()
+            named = batch.record_errors or (range(1) if or_first or batch.record_count == 1 else ())
+            blamed.update(
+                (int(row), batch.error_of(first + i) or batch.error) for i, row in enumerate(rows) if first + i in named
+            )
+        return blamed
+
     @property
     def failed_count(self) -> int:
         """How many rows are known to have failed."""

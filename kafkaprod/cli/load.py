@@ -18,12 +18,13 @@ from kafkaprod.errors import BrokerError, ConfigError, KafkaError
 from kafkaprod.loader.bad_rows import BadRowSink, DeadLetterFile, DeadLetterTopic, Skip, Stop
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS, Source, find_sources
-from kafkaprod.loader.load import Load, LoadOptions, describe_source
+from kafkaprod.loader.load import Load, describe_source
 from kafkaprod.loader.manifest import Manifest, ManifestFile
 from kafkaprod.loader.plan import MS_PER_UNIT, RowPlan, Template
 from kafkaprod.loader.preview import print_preview
 from kafkaprod.loader.progress import Quiet, make_progress
 from kafkaprod.loader.readers import ReadOptions
+from kafkaprod.loader.session import LoadOptions
 from kafkaprod.producer import Producer
 
 SOME_BAD_ROWS: Final = 3

@@ -29,14 +29,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code. `arguments` without the program's name; None takes the process's."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     called = given[:1] if given[:1] and given[0] in COMMANDS else COMMANDS
-    options = build_parser(called).parse_args(given)
     try:
+        options = build_parser(called).parse_args(given)
         return int(options.run(options))
     except (KafkaError, OSError) as error:
-        print(f"kafkaprod {options.command}: {error}", file=sys.stderr)
+        print(f"kafkaprod {given[0]}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"kafkaprod {options.command}: interrupted", file=sys.stderr)
+        print(f"kafkaprod {given[0]}: interrupted", file=sys.stderr)
         return INTERRUPTED
 
 

@@ -18,11 +18,12 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.loader.bad_rows import Stop
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import Source, find_sources
-from kafkaprod.loader.load import Load, LoadOptions
+from kafkaprod.loader.load import Load
 from kafkaprod.loader.partitioning import choose_partitions
 from kafkaprod.loader.plan import RowPlan
 from kafkaprod.loader.progress import make_progress
 from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.loader.session import LoadOptions
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]

@@ -22,6 +22,9 @@ class BadRowSink(Protocol):
     def position(self) -> int:
         """Bytes put aside so far, for the manifest."""
 
+    def rewind(self, position: int) -> None:
+        """Rows are read again from where `position()` was this: forget what was put aside since."""
+
     def sync(self) -> None:
         """Return when everything put aside is safe."""
 
@@ -31,6 +34,9 @@ class BadRowSink(Protocol):
 
 class Nowhere:
     """Keeps nothing."""
+
+    def rewind(self, position: int) -> None:
+        """See BadRowSink."""
 
     def position(self) -> int:
         """See BadRowSink."""
@@ -82,11 +88,11 @@ class DeadLetterFile:
     def __init__(self, path: str, length: int | None = None) -> None:
         try:
             self._file: IO[bytes] = open(path, "ab")  # noqa: SIM115
-            if length is not None:
-                os.truncate(path, min(length, os.path.getsize(path)))
         except OSError as error:
             raise LoadError(f"the dead-letter file {path} cannot be written: {error}") from error
         self._path = path
+        if length is not None:
+            self.rewind(length)
 
     def put(self, row: BadRow) -> None:
         """See BadRowSink."""
@@ -98,6 +104,15 @@ class DeadLetterFile:
     def position(self) -> int:
         """See BadRowSink."""
         return self._file.tell()
+
+    def rewind(self, position: int) -> None:
+        """See BadRowSink."""
+        try:
+            self._file.flush()
+            self._file.truncate(min(position, os.path.getsize(self._path)))
+            self._file.seek(0, os.SEEK_END)
+        except OSError as error:
+            raise LoadError(f"the dead-letter file {self._path} cannot be written: {error}") from error
 
     def sync(self) -> None:
         """See BadRowSink."""
@@ -134,6 +149,9 @@ class DeadLetterTopic:
     def position(self) -> int:
         """See BadRowSink."""
         return 0
+
+    def rewind(self, position: int) -> None:
+        """See BadRowSink; what is in the topic stays there."""
 
     def sync(self) -> None:
         """See BadRowSink."""

@@ -69,7 +69,7 @@ class Manifest:
         inputs: What is loaded.
         position: See Position.
         partitions: By number.
-        refused: (source, row) of rows that a broker refused and that were left out.
+        refused: (number of the input, row, why) of rows that a broker refused.
         counts: Rows sent, bad rows, bytes.
         dead_letter_bytes: Length of the dead-letter file at `position`.
         is_done: Nothing is left.
@@ -86,7 +86,7 @@ class Manifest:
     inputs: list[dict[str, Any]]
     position: Position
     partitions: dict[int, PartitionState]
-    refused: list[tuple[int, int]] = field(default_factory=list)
+    refused: list[tuple[int, int, str]] = field(default_factory=list)
     sent_count: int = 0
     bad_count: int = 0
     sent_bytes: int = 0
@@ -105,7 +105,7 @@ class Manifest:
             raise ValueError("it was written by another version")
         data["position"] = Position(**data["position"])
         data["partitions"] = {int(k): PartitionState(**v) for k, v in data["partitions"].items()}
-        data["refused"] = [(source, row) for source, row in data["refused"]]
+        data["refused"] = [(source, row, why) for source, row, why in data["refused"]]
         return cls(**data)
 
 

@@ -54,6 +54,11 @@ class LoadProducer(Producer):
         """Of its records, by stage."""
         return self._engine.histograms
 
+    @property
+    def retry_count(self) -> int:
+        """How often one of its records was sent again."""
+        return int(self.metrics()["producer-metrics"]["record-retry-total"])
+
 
 def new_producer_id(client: ClusterClient) -> tuple[int, int]:
     """Ask the cluster for a producer id and epoch. Raises KafkaError if it gives none."""

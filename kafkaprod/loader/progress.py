@@ -23,6 +23,9 @@ class Quiet:
     def on_bad(self) -> None:
         """See load.Progress."""
 
+    def on_retries(self, count: int) -> None:
+        """See load.Progress."""
+
     def tell(self, text: str) -> None:
         """Print a line on stderr."""
         print(text, file=sys.stderr)
@@ -48,6 +51,7 @@ class ProgressLines(Quiet):
         self.records = 0
         self.bytes = 0
         self.bad = 0
+        self.retries = 0
         self._position = Position()
 
     def on_block(self, record_count: int, byte_count: int, position: Position) -> None:
@@ -64,6 +68,10 @@ class ProgressLines(Quiet):
         """See load.Progress."""
         self.bad += 1
 
+    def on_retries(self, count: int) -> None:
+        """See load.Progress."""
+        self.retries = count
+
     _interval_s = LINE_EVERY_S
 
     def done_share(self) -> float | None:
@@ -76,6 +84,7 @@ class ProgressLines(Quiet):
     def _rates(self, now_s: float) -> str:
         seconds = max(now_s - self._started_s, 1e-9)
         text = f"{self.records / seconds:,.0f} records/s, {self.bytes / 1e6 / seconds:,.1f} MB/s"
+        text += f", {self.retries:,} retries" if self.retries else ""
         return text + (f", {self.bad:,} bad rows" if self.bad else "")
 
     def _show(self, now_s: float) -> None:

@@ -23,7 +23,7 @@ class LoadReport:
         passed_count: Rows that were in the log already.
         seconds: Of the run.
         latency_ms: Percentile -> time from sending a batch to its acknowledgement.
-        retry_count: Batches sent again.
+        retry_count: How often a record was sent again.
         is_complete: Whether nothing is left to load.
     """
 
@@ -37,8 +37,9 @@ class LoadReport:
     retry_count: int = 0
     is_complete: bool = False
 
-    def take_latencies(self, histograms: Mapping[Stage, LatencyHistogram]) -> None:
-        """Keep the percentiles of a producer that is about to be closed."""
+    def take(self, histograms: Mapping[Stage, LatencyHistogram], retry_count: int) -> None:
+        """Keep the percentiles and the retries of a producer that is about to be closed."""
+        self.retry_count += retry_count
         values = histograms["ack"].percentiles(SHARES)
         self.latency_ms = {f"p{share * 100:g}": value / 1000 for share, value in zip(SHARES, values, strict=True)}
 
@@ -67,6 +68,8 @@ class LoadReport:
         )
         if self.latency_ms:
             text += ", latency " + ", ".join(f"{name} {value:.1f} ms" for name, value in self.latency_ms.items())
+        if self.retry_count:
+            text += f"; {self.retry_count:,} retries"
         if self.passed_count:
             text += f"; {self.passed_count:,} were in the log already"
         if self.bad_count:

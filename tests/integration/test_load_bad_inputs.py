@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import random
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 
 from kafkaprod.broker.embedded import EmbeddedBroker
 from kafkaprod.broker.faults import delay
+from kafkaprod.errors import AuthorizationError
 from kafkaprod.protocol.api_keys import ApiKey
 from tests.load_rig import LoadRig
 
@@ -109,6 +111,74 @@ def test_bad_rows_are_put_aside_in_a_topic(rig: LoadRig, tmp_path: Path, topic_n
     (record,) = [record for records in rig.read(f"{topic_name}-bad").values() for record in records]
     assert record.value == b"broken"
     assert dict(record.headers)["row"] == b"2"
+
+
+def refusing(rig: LoadRig, monkeypatch: pytest.MonkeyPatch, **options: str) -> None:
+    """A topic whose options the loader may not see: what it refuses is known only from its answers."""
+
+    def is_hidden(*_: object) -> None:
+        raise AuthorizationError("describing the topic's options is not allowed")
+
+    rig.create(2, **options)
+    monkeypatch.setattr("kafkaprod.cli.load.topic_options", is_hidden)
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_rows_that_the_broker_finds_too_large_are_put_aside(
+    rig: LoadRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    refusing(rig, monkeypatch, max_message_bytes="20000")
+    lines = [b"%d" % i * 100 for i in range(1_000)]
+    lines[300:300] = lines[800:800] = [random.Random(1).randbytes(30_000).hex().encode()]
+    path, aside = tmp_path / "in.txt", tmp_path / "bad.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    done = rig.run(str(path), "-z", codec, "--on-error", f"dead-letter={aside}")
+    assert done.code == 3, done.err
+    assert "2 bad rows" in done.err
+    assert sorted(rig.values()) == sorted(line for line in lines if len(line) < 20_000)
+    bad = [json.loads(line) for line in aside.read_text().splitlines()]
+    assert [(row["row"], row["value"].encode()) for row in bad] == [(301, lines[300]), (801, lines[800])]
+    assert all("the broker refused it" in row["reason"] for row in bad)
+    assert "MESSAGE_TOO_LARGE" in bad[0]["reason"] or "max.message.bytes" in bad[0]["reason"]
+
+
+def test_rows_that_the_broker_names_are_left_out_and_their_neighbours_sent(
+    rig: LoadRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing(rig, monkeypatch, cleanup_policy="compact")
+    path = tmp_path / "in.jsonl"
+    rows = [b'{"k":%s}' % (b"null" if i in (7, 40) else b"%d" % i) for i in range(60)]
+    path.write_bytes(b"\n".join(rows))
+    done = rig.run(str(path), "--key", "k", "--on-error", "skip")
+    assert done.code == 3, done.err
+    assert sorted(rig.values()) == sorted(row for i, row in enumerate(rows) if i not in (7, 40))
+    assert "row 8: the broker refused it" in done.err
+    assert "row 41: the broker refused it" in done.err
+
+
+def test_a_row_that_the_broker_refuses_stops_the_load_with_its_number_and_bytes(
+    rig: LoadRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing(rig, monkeypatch, max_message_bytes="20000")
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"good\n" + b"y" * 40_000 + b"\ngood\n")
+    done = rig.run(str(path), "-p", "0")
+    assert done.code == 1
+    assert "row 2: the broker refused it" in done.err
+    assert "yyyyyyyy" in done.err
+    assert rig.values() == [b"good"]
+
+
+def test_without_a_manifest_a_row_that_the_broker_refuses_is_named(
+    rig: LoadRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing(rig, monkeypatch, max_message_bytes="20000")
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"good\n" + b"y" * 40_000 + b"\n")
+    done = rig.run(str(path), "--no-manifest", "--on-error", "skip")
+    assert done.code == 1
+    assert "row 2: the broker refused it" in done.err
+    assert "only if it has a manifest" in done.err
 
 
 def test_a_row_without_a_key_is_bad_where_the_topic_is_compacted(rig: LoadRig, tmp_path: Path) -> None:

@@ -13,13 +13,14 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.loader.bad_rows import Stop
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import find_sources
-from kafkaprod.loader.load import Load, LoadOptions
+from kafkaprod.loader.load import Load
 from kafkaprod.loader.manifest import Manifest, ManifestFile, PartitionState, Position
 from kafkaprod.loader.plan import RowPlan
 from kafkaprod.loader.producing import LoadProducer
 from kafkaprod.loader.progress import Quiet
 from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.report import LoadReport
+from kafkaprod.loader.session import LoadOptions
 from tests.load_rig import LoadRig
 
 LINES = [b"line %d" % i for i in range(50_000)]

@@ -17,8 +17,10 @@ from kafkaprod._core.row_splitter import (
     FIELD_FOUND,
     FIELD_MISSING,
     add_sizes,
+    count_partitions,
     find_fields,
     partitions_of_keys,
+    partitions_of_runs,
     split_elements,
     split_keys,
     split_lines,
@@ -132,3 +134,30 @@ def test_wrong_counts_are_refused() -> None:
         partitions_of_keys(short, 0, np.zeros(1, dtype=np.int32).data)
     with pytest.raises(InvalidRecordError, match="separator"):
         split_keys(b"a", b"", b"")
+
+
+@given(st.lists(st.integers(0, 1 << 40), max_size=20), st.integers(0, 1000), st.integers(1, 9), st.integers(1, 5))
+def test_runs_of_rows_go_to_one_partition_after_the_other(
+    numbers: list[int], rows_before: int, run_rows: int, partition_count: int
+) -> None:
+    found = np.full(len(numbers), -1, dtype=np.int32)
+    partitions_of_runs(np.array(numbers, dtype=np.int64).data, rows_before, run_rows, partition_count, found.data)
+    assert found.tolist() == [(number + rows_before) // run_rows % partition_count for number in numbers]
+
+
+def test_runs_without_rows_or_partitions_are_refused() -> None:
+    numbers, out = np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int32)
+    for run_rows, partition_count in ((0, 1), (1, 0)):
+        with pytest.raises(InvalidRecordError, match="must be at least 1"):
+            partitions_of_runs(numbers.data, 0, run_rows, partition_count, out.data)
+    with pytest.raises(InvalidRecordError, match="1 row numbers for 2 partitions"):
+        partitions_of_runs(numbers[:1].data, 0, 1, 1, out.data)
+
+
+def test_partitions_are_counted_and_those_without_a_place_refused() -> None:
+    counts = np.array([5, 0, 0], dtype=np.int64)
+    count_partitions(np.array([2, 0, 2], dtype=np.int32).data, counts.data)
+    assert counts.tolist() == [6, 0, 2]
+    for wrong in (-1, 3):
+        with pytest.raises(InvalidRecordError, match=r"outside 0\.\.2"):
+            count_partitions(np.array([wrong], dtype=np.int32).data, counts.data)

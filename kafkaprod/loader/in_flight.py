@@ -1,0 +1,167 @@
+"""Blocks of rows on their way to the brokers, and what their outcomes say about the input."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkaprod.completion import BlockResult
+from kafkaprod.errors import BrokerError, KafkaError
+from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.manifest import Manifest, Position
+from kafkaprod.loader.report import LoadReport
+from kafkaprod.protocol.error_codes import ErrorCode
+
+LEAST_BATCH_BYTES: Final = 4096
+OTHERS_S: Final = 5.0  # to wait for the outcome of blocks behind one that failed
+
+# After these the log may have rows that we do not know of: reading the tails tells.
+_LOG_IS_AHEAD: Final = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+)
+# These say that there is something wrong with a record, and would with every repetition.
+_RECORD_REFUSED: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_RECORD)
+
+
+class LogIsAheadError(Exception):
+    """The broker has sequence numbers that the session did not know of."""
+
+
+class BatchTooLargeError(Exception):
+    """The topic takes smaller batches than the producer makes, and did not say so before."""
+
+
+class RowsRefusedError(Exception):
+    """The broker does not take some rows.
+
+    Attributes:
+        rows: (number of the input, row, why) of each.
+    """
+
+    def __init__(self, rows: list[tuple[int, int, str]]) -> None:
+        super().__init__(f"{len(rows)} rows")
+        self.rows = rows
+
+
+@dataclass(slots=True)
+class SentBlock:
+    """A block on its way: its result, None if nothing of it had to be sent, and what is certain once it is there."""
+
+    result: BlockResult | None
+    source: int
+    numbers: NDArray[np.int64]  # of the rows that were sent
+    rows: NDArray[np.int64]  # by partition, those passed over counted
+    position: Position | None  # None: more of the reader's block follows
+    byte_count: int
+    bad_count: int
+    dead_letter_bytes: int
+
+
+class InFlight:
+    """The blocks of a session, oldest first; settling them moves the manifest on.
+
+    Args:
+        manifest: Is moved on, in memory.
+        report: Counts.
+        has_least_batches: The producer makes batches so small that one that is too large is so for its first record.
+        can_resume: Whether the load's rows have places by which they are found again; see `recovery`.
+    """
+
+    def __init__(self, manifest: Manifest, report: LoadReport, *, can_resume: bool, has_least_batches: bool) -> None:
+        self._manifest = manifest
+        self._report = report
+        self._can_resume = can_resume
+        self._has_least_batches = has_least_batches
+        self._blocks: deque[SentBlock] = deque()
+        self.is_changed = False  # whether the manifest in memory is newer than the file
+        self.is_whole = True  # false while it is being changed, and after a Ctrl-C in the midst of it
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def add(self, block: SentBlock) -> None:
+        """A block was handed to the producer."""
+        self._blocks.append(block)
+
+    def settle(self, timeout_s: float) -> bool:
+        """Take the oldest block if its outcome is known within the time; return whether it was.
+
+        Raises:
+            LogIsAheadError, BatchTooLargeError, RowsRefusedError: See there.
+            KafkaError: A record was not delivered.
+        """
+        head = self._blocks[0]
+        if head.result is not None:
+            if not (head.result.done() if timeout_s == 0.0 else head.result.wait(timeout_s)):
+                return False
+            self._check(head.result)
+        self.is_whole = False
+        self._blocks.popleft()
+        self._report.sent_count += len(head.numbers)
+        self._report.sent_bytes += head.byte_count
+        if head.position is not None:
+            self._report.bad_count += head.bad_count
+            self._advance(head, head.position)
+        self.is_whole = True
+        return True
+
+    def _advance(self, head: SentBlock, position: Position) -> None:
+        manifest = self._manifest
+        ends = {} if head.result is None else head.result.ends()
+        for number in np.flatnonzero(head.rows).tolist():
+            state = manifest.partitions[number]
+            state.rows += int(head.rows[number])
+            if number in ends:
+                state.sent, state.offset = state.rows, ends[number]
+        manifest.position = position
+        manifest.sent_count += len(head.numbers)
+        manifest.bad_count += head.bad_count
+        manifest.sent_bytes += head.byte_count
+        manifest.dead_letter_bytes = head.dead_letter_bytes
+        self.is_changed = True
+
+    def _check(self, result: BlockResult) -> None:
+        error = result.first_error()
+        if error is None:
+            return
+        refused = self._refused_rows()
+        if refused and not self._can_resume:
+            _, row, why = refused[0]
+            raise LoadError(
+                f"row {row + 1}: {why}. A load leaves out what a broker refuses only if it has a manifest: "
+                "without --no-manifest, or with --state DIR"
+            ) from error
+        if refused:
+            raise RowsRefusedError(refused) from error
+        if self._can_resume and _code(error) in _LOG_IS_AHEAD:
+            raise LogIsAheadError(str(error)) from error
+        if self._can_resume and _code(error) == ErrorCode.MESSAGE_TOO_LARGE:
+            raise BatchTooLargeError(str(error)) from error
+        raise error
+
+    def _refused_rows(self) -> list[tuple[int, int, str]]:
+        """(number of the input, row, why) of what the brokers blame, in all blocks whose outcome comes soon."""
+        deadline_s = time.monotonic() + OTHERS_S
+        refused = []
+        for block in self._blocks:
+            if block.result is None or not block.result.wait(max(deadline_s - time.monotonic(), 0.0)):
+                continue
+            # A batch that failed for another one's sake has another code.
+            for row, error in block.result.blamed(self._has_least_batches).items():
+                if _code(error) in _RECORD_REFUSED:
+                    refused.append((block.source, int(block.numbers[row]), f"the broker refused it: {error}"))
+        return refused
+
+
+def _code(error: Exception) -> int:
+    """The code a broker answered; 0 for an error of our own."""
+    if isinstance(error, BrokerError):
+        return error.code
+    return int(error.context.get("code", 0)) if isinstance(error, KafkaError) else 0
