@@ -106,6 +106,9 @@ class InFlight:
         self._blocks.popleft()
         self._report.sent_count += len(head.numbers)
         self._report.sent_bytes += head.byte_count
+        self._manifest.sent_count += len(head.numbers)
+        self._manifest.sent_bytes += head.byte_count
+        self.is_changed = True
         if head.position is not None:
             self._report.bad_count += head.bad_count
             self._advance(head, head.position)
@@ -121,11 +124,8 @@ class InFlight:
             if number in ends:
                 state.sent, state.offset = state.rows, ends[number]
         manifest.position = position
-        manifest.sent_count += len(head.numbers)
         manifest.bad_count += head.bad_count
-        manifest.sent_bytes += head.byte_count
         manifest.dead_letter_bytes = head.dead_letter_bytes
-        self.is_changed = True
 
     def _check(self, result: BlockResult) -> None:
         error = result.first_error()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -133,7 +134,7 @@ def make_progress(sources: Sequence[Source], *, is_quiet: bool) -> Quiet:
     """A bar where stderr is a terminal and tqdm is there, else lines; nothing if quiet."""
     if is_quiet:
         return Quiet()
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns:  # some know no width: no bar fits
         try:
             from tqdm import tqdm
         except ImportError:

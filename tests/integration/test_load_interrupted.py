@@ -1,0 +1,98 @@
+"""Ctrl-C on a terminal: the load ends at once, says what it did, and goes on later."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import termios
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.faults import delay
+from kafkaprod.protocol.api_keys import ApiKey
+from tests.load_rig import LoadRig
+
+LINES = [b"line %d" % i for i in range(200_000)]
+PATIENCE_S = 30.0
+
+
+class Terminal:
+    """A command with a terminal of its own; what it prints is kept."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
+        self.process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+        os.close(slave)
+        self.shown = b""
+        self._news = threading.Condition()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = os.read(self._master, 65_536)
+            except OSError:  # the other side is closed
+                return
+            with self._news:
+                self.shown += data
+                self._news.notify_all()
+
+    def wait_for(self, text: bytes) -> None:
+        """Return when the text was printed."""
+        with self._news:
+            assert self._news.wait_for(lambda: text in self.shown, PATIENCE_S), self.shown.decode()
+
+    def interrupt(self) -> tuple[int, float]:
+        """Send Ctrl-C; return the exit code and the seconds that it took."""
+        started = time.monotonic()
+        self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(PATIENCE_S)
+        return code, time.monotonic() - started
+
+    def close(self) -> None:
+        """End the command."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
+        os.close(self._master)
+
+
+@pytest.mark.parametrize("does_broker_answer", [True, False])
+def test_ctrl_c_ends_a_load_that_goes_on_later(tmp_path: Path, does_broker_answer: bool) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"\n".join(LINES))
+    with EmbeddedBroker(tmp_path / "data", topics={"t": 2}) as broker:
+        rig = LoadRig(broker.bootstrap_servers, tmp_path / "state", "t")
+        if not does_broker_answer:
+            broker.faults.on(ApiKey.PRODUCE, delay(60_000))
+        command = rig.command(str(path), "--rate", "20000", "-X", "linger.ms=0")
+        command.remove("-q")
+        terminal = Terminal(command)
+        try:
+            terminal.wait_for(b" records/s")
+            code, seconds = terminal.interrupt()
+        finally:
+            terminal.close()
+        shown = terminal.shown.decode()
+        assert code == 130, shown
+        assert seconds < 5, shown  # 10 s would be given to the broker if nobody waited
+        assert "Traceback" not in shown
+        assert " records, " in shown
+        assert "interrupted: go on with the same command and --resume" in shown
+        if not does_broker_answer:
+            broker.kill()
+            broker.start()
+        done = rig.run(str(path), "--resume", "--rate", "1000000000", "-X", "linger.ms=0")
+        assert done.code == 0, done.err
+        assert sorted(value or b"" for value in rig.values()) == sorted(LINES)
