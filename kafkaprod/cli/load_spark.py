@@ -26,13 +26,14 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.loader.bad_rows import BadRowSink
 from kafkaprod.loader.errors import LoadError, missing_package
 from kafkaprod.loader.inputs import STDIN, Source
-from kafkaprod.loader.load import Load, LoadOptions, describe_source
+from kafkaprod.loader.load import Load, describe_source
 from kafkaprod.loader.manifest import SUFFIX, Manifest, ManifestFile, PartitionState, Position
 from kafkaprod.loader.plan import RAW, RowPlan
 from kafkaprod.loader.producing import new_producer_id
 from kafkaprod.loader.progress import Quiet
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.report import LoadReport
+from kafkaprod.loader.session import LoadOptions
 
 MAX_TOLD: Final = 100  # lines about bad rows that a task sends to the driver
 _ERROR: Final = re.compile(r"^kafkaprod\.[\w.]+: (.+)$", re.MULTILINE)

@@ -44,7 +44,7 @@ def begin(rig: LoadRig, path: Path, client: ClusterClient) -> tuple[Load, Manife
     file = ManifestFile.for_load(sources, rig.topic, str(rig.state_dir))
     options = LoadOptions(rig.topic, {"bootstrap_servers": rig.bootstrap}, 1 << 20)
     load = Load(sources, ReadOptions(RowPlan(value="")), options, client, Stop(), Quiet(), file)
-    manifest = load._begin()
+    manifest = load.begin()
     return load, manifest
 
 
