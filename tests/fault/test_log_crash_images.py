@@ -5,6 +5,7 @@ The marker `slow` runs millions; by hand: `python -m tests.images_log <seed> <im
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 
@@ -12,8 +13,8 @@ import pytest
 
 from kafkaprod.broker.storage.log_files import LOG_SUFFIX, file_name
 from kafkaprod.broker.storage.recovery import Recovery
-from tests.fixtures_log import flip_bit
-from tests.images_log import MemoryImage, MixedLog, make_mixed_log, run_truncations
+from tests.fixtures_log import flip_bit, make_batch
+from tests.images_log import MemoryImage, MixedLog, check_truncation, make_mixed_log, run_truncations
 
 LOG = file_name(0, LOG_SUFFIX)
 PAGE = 4096
@@ -29,6 +30,17 @@ def test_log_cut_at_every_byte_keeps_exactly_the_whole_batches(seed: int) -> Non
 def test_log_cut_at_every_byte_of_many_logs() -> None:
     limit = int(os.environ.get("KAFKAPROD_CRASH_IMAGES", "1500000"))
     assert max(run_truncations(1, limit)) == limit
+
+
+def test_log_of_records_up_to_a_megabyte_is_cut_at_and_around_its_batches_and_anywhere() -> None:
+    log = make_mixed_log(seed=20, batch_count=5, largest_value=1 << 20)
+    assert max(end - start for start, end in itertools.pairwise((0, *log.ends))) > 1_000_000
+    rng = random.Random(20)
+    sizes = {end + delta for end in log.ends for delta in (-61, -12, -1, 0, 1, 11, 12, 60, 61)}
+    sizes |= {rng.randrange(len(log.data)) for _ in range(30)}
+    appended = bytes(make_batch([b"appended"]))
+    for size in sorted(size for size in sizes if size <= len(log.data)):
+        check_truncation(log, size, appended)
 
 
 def recover_bytes(data: bytes) -> Recovery:
