@@ -8,6 +8,7 @@ import os
 import sys
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from kafkaprod.admin.client import ClusterClient
@@ -20,7 +21,7 @@ from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS, Source, find_sources
 from kafkaprod.loader.load import Load, describe_source
 from kafkaprod.loader.manifest import Manifest, ManifestFile
-from kafkaprod.loader.plan import MS_PER_UNIT, RowPlan, Template
+from kafkaprod.loader.plan import AVRO, MS_PER_UNIT, RowPlan, Template
 from kafkaprod.loader.preview import print_preview
 from kafkaprod.loader.progress import Quiet, make_progress
 from kafkaprod.loader.readers import ReadOptions
@@ -70,8 +71,10 @@ def _add_input_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_record_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("records").add_argument
-    add("--value", default="", metavar="json|raw|COLUMN", help="json: the row as an object; raw: as it stands in "
-        "the file; or one column (default: json for tables, raw for text)")  # fmt: skip
+    add("--value", default="", metavar="json|raw|avro|COLUMN", help="json: the row as an object; raw: as it stands "
+        "in the file; avro: by --schema; or one column (default: json for tables, raw for text)")  # fmt: skip
+    add("--schema", metavar="FILE", help="the Avro schema of --value avro")
+    add("--schema-id", type=int, metavar="N", help="its number in the schema registry, which stands before each value")
     add("--key", metavar="COLUMN|TEMPLATE", help="a column, or a text with columns: '{carrier}-{flight}'")
     add("-k", dest="fixed_key", metavar="KEY", help="the same key for all")
     add(
@@ -184,6 +187,8 @@ def _reading(options: argparse.Namespace) -> ReadOptions:
     key = None if options.fixed_key is None else Template((options.fixed_key,))
     if options.key is not None:
         key = Template.parse(options.key) if "{" in options.key else Template.of_column(options.key)
+    if (options.value == AVRO) != (options.schema is not None and options.schema_id is not None):
+        raise ConfigError("--value avro, --schema FILE and --schema-id N belong together")
     plan = RowPlan(
         value=options.value,
         key=key,
@@ -192,6 +197,8 @@ def _reading(options: argparse.Namespace) -> ReadOptions:
         timestamp_unit=options.timestamp_unit,
         partition=options.partition_column,
         delimiter=_byte(options.delimiter, "-D"),
+        avro_schema="" if options.schema is None else Path(options.schema).read_text(encoding="utf-8"),
+        avro_schema_id=options.schema_id,
     )
     return ReadOptions(
         plan,

@@ -81,6 +81,8 @@ class RowPlan:
         partition: Column of the records' partition; None: by key, or in turn.
         skips_blank_rows: Rows without a byte are no records.
         delimiter: Ends a line.
+        avro_schema: Of the rows where the value is AVRO, as JSON text.
+        avro_schema_id: Stands before each, as Confluent's registry numbers it.
     """
 
     value: str = RAW
@@ -91,6 +93,8 @@ class RowPlan:
     partition: str | None = None
     skips_blank_rows: bool = False
     delimiter: int = 10
+    avro_schema: str = ""
+    avro_schema_id: int | None = None
     fields: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:

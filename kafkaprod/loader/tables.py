@@ -6,6 +6,7 @@ import contextlib
 import io
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 from kafkaprod._core.arrow import ArrowStream
 from kafkaprod._core.columns import Column
 from kafkaprod._core.json_rows import JsonEncoder
+from kafkaprod.errors import SerializationError
 from kafkaprod.loader.errors import BadRow, LoadError, missing_package
 from kafkaprod.loader.inputs import Source, open_source
-from kafkaprod.loader.plan import JSON, MS_PER_UNIT, RowPlan, parse_timestamps
+from kafkaprod.loader.plan import AVRO, JSON, MS_PER_UNIT, RowPlan, parse_timestamps
 from kafkaprod.loader.rows import RowBlock
+from kafkaprod.tables.avro import AvroEncoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +49,25 @@ def encode_json(batch: pa.RecordBatch) -> Column:
     return rows
 
 
+def encode_avro(batch: pa.RecordBatch, plan: RowPlan, reasons: dict[int, str]) -> Column:
+    """Each row as an Avro record; those that do not fit the schema go into `reasons` and are null."""
+    columns = next(iter(ArrowStream(batch)))
+    encoder = _avro_encoder(plan.avro_schema, plan.avro_schema_id)
+    values: list[bytes | None] = []
+    for place, row in enumerate(columns.to_pylist(range(len(columns.fields)), 0, columns.row_count)):
+        try:
+            values.append(encoder.encode_row(row))
+        except SerializationError as error:
+            reasons[place] = str(error)
+            values.append(None)
+    return Column.from_list(values)
+
+
+@lru_cache(maxsize=1)
+def _avro_encoder(schema: str, schema_id: int | None) -> AvroEncoder:
+    return AvroEncoder(schema, schema_id)
+
+
 def read_parquet(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
     """Blocks of a Parquet file from a row on; row groups before it are not read."""
     import_pyarrow("Parquet")
@@ -58,7 +80,7 @@ def read_parquet(source: Source, plan: RowPlan, row: int, offset: int) -> Iterat
         groups = list(range(file.num_row_groups))
         while groups and first + file.metadata.row_group(groups[0]).num_rows <= row:
             first += file.metadata.row_group(groups.pop(0)).num_rows
-        names = list(plan.fields) if plan.value not in (JSON, "avro") else None
+        names = list(plan.fields) if plan.value not in (JSON, AVRO) else None
         batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=names)
         yield from _blocks(source, plan, batches, first, row)
 
@@ -130,12 +152,15 @@ def table_block(
     reasons: dict[int, str] = {}
     if plan.value == JSON:
         whole = encode_json(batch)
+    elif plan.value == AVRO:
+        whole = encode_avro(batch, plan, reasons)
     columns = {name: bytes_column(batch.column(name), name) for name in plan.fields}
     timestamps = None
     if plan.timestamp is not None:
         timestamps = _timestamps(batch.column(plan.timestamp), plan, columns, reasons, keep)
     partitions = plan.partition_column(columns, count, reasons, keep)
     value = plan.value_from(columns, whole)
+    shown = encode_json(batch) if reasons and plan.value == AVRO else value
     block = RowBlock(
         np.arange(row, row + count, dtype=np.int64),
         value,
@@ -145,7 +170,7 @@ def table_block(
         plan.headers_from(columns, count),
         timestamps,
         partitions,
-        [BadRow(source.name, row + i, why, (value[i] if value else None) or b"") for i, why in sorted(reasons.items())],
+        [BadRow(source.name, row + i, why, (shown[i] if shown else None) or b"") for i, why in sorted(reasons.items())],
     )
     if not reasons:
         return block

@@ -40,11 +40,18 @@ class AvroEncoder:
         """Rows first .. end as a column. Raises SerializationError naming the row that does not fit the schema."""
         values = []
         for place, row in enumerate(batch.to_pylist(indexes, first, end)):
-            out = io.BytesIO()
-            out.write(self._header)
             try:
-                self._write(out, self._schema, row)
-            except Exception as error:
-                raise SerializationError(f"row {first + place} does not fit the Avro schema: {error}") from error
-            values.append(out.getvalue())
+                values.append(self.encode_row(row))
+            except SerializationError as error:
+                raise SerializationError(f"row {first + place} {error}") from error
         return Column.from_list(values)
+
+    def encode_row(self, row: Mapping[str, Any]) -> bytes:
+        """One row. Raises SerializationError if it does not fit the schema."""
+        out = io.BytesIO()
+        out.write(self._header)
+        try:
+            self._write(out, self._schema, row)
+        except Exception as error:
+            raise SerializationError(f"does not fit the Avro schema: {error}") from error
+        return out.getvalue()

@@ -113,6 +113,29 @@ def test_bad_rows_are_put_aside_in_a_topic(rig: LoadRig, tmp_path: Path, topic_n
     assert dict(record.headers)["row"] == b"2"
 
 
+def test_rows_that_do_not_fit_the_avro_schema_are_put_aside(rig: LoadRig, tmp_path: Path) -> None:
+    path, schema, aside = tmp_path / "in.csv", tmp_path / "row.avsc", tmp_path / "bad.jsonl"
+    path.write_bytes(b"a,b\n1,x\n,y\n3,z\n")
+    fields = [{"name": "a", "type": "int"}, {"name": "b", "type": "string"}]
+    schema.write_text(json.dumps({"type": "record", "name": "row", "fields": fields}))
+    avro = ("--value", "avro", "--schema", str(schema), "--schema-id", "258")
+    done = rig.run(str(path), "--create-topic", "1", *avro, "--on-error", f"dead-letter={aside}")
+    assert done.code == 3, done.err
+    assert rig.values() == [b"\x00\x00\x00\x01\x02\x02\x02x", b"\x00\x00\x00\x01\x02\x06\x02z"]
+    (bad,) = [json.loads(line) for line in aside.read_text().splitlines()]
+    assert (bad["row"], json.loads(bad["value"])) == (2, {"a": None, "b": "y"})
+    assert "does not fit the Avro schema" in bad["reason"]
+
+
+@pytest.mark.parametrize("arguments", [("--value", "avro"), ("--value", "avro", "--schema-id", "1")])
+def test_avro_without_its_schema_is_refused(rig: LoadRig, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"a\n1\n")
+    done = rig.run(str(path), "--create-topic", "1", *arguments)
+    assert done.code == 1
+    assert "--schema FILE and --schema-id N belong together" in done.err
+
+
 def refusing(rig: LoadRig, monkeypatch: pytest.MonkeyPatch, **options: str) -> None:
     """A topic whose options the loader may not see: what it refuses is known only from its answers."""
 
