@@ -27,7 +27,7 @@ from benchmarks.peers.run import Peer, run
 from benchmarks.peers.task import Figures, Task, write_records
 
 # A virtual machine needs seconds until its hot code is compiled.
-WARM_UP_S = {"java": 3.0}
+WARM_UP_S = {"java": 6.0}
 
 
 def run_case(case: Case, *, turns: int, seconds: float) -> CaseFigures:
