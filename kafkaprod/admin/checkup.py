@@ -11,7 +11,7 @@ from kafkaprod.config import ProducerConfig
 
 # Kafka's AclOperation codes, bits of authorized operations. Source: org.apache.kafka.common.acl.AclOperation.
 WRITE, CREATE, DESCRIBE, DESCRIBE_CONFIGS = 4, 5, 8, 10
-RECOMMENDED_PRODUCE = 9  # Kafka 2.4
+RECOMMENDED_PRODUCE = 9  # Kafka 2.8
 SLAB_BYTES = 16 << 10
 
 
