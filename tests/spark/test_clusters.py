@@ -10,6 +10,7 @@ import pyspark
 import pytest
 
 from kafkaprod.broker.embedded import EmbeddedBroker
+from tests.kafka.cluster import KafkaCluster
 from tests.other_sparks import environment_for
 from tests.spark.topics import read_topic
 
@@ -24,10 +25,10 @@ Run = Callable[..., str]
 def round_trip(embedded_broker: EmbeddedBroker, topic_name: str, tmp_path: Path) -> Run:
     """Runs the program away from the source tree; gives its output."""
 
-    def run(*arguments: str, worker: str = sys.executable) -> str:
+    def run(*arguments: str, worker: str = sys.executable, servers: str = embedded_broker.bootstrap_servers) -> str:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         done = subprocess.run(
-            [sys.executable, str(PROGRAM), *arguments, embedded_broker.bootstrap_servers, topic_name],
+            [sys.executable, str(PROGRAM), *arguments, servers, topic_name],
             cwd=tmp_path,
             env=environment | {"PYSPARK_PYTHON": worker, "PYTHONSAFEPATH": "1"},
             capture_output=True,
@@ -63,3 +64,14 @@ def test_rows_come_back_as_spark_has_them(
     check(
         output, "write format stream" if has_stream else "write format", embedded_broker.bootstrap_servers, topic_name
     )
+
+
+@pytest.mark.slow
+@pytest.mark.external
+@pytest.mark.spark("4.0")
+def test_rows_come_back_from_apache_kafka(round_trip: Run, kafka: KafkaCluster, topic_name: str) -> None:
+    for way in ("write", "format", "stream"):
+        # The rows' timestamps are years old: with the default retention Kafka deletes them soon.
+        kafka.create_topic(f"{topic_name}-{way}", 3, config={"retention.ms": -1})
+    output = round_trip("--master", "local[2]", servers=kafka.bootstrap())
+    check(output, "write format stream", kafka.bootstrap(), topic_name)
