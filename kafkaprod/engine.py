@@ -6,6 +6,7 @@ Kept apart from `Producer` so that the sender thread, which holds the engine, do
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -165,6 +166,16 @@ class Engine:
             return self._is_ended or waiter.wait(timeout)
         finally:
             self._end_waiters.remove(waiter)
+
+    def describe_work(self) -> str:
+        """What the sender thread runs now: a delivery callback that does not return, or code of ours. Thread-safe."""
+        frame = sys._current_frames().get(self.guard.thread_id or 0)
+        place = frame
+        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] != __package__:
+            place, frame = frame, frame.f_back  # the outermost function that we called
+        if place is None:
+            return "nothing any more"
+        return f"{place.f_code.co_qualname}() in {place.f_code.co_filename}:{place.f_lineno}"
 
     def after_fork_in_child(self) -> None:
         """The sender thread does not exist here; nothing of the parent's is touched."""

@@ -445,9 +445,10 @@ class Producer(RecordSender):
         and returns at once. Failures that nobody looked at are logged.
 
         Raises:
-            TimeoutError: A delivery callback has not returned a second after the timeout.
+            TimeoutError: The sender thread has not ended a second after the timeout; most often a delivery callback
+                has not returned. The message says what runs.
         """
-        if self._refusal is _forked:
+        if self._engine.guard.is_forked:  # also of one that was being closed: its thread ends in the parent
             return
         self._refusal = self._refusal or _closed
         self.has_hooks = True  # sends every record through _send_general, which refuses it
@@ -458,7 +459,10 @@ class Producer(RecordSender):
         if self._is_in_callback():
             return
         if not self._engine.wait_end(None if timeout is None else max(timeout, 0) + CLOSE_GRACE_S):
-            raise TimeoutError(f"a delivery callback still runs {CLOSE_GRACE_S} s after close(timeout={timeout})")
+            raise TimeoutError(
+                f"the sender thread has not ended {CLOSE_GRACE_S} s after close(timeout={timeout}): it runs "
+                f"{self._engine.describe_work()}; delivery callbacks must return soon"
+            )
         self._thread.join(CLOSE_GRACE_S)  # its last instructions
 
     def __enter__(self) -> Self:
@@ -583,7 +587,8 @@ def _at_exit() -> None:
         engine.sender.close(engine.clock.now_ms() + int(EXIT_TIMEOUT_S * 1000))
     for engine in engines:
         if not engine.wait_end(max(end - time.monotonic(), 0) + CLOSE_GRACE_S):
-            _log.error("a delivery callback still runs at exit: the outcome of other records is not told")
+            work = engine.describe_work()
+            _log.error("the sender thread does not end, it runs %s: the outcome of other records is not told", work)
 
 
 if hasattr(os, "register_at_fork"):

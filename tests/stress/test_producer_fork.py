@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -126,3 +127,77 @@ def test_children_are_refused_and_the_parent_goes_on(sink: Sink, program: str, c
     offsets = sink.offsets()
     assert sum(offsets["t"]) == accepted
     assert sum(offsets["child"]) == (len(range(1, count, 3)) if program is OS_FORK else 0)
+
+
+FORK_DURING_WAITS = """
+import time
+options = {"bootstrap_servers": bootstrap, "buffer_memory": 1 << 20, "batch_size": 16384, "max_block_ms": 60_000}
+flushing, filling, asking, closing = (Producer(**options) for _ in range(4))
+for each in (flushing, filling, closing):
+    each.send("t", b"first").result(20)
+os.kill(int(sys.argv[3]), signal.SIGSTOP)
+flushing.send("t", b"x")
+closing.send("t", b"x")
+sent = [0]
+
+def fill():
+    for _ in range(40):
+        filling.send("t", b"x" * 50_000)
+        sent[0] += 1
+
+calls = {
+    flushing: flushing.flush,
+    filling: fill,
+    asking: lambda: asking.partitions_for("t"),
+    closing: closing.close,
+}
+waiting = [threading.Thread(target=call) for call in calls.values()]
+for thread in waiting:
+    thread.start()
+deadline = time.monotonic() + 30
+while not (
+    flushing._engine.sender._flushes
+    and filling.accumulator.pool.waiter_count
+    and asking._engine.topic_watch._waiters
+    and closing._engine._end_waiters
+):
+    assert time.monotonic() < deadline
+    time.sleep(0.001)
+for number in range(fork_count):
+    pid = os.fork()
+    if pid == 0:
+        for producer in (flushing, filling, asking):
+            in_child(latest)
+        closing.close()
+        sys.exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7, number
+os.kill(int(sys.argv[3]), signal.SIGCONT)
+for thread in waiting:
+    thread.join(60)
+    assert not thread.is_alive()
+in_use = 0
+for each in (flushing, filling, asking, closing, producer):
+    each.close(30)
+    in_use += each.accumulator.pool.in_use
+print(1 + 3 + 2 + sent[0], in_use)
+"""
+
+
+def test_fork_during_every_wait_leaves_the_waits_to_the_parent(sink: Sink) -> None:
+    program = PROLOGUE.partition("threads = [")[0] + FORK_DURING_WAITS
+    count = scaled(3, 200)
+    try:
+        process = subprocess.run(
+            [sys.executable, "-X", "faulthandler", "-c", program, sink.bootstrap, str(count), str(sink.pid)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=120 + count,
+        )
+    finally:
+        os.kill(sink.pid, signal.SIGCONT)
+    assert process.returncode == 0, process.stderr
+    sent, in_use = map(int, process.stdout.split())
+    assert in_use == 0
+    assert sum(sink.offsets()["t"]) == sent == 46

@@ -20,6 +20,7 @@ from kafkaprod.errors import (
     ProducerClosedError,
 )
 from kafkaprod.producer import _open_producers, _running
+from tests.fixtures_broker import wait_until
 
 MakeProducer = Callable[..., Producer]
 
@@ -40,6 +41,25 @@ def make() -> Iterator[MakeProducer]:
 def know(producer: Producer, topic: str = "t", partition_count: int = 2) -> TopicQueues:
     """Let the producer know a topic without leaders: records stay queued."""
     return producer.accumulator.set_topic(topic, [-1] * partition_count)
+
+
+def in_thread(call: Callable[[], object], is_waiting: Callable[[], object], end: Callable[[], None]) -> list[Exception]:
+    """Run `call` in a thread, `end` once it waits; return what it raised."""
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            call()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_until(is_waiting, "the call waits")
+    end()
+    thread.join(20)
+    assert not thread.is_alive()
+    return errors
 
 
 def fill(producer: Producer) -> None:
@@ -159,6 +179,34 @@ def test_close_fails_what_is_left_says_so_once_and_refuses_every_verb(
             call()
     assert producer.try_send("t", b"v") is None
     assert producer.accumulator.pool.in_use == 0
+
+
+@pytest.mark.parametrize("verb", ["send", "send_many", "partitions_for"])
+def test_close_ends_a_wait_for_metadata(make: MakeProducer, verb: str) -> None:
+    producer = make(max_block_ms=60_000)
+    calls: dict[str, Callable[[], object]] = {
+        "send": lambda: producer.send("unknown", b"v"),
+        "send_many": lambda: producer.send_many("unknown", [b"v"]),
+        "partitions_for": lambda: producer.partitions_for("unknown"),
+    }
+    errors = in_thread(calls[verb], lambda: producer._engine.topic_watch._waiters, lambda: producer.close(0))
+    assert [type(error) for error in errors] == [ProducerClosedError]
+
+
+def test_close_ends_a_wait_for_memory(make: MakeProducer) -> None:
+    producer = make(max_block_ms=60_000, buffer_memory=64 << 10, batch_size=16384)
+    know(producer)
+    pool = producer.accumulator.pool
+    errors = in_thread(lambda: fill(producer), lambda: pool.waiter_count, lambda: producer.close(0))
+    assert [type(error) for error in errors] == [ProducerClosedError]
+    assert (pool.waiter_count, pool.in_use) == (0, 0)
+
+
+def test_what_the_sender_thread_runs_is_named(make: MakeProducer) -> None:
+    producer = make()
+    assert ".py:" in producer._engine.describe_work()
+    producer.close(0)
+    assert producer._engine.describe_work() == "nothing any more"
 
 
 def test_dead_sender_thread_is_the_reason_of_every_refusal(
