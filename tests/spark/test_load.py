@@ -56,13 +56,13 @@ def test_load_by_spark_is_the_load_of_one_machine(
     files: Path,
     tmp_path: Path,
     key: tuple[str, ...],
-    capfd: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     reports = {}
     for engine in ("local", "spark"):
         status = load(files, embedded_broker, f"{topic_name}-{engine}", tmp_path / engine, "--engine", engine, *key)
         assert status == SOME_BAD_ROWS
-        reports[engine] = json.loads(capfd.readouterr().out.splitlines()[-1])
+        reports[engine] = json.loads(capsys.readouterr().out.splitlines()[-1])
     by_spark, alone = (records(embedded_broker, f"{topic_name}-{engine}") for engine in ("spark", "local"))
     assert len(alone) == 2 * ROWS - 3
     assert by_spark == alone
@@ -110,11 +110,11 @@ def test_failed_load_by_spark_says_why_and_is_resumed(
     topic_name: str,
     files: Path,
     tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     more = ("--engine", "spark", "--key", "name", "--on-error", "stop")
     assert load(files, embedded_broker, topic_name, tmp_path / "state", *more) == 1
-    error = capfd.readouterr().err.splitlines()[-1]
+    error = capsys.readouterr().err
     assert "row " in error
     assert "--on-error skip" in error
     more = ("--engine", "spark", "--key", "name", "--on-error", "skip", "--resume")
