@@ -14,7 +14,8 @@ __version__ = "0.1.0"
 if typing.TYPE_CHECKING:
     from kafkaprod._core.columns import Column, Headers
     from kafkaprod.aio import AsyncProducer
-    from kafkaprod.completion import BlockResult, DeliveryFuture
+    from kafkaprod.block_result import BlockResult
+    from kafkaprod.completion import DeliveryFuture
     from kafkaprod.config import ProducerConfig
     from kafkaprod.errors import KafkaError
     from kafkaprod.producer import Producer
@@ -41,7 +42,7 @@ __all__ = [
 _MODULES = {
     "AsyncProducer": "aio",
     "AvroRows": "tables",
-    "BlockResult": "completion",
+    "BlockResult": "block_result",
     "Column": "_core.columns",
     "DeliveryFuture": "completion",
     "Headers": "_core.columns",

@@ -15,7 +15,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from kafkaprod.completion import BlockResult, DeliveryFuture
+from kafkaprod.block_result import BlockResult
+from kafkaprod.completion import DeliveryFuture
 from kafkaprod.interceptors import ProducerRecord
 from kafkaprod.producer import MEMORY_POLL_S, Producer
 from kafkaprod.structs import RecordMetadata

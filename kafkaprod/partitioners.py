@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaprod.errors import InvalidRecordError
 from kafkaprod.serializers import BytesLike
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Partitioner(Protocol):
@@ -90,6 +91,8 @@ class CheckedPartitioner:
         Raises:
             InvalidRecordError: As `choose`; says which record.
         """
+        import numpy as np  # late: only blocks of records need it
+
         count = len(leaders)
         if self._partition_many is None:
             rows = zip(itertools.repeat(None) if keys is None else keys, values, strict=keys is not None)

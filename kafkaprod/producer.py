@@ -17,14 +17,14 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkaprod._core.accumulator import TopicQueues
 from kafkaprod._core.blocks import Block
 from kafkaprod._core.columns import Column, Headers
 from kafkaprod._core.send_path import RecordSender
 from kafkaprod.clock import SystemClock
-from kafkaprod.completion import BlockResult, DeliveryFuture
+from kafkaprod.completion import DeliveryFuture
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine import Engine
 from kafkaprod.errors import (
@@ -40,8 +40,12 @@ from kafkaprod.errors import (
 )
 from kafkaprod.interceptors import ProducerRecord
 from kafkaprod.sender import Flush
-from kafkaprod.tables import Named, Part, TablePlan, TableResult, ValueSpec, read_batches
 from kafkaprod.waiting import Waiter
+
+# Imported when the first block or table is sent: they need NumPy, which takes longer to import than all the rest.
+if TYPE_CHECKING:
+    from kafkaprod.block_result import BlockResult
+    from kafkaprod.tables import Named, Part, TableResult, ValueSpec
 
 EXIT_TIMEOUT_S: Final = 10.0  # how long the end of the interpreter waits for records still on their way
 MAX_CLOSE_MS: Final = 1 << 40
@@ -262,6 +266,9 @@ class Producer(RecordSender):
                 table are queued, and the error's `result` has their rows.
             BufferFullError: After max_block_ms; `result` likewise.
         """
+        from kafkaprod.block_result import BlockResult
+        from kafkaprod.tables import TablePlan, TableResult, read_batches
+
         self._check_usable()
         plan = TablePlan(topic, value, key, headers, timestamp, partition, topic_column, columns)
         result = TableResult()
@@ -297,6 +304,8 @@ class Producer(RecordSender):
         partitions: Any,
         partition: int | None,
     ) -> BlockResult:
+        from kafkaprod.block_result import BlockResult
+
         deadline_ms = self._clock.now_ms() + self._config.max_block_ms
         queues = self._topic_queues(topic, deadline_ms, partition)
         block = Block(

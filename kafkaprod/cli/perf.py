@@ -11,9 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from kafkaprod.block_result import BlockResult
 from kafkaprod.cli.perf_curve import Point, draw, page
 from kafkaprod.cli.perf_stats import Stats, Totals
-from kafkaprod.completion import BlockResult
 from kafkaprod.config import merge_options, read_properties
 from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.producer import Producer

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkaprod.completion import BlockResult
+from kafkaprod.block_result import BlockResult
 from kafkaprod.errors import BrokerError, KafkaError
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.manifest import Manifest, Position

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kafkaprod.completion import BlockResult
+from kafkaprod.block_result import BlockResult
 from kafkaprod.errors import InvalidRecordError
 from kafkaprod.producer import Producer
 from kafkaprod.spark.plan import WritePlan

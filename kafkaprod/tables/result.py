@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkaprod.completion import BlockResult
+from kafkaprod.block_result import BlockResult
 
 Rows = range | NDArray[np.int64]
 

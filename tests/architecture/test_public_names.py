@@ -24,3 +24,30 @@ def test_star_import_gives_the_listed_names() -> None:
 
 def test_version_is_given() -> None:
     assert kafkaprod.__version__.count(".") >= 2
+
+
+# What importing a producer must not import: it would double the time until the first record.
+LATE = [
+    *("numpy", "asyncio", "pyarrow", "pyspark"),
+    *(f"kafkaprod.{name}" for name in ("admin", "aio", "block_result", "broker", "cli", "loader", "spark", "tables")),
+]
+
+
+def test_importing_a_producer_leaves_out_what_single_records_do_not_need() -> None:
+    script = f"import sys; from kafkaprod import Producer; print(*[name for name in {LATE} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == []
+
+
+def test_importing_a_producer_imports_only_the_messages_that_it_declares_with() -> None:
+    """A message's class builds its encoders when it is made: half a hundred of them took longer than all else."""
+    script = """
+import sys
+from kafkaprod import Producer
+print(*[name for name in sys.modules if name.startswith("kafkaprod.protocol.messages.")])
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    messages = {name.rpartition(".")[2] for name in done.stdout.split()}
+    assert messages <= {
+        *("api_versions", "init_producer_id", "metadata", "produce", "sasl_authenticate", "sasl_handshake")
+    }

@@ -24,7 +24,7 @@ import pytest
 
 from kafkaprod import Producer
 from kafkaprod._core.batch_reader import RecordBatchReader
-from kafkaprod.completion import BlockResult
+from kafkaprod.block_result import BlockResult
 from kafkaprod.errors import BufferFullError, DeliveryTimeoutError, ProducerClosedError
 from tests.fault.producer_load import memory_not_returned
 from tests.fault.scripted_broker import ScriptedCluster

@@ -14,15 +14,8 @@ from kafkaprod._core.blocks import Block
 from kafkaprod._core.columns import Column, Headers
 from kafkaprod._core.completion import DeliveryFuture
 from kafkaprod._core.split import split_batch
-from kafkaprod.completion import (
-    CLIENT_ERROR,
-    MAX_UNSEEN_BATCHES,
-    PENDING,
-    BatchCompletion,
-    BlockResult,
-    FailureLedger,
-    WaitGuard,
-)
+from kafkaprod.block_result import CLIENT_ERROR, PENDING, BlockResult
+from kafkaprod.completion import MAX_UNSEEN_BATCHES, BatchCompletion, FailureLedger, WaitGuard
 from kafkaprod.errors import BrokerError, BufferFullError, ForkedProducerError, IllegalStateError, KafkaError
 from tests.core_engine import TOPIC, Engine, only_ref, succeed
 
