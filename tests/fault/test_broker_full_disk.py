@@ -1,7 +1,7 @@
 """A broker on a disk that is really full: a small tmpfs, mounted for it alone in a mount namespace of its own.
 
-Where the machine refuses to mount, as containers do, the tests are skipped with its reason; test_log_disk_errors has the
-same errors from a disk that is only pretended.
+Where the machine refuses to mount, as containers do, the tests are skipped with its reason; test_log_disk_errors has
+the same errors from a disk that is only pretended.
 """
 
 from __future__ import annotations
