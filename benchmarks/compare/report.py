@@ -78,7 +78,8 @@ def markdown_table(case: CaseFigures) -> Iterator[str]:
 def machine_sentence(result: Mapping[str, Any]) -> str:
     """On what, when and how often it was measured."""
     about = result["machine"]
-    is_busy = about["load_average"] > about["cores"] / 2
+    # An average over more than the last minute: what ended just before still counts in it.
+    is_busy = about["load_average"] > about["cores"] * 0.75
     return (
         f"{about['cores']} cores ({about['processor']}), {about['memory_gb']} GiB, Linux {about['kernel']}, Python "
         f"{about['python']}, load {about['load_average']:.1f} before; {result['date']}, commit {result['commit']}; "
