@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kafkaprod._core.blocks import Block
 from kafkaprod.completion import BatchCompletion
-from kafkaprod.errors import BrokerError, KafkaError
+from kafkaprod.errors import broker_code
 
 CLIENT_ERROR: Final = -2  # in BlockResult.error_codes: an error that is not a broker's code; see BlockResult.errors
 PENDING: Final = -3  # in BlockResult.error_codes: the outcome is not known yet
@@ -256,7 +256,5 @@ def _wait(batch: BatchCompletion, deadline: _Deadline) -> bool:
 def _code(error: Exception | None) -> int:
     if error is None:
         return 0
-    if isinstance(error, BrokerError):
-        return error.code
-    assert isinstance(error, Exception | KafkaError)
-    return CLIENT_ERROR
+    code = broker_code(error)
+    return CLIENT_ERROR if code is None else code

@@ -152,6 +152,13 @@ class BrokerError(KafkaError):
         self.name = name
 
 
+def broker_code(error: Exception) -> int | None:
+    """The error code with which a broker answered, whatever the error's class; None for an error that is not a broker's."""
+    if isinstance(error, BrokerError):
+        return error.code
+    return error.context.get("code") if isinstance(error, KafkaError) else None
+
+
 class TopicNotFoundError(BrokerError):
     """The topic or partition does not exist and was not created; the record is not in the log."""
 

@@ -116,7 +116,10 @@ cdef struct Partition:
     int queue_length            # written under lock, peeked at with load32
     int incomplete_count        # batches not DONE, queued or sent
     # so far the first cache line
-    char *write_hint            # about where the next record goes, or went; store64; for fetching ahead only
+    # Addresses to fetch ahead and never to read at, for they may be old: the batch that a block last wrote to, and where
+    # its next record went. Written under lock with store64, read without it with load64.
+    Batch *batch_hint
+    char *write_hint
     int8_t first_class          # of slabs, for the next batch's first one: what its last batch would have needed
     Batch *first_outstanding
     int64_t last_ordinal

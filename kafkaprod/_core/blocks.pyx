@@ -440,8 +440,7 @@ cdef class Block:
             prefetch_write(<char *>p + 64)
         if FETCH_STEP < count:
             p = self._partition_array[coming[FETCH_STEP]]
-            # Addresses only: nothing is read there, so they may be old.
-            prefetch_write(<const void *>load64(<const long long *>&p.tail))
+            prefetch_write(<const void *>load64(<const long long *>&p.batch_hint))
             target = <char *>load64(<const long long *>&p.write_hint)
             lines = min(MOST_LINES, 2 * (self._ends[coming[FETCH_STEP]] - self._ends[coming[FETCH_STEP - 1]]) + 1)
             while lines > 0:
@@ -460,6 +459,7 @@ cdef class Block:
         if b is NULL or record_count == first_index:
             return
         b.position, b.max_timestamp, b.record_count = position, max_timestamp, record_count
+        store64(<long long *>&b.partition.batch_hint, <long long>b)
         store64(<long long *>&b.partition.write_hint, <long long>position)
         if self._last_segments[partition] >= 0:
             segment = &self._segments[self._last_segments[partition]]

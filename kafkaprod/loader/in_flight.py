@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkaprod.block_result import BlockResult
-from kafkaprod.errors import BrokerError, KafkaError
+from kafkaprod.errors import broker_code
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.manifest import Manifest, Position
 from kafkaprod.loader.report import LoadReport
@@ -140,9 +140,9 @@ class InFlight:
             ) from error
         if refused:
             raise RowsRefusedError(refused) from error
-        if self._can_resume and _code(error) in _LOG_IS_AHEAD:
+        if self._can_resume and broker_code(error) in _LOG_IS_AHEAD:
             raise LogIsAheadError(str(error)) from error
-        if self._can_resume and _code(error) == ErrorCode.MESSAGE_TOO_LARGE:
+        if self._can_resume and broker_code(error) == ErrorCode.MESSAGE_TOO_LARGE:
             raise BatchTooLargeError(str(error)) from error
         raise error
 
@@ -155,13 +155,6 @@ class InFlight:
                 continue
             # A batch that failed for another one's sake has another code.
             for row, error in block.result.blamed(self._has_least_batches).items():
-                if _code(error) in _RECORD_REFUSED:
+                if broker_code(error) in _RECORD_REFUSED:
                     refused.append((block.source, int(block.numbers[row]), f"the broker refused it: {error}"))
         return refused
-
-
-def _code(error: Exception) -> int:
-    """The code a broker answered; 0 for an error of our own."""
-    if isinstance(error, BrokerError):
-        return error.code
-    return int(error.context.get("code", 0)) if isinstance(error, KafkaError) else 0

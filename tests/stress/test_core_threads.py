@@ -22,7 +22,8 @@ from tests.core_engine import batches_of
 from tests.core_model import decode_batch
 
 TOPICS = ["a", "b"]
-PARTITIONS = 6
+FEW = 6
+MANY = 200  # so many that blocks fetch ahead what other threads are writing to
 LOST = DeliveryTimeoutError("lost on purpose")
 
 
@@ -82,14 +83,15 @@ class Sender(threading.Thread):
         return is_busy
 
 
+@pytest.mark.parametrize("partition_count", [FEW, MANY])
 @pytest.mark.parametrize("is_idempotent", [False, True])
-def test_every_record_gets_the_outcome_that_the_log_shows(is_idempotent: bool) -> None:
-    pool = BufferPool(1 << 18)
+def test_every_record_gets_the_outcome_that_the_log_shows(is_idempotent: bool, partition_count: int) -> None:
+    pool = BufferPool((1 << 18) if partition_count == FEW else (1 << 20))
     accumulator = Accumulator(pool, 4000, 1 << 16, BatchCompletion)
     drain = Drain(accumulator, 0, 20_000, is_idempotent)
     if is_idempotent:
         drain.set_producer(4000, 0)
-    topics = [accumulator.set_topic(name, [1, 2] * (PARTITIONS // 2)) for name in TOPICS]
+    topics = [accumulator.set_topic(name, [1, 2] * (partition_count // 2)) for name in TOPICS]
     drain.update_leaders()
     sender = Sender(drain, seed=5)
     checks: list[tuple[str, list[bytes], object]] = []
@@ -115,7 +117,7 @@ def test_every_record_gets_the_outcome_that_the_log_shows(is_idempotent: bool) -
                 for j in range(rng.choice([0, 7, 60, 600]))
             ]
             topic = rng.choice(topics)
-            partitions = array.array("i", [rng.randrange(-1, PARTITIONS) for _ in values])
+            partitions = array.array("i", [rng.randrange(-1, partition_count) for _ in values])
             block = Block(accumulator, topic, Column.from_list(values), timestamp=0, partitions=partitions)
             while not block.run(now_ms()):
                 time.sleep(0.0002)

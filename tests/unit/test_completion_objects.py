@@ -17,6 +17,7 @@ from kafkaprod._core.split import split_batch
 from kafkaprod.block_result import CLIENT_ERROR, PENDING, BlockResult
 from kafkaprod.completion import MAX_UNSEEN_BATCHES, BatchCompletion, FailureLedger, WaitGuard
 from kafkaprod.errors import BrokerError, BufferFullError, ForkedProducerError, IllegalStateError, KafkaError
+from kafkaprod.protocol.error_codes import error_for
 from tests.core_engine import TOPIC, Engine, only_ref, succeed
 
 REFUSED = BrokerError("refused", code=87, name="INVALID_RECORD")
@@ -244,6 +245,15 @@ class TestBlocks:
         assert result.failed_count == 2
         with pytest.raises(BrokerError, match="refused"):
             result.result(0)
+
+    @pytest.mark.parametrize("code", [10, 29, 87])
+    def test_failed_rows_have_the_brokers_code_whatever_the_class_of_the_error(self, code: int) -> None:
+        place = Place()
+        result = place.queued([b"a", b"b"], [0, 0])
+        request = place.take()
+        only_ref(request).fail(error_for(code, topic=TOPIC, partition=0))
+        request.finish()
+        assert result.error_codes.tolist() == [code, code]
 
     def test_split_leaves_rows_where_they_are(self) -> None:
         place = Place(leaders=[1])

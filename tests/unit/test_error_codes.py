@@ -9,11 +9,13 @@ from kafkaprod.errors import (
     AuthenticationError,
     AuthorizationError,
     BrokerError,
+    DeliveryTimeoutError,
     OutOfOrderSequenceError,
     ProducerFencedError,
     TopicNotFoundError,
     TransactionAbortableError,
     UnsupportedVersionError,
+    broker_code,
 )
 from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
 
@@ -85,6 +87,12 @@ def test_the_flags_of_the_code_are_on_the_error() -> None:
 
 def test_classes_without_a_code_carry_it_in_their_context() -> None:
     assert error_for(29, topic="t").context == {"code": 29, "name": "TOPIC_AUTHORIZATION_FAILED", "topic": "t"}
+
+
+def test_the_code_is_found_whatever_the_class() -> None:
+    assert [broker_code(error_for(code)) for code in (6, 10, 29, 87)] == [6, 10, 29, 87]
+    assert broker_code(DeliveryTimeoutError("late")) is None
+    assert broker_code(ValueError("not ours")) is None
 
 
 def test_the_brokers_own_words_are_kept() -> None:
