@@ -153,7 +153,7 @@ class BrokerError(KafkaError):
 
 
 def broker_code(error: Exception) -> int | None:
-    """The error code with which a broker answered, whatever the error's class; None for an error that is not a broker's."""
+    """The error code a broker answered, whatever the class of the error; None if the error is not a broker's."""
     if isinstance(error, BrokerError):
         return error.code
     return error.context.get("code") if isinstance(error, KafkaError) else None
