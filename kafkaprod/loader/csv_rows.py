@@ -85,7 +85,7 @@ class CsvReader:
         """Find column names and types in the first piece; return where the first row begins."""
         import pyarrow as pa
 
-        for piece in pieces(self._source, 0, _split):
+        for piece in pieces(self._source, 0, _split, fills=not self._is_text):
             begin = 0 if self._names is not None else _first_line_end(piece.text)
             names = self._names or self._header(piece.text[:begin])
             self._names = names
@@ -96,27 +96,26 @@ class CsvReader:
             self._schema = {name: _type(kind) for name, kind in self._types.items()}
             if self._is_text:
                 self._schema = {name: pa.string() for name in names} | self._schema
-            sample = self._first_good_rows(piece.text[begin : piece.used])
-            if sample is not None:
-                self._schema = {field.name: _settled(field.type) for field in sample.schema} | self._schema
+            else:
+                self._schema = self._guessed(piece.text[begin : piece.used]) | self._schema
             return begin
         return 0
 
-    def _first_good_rows(self, text: memoryview) -> pa.Table | None:
-        """The first piece as pyarrow reads it, without the lines that it cannot read."""
-        if not bytes(text).strip():
-            return None
+    def _guessed(self, text: memoryview) -> dict[str, Any]:
+        """Types of the columns as those rows suggest that can be read; text if there is none."""
         import pyarrow as pa
         import pyarrow.csv as pc
 
+        assert self._names is not None
         parse = pc.ParseOptions(
             delimiter=self._separator, newlines_in_values=True, invalid_row_handler=lambda _: "skip"
         )
-        convert = pc.ConvertOptions(column_types=self._schema, strings_can_be_null=False)
+        convert = pc.ConvertOptions(strings_can_be_null=False)
         try:
-            return pc.read_csv(pa.py_buffer(text), self._read_options(), parse, convert)
-        except pa.ArrowInvalid:
-            return None  # its bad lines are found one by one, later; until then everything is text
+            schema = pc.read_csv(pa.py_buffer(text), self._read_options(), parse, convert).schema
+        except pa.ArrowInvalid:  # an empty text, too
+            return dict.fromkeys(self._names, pa.string())
+        return {field.name: _settled(field.type) for field in schema}
 
     def _header(self, line: memoryview) -> list[str]:
         import pyarrow as pa

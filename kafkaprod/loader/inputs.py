@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import bz2
 import contextlib
-import fcntl
 import glob
 import gzip
 import io
 import os
-import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,9 +18,9 @@ import lz4.frame
 import zstandard
 
 from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.stdin import open_stdin
 
 STDIN: Final = "-"
-PIPE_BYTES: Final = 1 << 20
 FORMATS: Final = ("lines", "jsonl", "json", "csv", "tsv", "parquet", "arrow")
 COMPRESSIONS: Final = ("none", "gzip", "zstd", "lz4", "bz2", "zip")
 
@@ -95,6 +93,8 @@ def find_sources(names: Sequence[str], format_name: str | None = None, compressi
         LoadError: Nothing matches, or what it is cannot be told.
         OSError: A file cannot be read.
     """
+    if list(names).count(STDIN) > 1:
+        raise LoadError("stdin (-) can be loaded once, and is named twice")
     sources = [source for path in _paths(names) for source in _sources_at(path, format_name, compression)]
     if not sources:
         raise LoadError(f"no input: {', '.join(names)} holds no file")
@@ -175,15 +175,14 @@ def open_source(source: Source) -> Iterator[IO[bytes]]:
     """The bytes of an input, decompressed; closed at the end. Raises OSError, LoadError."""
     with contextlib.ExitStack() as stack:
         if source.path == STDIN:
-            with contextlib.suppress(OSError):  # no pipe, or not allowed: it works with less, too
-                fcntl.fcntl(sys.stdin.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-            yield _decompressed(sys.stdin.buffer, source.compression)
+            raw = open_stdin()
+            yield raw if source.compression == "none" else _decompressed(io.BufferedReader(raw), source.compression)
         elif source.compression == "zip":
             archive = stack.enter_context(zipfile.ZipFile(source.path))
             yield stack.enter_context(archive.open(source.member))
         else:
-            raw = stack.enter_context(open(source.path, "rb", buffering=0))
-            stream = _decompressed(raw, source.compression)
+            file = stack.enter_context(open(source.path, "rb", buffering=0))
+            stream = _decompressed(file, source.compression)
             stack.callback(stream.close)
             yield stream
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -29,6 +28,7 @@ from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.recovery import read_tails
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.session import Job, LoadOptions, Progress, Session
+from kafkaprod.loader.stdin import is_stdin_a_file
 
 MAX_RESTARTS: Final = 10  # sessions in a row without a row acknowledged
 
@@ -119,7 +119,7 @@ class Load:
 
     def _restart(self, error: Exception) -> None:
         """Raises LoadError if the input cannot be read again."""
-        if any(source.path == STDIN for source in self._sources) and not sys.stdin.buffer.seekable():
+        if any(source.path == STDIN for source in self._sources) and not is_stdin_a_file():
             raise LoadError(
                 "a part of stdin must be read again, which a pipe cannot: run the command with --resume and the same "
                 "bytes"

@@ -21,7 +21,7 @@ from kafkaprod._core.row_splitter import (
     split_lines,
 )
 from kafkaprod.loader.errors import BadRow, LoadError
-from kafkaprod.loader.inputs import STDIN, Source, open_source
+from kafkaprod.loader.inputs import Source, open_source
 from kafkaprod.loader.plan import RowPlan, parse_timestamps
 from kafkaprod.loader.rows import RowBlock
 
@@ -83,20 +83,26 @@ def read_array(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
 
 
 def _array_start(source: Source) -> int:
+    room = memoryview(bytearray(PIECE_BYTES))
+    filled = 0
     with open_source(source) as stream:
-        head = stream.read(PIECE_BYTES)
-    if not head:
-        return 0
-    stripped = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if not stripped.startswith(b"["):
+        while read := _read_into(stream, source, room[filled:]):
+            filled += read
+            text = bytes(room[:filled]).lstrip(b"\xef\xbb\xbf \t\r\n")
+            if text.startswith(b"["):
+                return filled - len(text) + 1
+            if text:
+                break
+    if filled:
         raise LoadError(f"{source.name} is not a JSON array; if each line is a document, say --format jsonl")
-    return len(head) - len(stripped) + 1
+    return 0
 
 
-def pieces(source: Source, offset: int, split: Splitter) -> Iterator[Piece]:
+def pieces(source: Source, offset: int, split: Splitter, *, fills: bool = False) -> Iterator[Piece]:
     """Cut an input, from a byte on, into rows; memory is bounded by two pieces and the longest row.
 
-    A piece is good until the next one is asked for: all are read into the same memory.
+    A piece is good until the next one is asked for: all are read into the same memory. `fills`: where a pipe gives less
+    than a piece, wait for more, so that the same bytes are always cut in the same places.
     """
     with open_source(source) as stream:
         _skip(stream, source, offset)
@@ -104,7 +110,7 @@ def pieces(source: Source, offset: int, split: Splitter) -> Iterator[Piece]:
         filled = 0
         is_last = False
         while not is_last:
-            read = _read_into(stream, source, memoryview(buffer)[filled:])
+            read = (_fill if fills else _read_into)(stream, source, memoryview(buffer)[filled:])
             is_last = not read
             filled += read
             if not filled:
@@ -114,7 +120,7 @@ def pieces(source: Source, offset: int, split: Splitter) -> Iterator[Piece]:
             views, count, used, is_end = split(text, is_last)
             offset += used
             if count:
-                yield Piece(text, used, views, count, offset)
+                yield Piece(text, used, views, count, offset - is_end)  # from there on the end is found again
             if is_end:
                 rest = bytearray(text[used:])
                 more = memoryview(bytearray(PIECE_BYTES))
@@ -140,13 +146,19 @@ def _grown(rest: memoryview, size: int) -> bytearray:
 def _read_into(stream: IO[bytes], source: Source, room: memoryview) -> int:
     """Read some bytes; return how many, 0 at the end."""
     try:
-        if source.path == STDIN and source.compression == "none":
-            return stream.readinto1(room)  # type: ignore[attr-defined,no-any-return]  # what there is, without waiting
         return stream.readinto(room)  # type: ignore[attr-defined,no-any-return]
     except (EOFError, zlib.error, zstandard.ZstdError, RuntimeError) as error:
         raise LoadError(f"{source.name} is damaged or cut off: {error}") from error
     except OSError as error:
         raise LoadError(f"{source.name} cannot be read: {error}") from error
+
+
+def _fill(stream: IO[bytes], source: Source, room: memoryview) -> int:
+    """Read until the room is full or the input ends."""
+    filled = 0
+    while filled < len(room) and (read := _read_into(stream, source, room[filled:])):
+        filled += read
+    return filled
 
 
 def _skip(stream: IO[bytes], source: Source, offset: int) -> None:
