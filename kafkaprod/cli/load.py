@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -18,7 +19,7 @@ from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config,
 from kafkaprod.errors import BrokerError, ConfigError, KafkaError
 from kafkaprod.loader.bad_rows import BadRowSink, DeadLetterFile, DeadLetterTopic, Skip, Stop
 from kafkaprod.loader.errors import LoadError
-from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS, Source, find_sources
+from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS, STDIN, Source, find_sources
 from kafkaprod.loader.load import Load, describe_source
 from kafkaprod.loader.manifest import Manifest, ManifestFile
 from kafkaprod.loader.plan import AVRO, MS_PER_UNIT, RowPlan, Template
@@ -116,6 +117,7 @@ def run(options: argparse.Namespace) -> int:
         KafkaError, OSError: The load cannot begin or stopped.
     """
     sources = find_sources(options.files, options.format, options.compression)
+    sources = [source for source in sources if os.path.abspath(source.path) != _dead_letters(options)]
     reading = _reading(options)
     if options.engine == "spark":
         check_spark_arguments(sources, options.rate, has_manifest=not options.no_manifest)
@@ -125,8 +127,12 @@ def run(options: argparse.Namespace) -> int:
         print_preview(sources, reading, options.partition, options.dry_run, sys.stdout)
         return 0
     producer_options = read_options(options, compression_type=options.codec)
-    with ClusterClient(make_config(producer_options)) as client:
-        return _load(options, sources, reading, producer_options, client)
+    with ClusterClient(make_config(producer_options)) as client, contextlib.ExitStack() as stack:
+        _check_topic(client, options.topic, options.create_topic)
+        file = None if options.no_manifest else _manifest_file(options)
+        if file is not None:
+            stack.enter_context(file.locked())
+        return _load(options, sources, reading, producer_options, client, file)
 
 
 def _load(
@@ -135,13 +141,15 @@ def _load(
     reading: ReadOptions,
     producer_options: dict[str, Any],
     client: ClusterClient,
+    file: ManifestFile | None,
 ) -> int:
-    _check_topic(client, options.topic, options.create_topic)
     fingerprint = _fingerprint(options, reading)
-    file = None if options.no_manifest else _manifest_file(options, sources)
     manifest = None if file is None else _earlier(file, sources, fingerprint, options)
     load_options = _load_options(client, options, producer_options, fingerprint, manifest)
     progress = make_progress(sources, is_quiet=options.quiet)
+    if file is not None and options.resume and (manifest is None or manifest.is_done):
+        is_nothing_left = "every row is in the topic already" if manifest else "no load of it stopped: it begins"
+        progress.tell(f"--resume: {is_nothing_left} ({file.path})")
     make_sink = partial(_sink, options.on_error, producer_options)
     sink = make_sink("", manifest, progress)
     load = Load(sources, reading, load_options, client, sink, progress, file, manifest)
@@ -234,10 +242,10 @@ def _fingerprint(options: argparse.Namespace, reading: ReadOptions) -> dict[str,
     return wanted | {"partition": options.partition, "engine": options.engine}
 
 
-def _manifest_file(options: argparse.Namespace, sources: list[Source]) -> ManifestFile | None:
-    if sources[0].path == "-" and options.state is None and not options.resume:
+def _manifest_file(options: argparse.Namespace) -> ManifestFile | None:
+    if options.files[0] == STDIN and options.state is None and not options.resume:
         return None
-    return ManifestFile.for_load(sources, options.topic, options.state)
+    return ManifestFile.for_load(options.files, options.topic, options.state)
 
 
 def _earlier(
@@ -262,9 +270,15 @@ def _earlier(
         )
     inputs = [describe_source(source) for source in sources]
     if manifest.inputs != inputs:
-        raise LoadError(f"the input is not what it was when {file.path} was written: {_difference(manifest, inputs)}")
+        raise LoadError(
+            f"the input is not what it was when {file.path} was written: {_difference(manifest, inputs)}. It can only "
+            "be loaded anew, with --restart"
+        )
     if {k: v for k, v in manifest.options.items() if k in fingerprint} != fingerprint:
-        raise LoadError(f"the options are not those of {file.path}: rows would become other records")
+        raise LoadError(
+            f"the options are not those of {file.path}: rows would become other records. Give the same ones, or begin "
+            "anew with --restart"
+        )
     return manifest
 
 

@@ -175,7 +175,7 @@ def open_source(source: Source) -> Iterator[IO[bytes]]:
     """The bytes of an input, decompressed; closed at the end. Raises OSError, LoadError."""
     with contextlib.ExitStack() as stack:
         if source.path == STDIN:
-            raw = open_stdin()
+            raw: Any = open_stdin()
             yield raw if source.compression == "none" else _decompressed(io.BufferedReader(raw), source.compression)
         elif source.compression == "zip":
             archive = stack.enter_context(zipfile.ZipFile(source.path))

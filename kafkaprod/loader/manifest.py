@@ -8,16 +8,18 @@ rename, fsync of the directory), so that a reader finds the old or the new one, 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from kafkaprod.loader.errors import LoadError
-from kafkaprod.loader.inputs import STDIN, Source
+from kafkaprod.loader.inputs import STDIN
 
 FORMAT_VERSION: Final = 1
 SUFFIX: Final = ".load.json"
@@ -110,28 +112,69 @@ class Manifest:
 
 
 class ManifestFile:
-    """Where a manifest is. One process at a time."""
+    """Where a manifest is. One process at a time: see `locked`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
-    def for_load(cls, sources: Sequence[Source], topic: str, state_dir: str | None) -> ManifestFile:
+    def for_load(cls, names: Sequence[str], topic: str, state_dir: str | None) -> ManifestFile:
         """The file that belongs to some inputs and a topic: in `state_dir`, or beside the first input.
+
+        It does not depend on which files there are in a directory, or match a pattern: a load must not seem to be
+        another one, which begins anew, because a file came in between.
+
+        Args:
+            names: Of the inputs, as the user gave them: files, patterns, directories or `-`.
+            topic: Where to.
+            state_dir: Made if missing.
 
         Raises:
             LoadError: The input is stdin and there is no `state_dir`.
         """
-        first = sources[0]
-        paths = [STDIN if s.path == STDIN else os.path.abspath(s.path) + ":" + s.member for s in sources]
+        paths = sorted(name if name == STDIN else os.path.abspath(name) for name in names)
         digest = hashlib.sha256("\n".join(paths).encode()).hexdigest()[:8]
-        stem = "stdin" if first.path == STDIN else Path(first.path).name
-        name = f".{stem}.{digest}.{topic}{SUFFIX}"
-        if state_dir is None:
-            if first.path == STDIN:
-                raise LoadError("a manifest for stdin needs a place: --state DIR (and the same bytes again to resume)")
-            return cls(Path(first.path).parent / name)
-        return cls(Path(state_dir) / name)
+        first = Path(os.path.abspath(names[0]))
+        stem = "stdin" if names[0] == STDIN else re.sub(r"[*?\[\]]", "_", first.name)
+        if state_dir is None and names[0] == STDIN:
+            raise LoadError("a manifest for stdin needs a place: --state DIR (and the same bytes again to resume)")
+        directory = Path(state_dir) if state_dir is not None else first if first.is_dir() else _existing(first.parent)
+        return cls(directory / f".{stem}.{digest}.{topic}{SUFFIX}")
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes off this load: two that begin it would send each row twice.
+
+        Raises:
+            LoadError: Another process works at it, or the directory cannot be written.
+        """
+        path = self.path.with_name(self.path.name + ".lock")
+        descriptor = self._open_lock(path)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            os.close(descriptor)
+
+    def _open_lock(self, path: Path) -> int:
+        while True:
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            except OSError as error:
+                raise self._cannot_be_written(error) from error
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                os.close(descriptor)
+                raise LoadError(f"another process works at this load: it has locked {path}") from error
+            except OSError:  # a file system without locks: it works without, if nobody starts two
+                return descriptor
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                    return descriptor
+            os.close(descriptor)  # whoever had it removed it between our opening and locking it
 
     def read(self) -> Manifest | None:
         """The manifest; None if there is none.
@@ -164,10 +207,13 @@ class ManifestFile:
         except OSError as error:
             with contextlib.suppress(OSError):
                 beside.unlink()
-            raise LoadError(
-                f"the manifest {self.path} cannot be written: {error}. Name a place for it with --state DIR, or load "
-                "without one: --no-manifest"
-            ) from error
+            raise self._cannot_be_written(error) from error
+
+    def _cannot_be_written(self, error: OSError) -> LoadError:
+        return LoadError(
+            f"the manifest {self.path} cannot be written: {error}. Name a place for it with --state DIR, or load "
+            "without one: --no-manifest"
+        )
 
     def _sync_directory(self) -> None:
         descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -175,3 +221,8 @@ class ManifestFile:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _existing(directory: Path) -> Path:
+    """The directory or the nearest one above it that exists: the names of some may be patterns."""
+    return next(path for path in (directory, *directory.parents) if path.is_dir())

@@ -16,10 +16,10 @@
    a row is written twice, whatever is still on its way.
 
 Conditions: the input and the options are the same (names, sizes, times and options are compared); acks=all and
-idempotence; nothing deletes, compacts away or truncates the tail meanwhile (a log that starts behind the manifest's
-offset, or ends before it, is refused); at most 2**31 rows of a partition between two manifests. Other producers may
-write to the topic at any time. Records carry nothing extra. Cost: what the partitions got since the last manifest is
-read once, the input is read again from there on.
+idempotence; nothing deletes or truncates the tail meanwhile (another topic or cluster is refused, and a log that starts
+behind the manifest's offset, ends before it, or has something else where the last acknowledged row was); at most 2**31
+rows of a partition between two manifests. Other producers may write to the topic at any time. Records carry nothing
+extra. Cost: what the partitions got since the last manifest is read once, the input is read again from there on.
 Source: KIP-98; ProducerStateManager, ProducerAppendInfo.
 """
 
@@ -54,6 +54,7 @@ def read_tails(client: ClusterClient, manifest: Manifest) -> dict[int, Tail]:
     """
     starts = log_offsets(client, manifest.topic, EARLIEST)
     ends = log_offsets(client, manifest.topic, LATEST)
+    _check_identity(client, manifest)
     tails = {}
     for number, known in manifest.partitions.items():
         name = f"{manifest.topic}[{number}]"
@@ -67,15 +68,37 @@ def read_tails(client: ClusterClient, manifest: Manifest) -> dict[int, Tail]:
                 f"{name} starts at offset {starts[number]}, behind the manifest's {known.offset}: retention deleted "
                 "what tells how far the load came. It cannot be resumed; start over with --restart"
             )
-        tails[number] = _read_tail(PartitionReader(client, manifest.topic, number), manifest, number, ends[number])
+        first = max(known.offset - bool(known.sent), starts[number])  # the load's last row that was acknowledged
+        reader = PartitionReader(client, manifest.topic, number)
+        tails[number] = _read_tail(reader, manifest, number, first, ends[number])
     return tails
 
 
-def _read_tail(reader: PartitionReader, manifest: Manifest, number: int, end: int) -> Tail:
+def _check_identity(client: ClusterClient, manifest: Manifest) -> None:
+    """Offsets of another topic of the same name, or of one in another cluster, say nothing about this load."""
+    cluster = client.metadata([manifest.topic])
+    topic_id = cluster.topics[0].topic_id
+    for what, was, is_now in (
+        ("cluster", manifest.cluster_id, cluster.cluster_id),
+        (f"topic {manifest.topic!r}", manifest.topic_id, None if topic_id is None else str(topic_id)),
+    ):
+        if was is not None and is_now is not None and was != is_now:
+            raise LoadError(
+                f"the load began with the {what} of id {was}, and this one has {is_now}: the records that were "
+                "acknowledged are not here. It cannot be resumed; start over with --restart"
+            )
+
+
+def _read_tail(reader: PartitionReader, manifest: Manifest, number: int, first: int, end: int) -> Tail:
     known = manifest.partitions[number]
     rank, offset = known.sent, known.offset
-    for batch in reader.batches(known.offset, end):
+    for batch in reader.batches(first, end):
         if batch.producer_id != manifest.producer_id:
+            if batch.base_offset < known.offset and known.sent:  # where the load's last row was
+                raise LoadError(
+                    f"{manifest.topic}[{number}] has another producer's record at offset {known.offset - 1}, where one "
+                    "of this load was acknowledged: acknowledged records are gone. Start over with --restart"
+                )
             continue
         passed = max(known.offset - batch.base_offset, 0)  # the manifest may speak of a place inside a batch
         sequence = (rank - passed) & SEQUENCE_MASK

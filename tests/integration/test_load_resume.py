@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.topics import delete_topic
 from kafkaprod.broker.embedded import EmbeddedBroker
 from kafkaprod.config import ProducerConfig
 from kafkaprod.loader.bad_rows import Stop
@@ -21,6 +22,7 @@ from kafkaprod.loader.progress import Quiet
 from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.session import LoadOptions
+from kafkaprod.producer import Producer
 from tests.load_rig import LoadRig
 
 LINES = [b"line %d" % i for i in range(50_000)]
@@ -41,7 +43,7 @@ def path(tmp_path: Path) -> Path:
 def begin(rig: LoadRig, path: Path, client: ClusterClient) -> tuple[Load, Manifest]:
     """A load that has written its first manifest and sent nothing."""
     sources = find_sources([str(path)])
-    file = ManifestFile.for_load(sources, rig.topic, str(rig.state_dir))
+    file = ManifestFile.for_load([str(path)], rig.topic, str(rig.state_dir))
     options = LoadOptions(rig.topic, {"bootstrap_servers": rig.bootstrap}, 1 << 20)
     load = Load(sources, ReadOptions(RowPlan(value="")), options, client, Stop(), Quiet(), file)
     manifest = load.begin()
@@ -126,6 +128,37 @@ def test_an_input_that_changed_is_not_resumed(rig: LoadRig, path: Path, client: 
     assert "another size" in refused.err
 
 
+def test_a_file_that_came_into_a_directory_does_not_make_it_another_load(rig: LoadRig, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "b.txt").write_bytes(b"1\n2\n" + b"x" * 2_000_000)
+    rig.create(1)
+    assert rig.run(str(folder)).code == 1
+    (folder / "a.txt").write_bytes(b"3\n")
+    refused = rig.run(str(folder), "--resume")
+    assert refused.code == 1
+    assert "2 files instead of 1" in refused.err
+    assert rig.values() == [b"1", b"2"]
+    (folder / "a.txt").unlink()
+    assert rig.run(str(folder), "--resume", "--on-error", f"dead-letter={folder}/bad.json").code == 3
+    done = rig.run(str(folder), "--resume", "--on-error", f"dead-letter={folder}/bad.json")  # no input of its own
+    assert done.code == 0, done.err
+    assert rig.values() == [b"1", b"2"]
+
+
+def test_two_processes_do_not_work_at_one_load(rig: LoadRig, path: Path) -> None:
+    rig.create(1)
+    file = ManifestFile.for_load([str(path)], rig.topic, str(rig.state_dir))
+    with file.locked():
+        refused = rig.run(str(path), "--resume")
+        assert refused.code == 1
+        assert "another process works at this load" in refused.err
+        assert rig.values() == []
+    assert rig.run(str(path), "--resume").code == 0
+    assert rig.values() == LINES
+    assert [found.name for found in rig.state_dir.iterdir()] == [file.path.name]
+
+
 def test_other_options_are_not_resumed_with(rig: LoadRig, tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_bytes(b'{"a":1}\n{"a":2}\nx')
@@ -141,6 +174,34 @@ def test_a_log_that_lost_acknowledged_records_is_not_resumed(rig: LoadRig, path:
     load, manifest = begin(rig, path, client)
     manifest.partitions[0].offset = 99
     with pytest.raises(LoadError, match="ends at offset 0, but 99 was acknowledged"):
+        resume(load, manifest)
+
+
+def test_a_topic_that_was_made_anew_is_not_resumed_into(rig: LoadRig, path: Path, client: ClusterClient) -> None:
+    rig.create(1)
+    load, manifest = begin(rig, path, client)
+    dead = LoadProducer(load._options.producer, rig.topic, (manifest.producer_id, manifest.producer_epoch))
+    with dead:
+        dead.send_many(rig.topic, LINES[:10], partition=0).result()
+    manifest.position = Position(0, 10, len(b"\n".join(LINES[:10])) + 1)
+    manifest.partitions[0] = PartitionState(10, 10, 10)
+    delete_topic(client, rig.topic)
+    rig.create(1)
+    with Producer(load._options.producer) as other:  # as many records as the load had there
+        other.send_many(rig.topic, [b"other"] * 10).result()
+    with pytest.raises(LoadError, match=r"began with the topic .* of id"):
+        resume(load, manifest)
+    manifest.topic_id = None  # as of a broker that tells none
+    with pytest.raises(LoadError, match="another producer's record at offset 9"):
+        resume(load, manifest)
+    assert rig.values() == [b"other"] * 10
+
+
+def test_another_cluster_is_not_resumed_into(rig: LoadRig, path: Path, client: ClusterClient) -> None:
+    rig.create(1)
+    load, manifest = begin(rig, path, client)
+    manifest.cluster_id = "another"
+    with pytest.raises(LoadError, match="began with the cluster of id another"):
         resume(load, manifest)
 
 

@@ -22,7 +22,9 @@ PIECE_BYTES = 128
 
 OBJECTS = [{"id": i, "name": f"n{i}" * (i % 9), "x": i / 4} for i in range(COUNT)]
 LINES = "".join(json.dumps(row) + "\n" * (1 + i % 7 // 6) for i, row in enumerate(OBJECTS))  # blank ones between
-CSV = "id,name\n" + "".join(f'{i},"a\n,{i}"\n' if i % 5 == 0 else f"{i},b\n" + "\n" * (i % 7 // 6) for i in range(COUNT))
+CSV = "id,name\n" + "".join(
+    f'{i},"a\n,{i}"\n' if i % 5 == 0 else f"{i},b\n" + "\n" * (i % 7 // 6) for i in range(COUNT)
+)
 BAD_CSV = "id,name\n" + "".join(f"{i},b\n" if i % 11 else f"{i}\n" for i in range(1, COUNT))
 
 
