@@ -7,6 +7,7 @@ By default each value meets each other one; all 320 combinations, on one node an
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +29,7 @@ from tests.delivered import (
     wait_until_served,
 )
 from tests.fixtures_kafka import skipped_where_unavailable
+from tests.kafka.batches import codecs_of_large_batches, read_log
 from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.reading import end_offsets, read_all, read_with_java
 
@@ -79,7 +81,7 @@ def connection(cluster: KafkaCluster, listener: str = "PLAINTEXT", mechanism: st
 
 
 def deliver_and_compare(cluster: KafkaCluster, topic: str, **options: Any) -> None:
-    """Send everything, read it back with librdkafka, compare."""
+    """Send everything, some of it in batches of more than 64 KiB, read it back with librdkafka, compare."""
     cluster.create_topic(topic, PARTITIONS)
     reader = cluster.direct_bootstrap()
     if not options.get("enable_idempotence", True):
@@ -92,6 +94,7 @@ def deliver_and_compare(cluster: KafkaCluster, topic: str, **options: Any) -> No
     if options["acks"] != "all":
         wait_until(lambda: sum(end_offsets(reader, topic).values()) >= len(sends), 30, f"{len(sends)} records")
     sends.check(read_all(reader, topic), offsets_known=answered)
+    assert codecs_of_large_batches(read_log(reader, topic)) == {options.get("compression_type", "none")}
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -130,13 +133,18 @@ def test_a_client_certificate_is_presented(kafka: KafkaCluster, topic_name: str)
 
 
 def text_records(count: int) -> list[GivenRecord]:
-    """What the console consumer prints without ambiguity."""
+    """What the console consumer prints without ambiguity; the first does not fit 64 KiB, compressed or not."""
+    source = random.Random(count)
     keys = (None, b"", b"key", "\u20ac".encode())
     values = (b"value", None, b"", "\u00fcnicode ".encode() * 3000)
     headers: tuple[HeaderList, ...] = ([], [("a", b"1"), ("a", b"2"), ("b", None), ("c", b"")])
+    large = GivenRecord(None, source.randbytes(100_000).hex().encode(), [], 1_600_000_000_000)
     return [
-        GivenRecord(keys[i % 4], values[i // 4 % 4], list(headers[i // 16 % 2]), 1_600_000_000_000 + i)
-        for i in range(count)
+        large,
+        *(
+            GivenRecord(keys[i % 4], values[i // 4 % 4], list(headers[i // 16 % 2]), 1_600_000_000_000 + i)
+            for i in range(1, count)
+        ),
     ]
 
 
@@ -152,6 +160,7 @@ def test_the_java_consumer_reads_the_same(kafka: KafkaCluster, kafka_tools: str,
                 sends.add(future, record)
             send_block(producer, topic_name, text_records(200), sends)
     sends.check(read_with_java(kafka.direct_bootstrap(), topic_name, len(sends)))
+    assert codecs_of_large_batches(read_log(kafka.direct_bootstrap(), topic_name)) == set(CODECS)
 
 
 async def test_asyncio_sends_in_every_way(kafka: KafkaCluster, topic_name: str) -> None:

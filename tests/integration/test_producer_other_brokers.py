@@ -23,6 +23,7 @@ from tests.delivered import (
 )
 from tests.fixtures_kafka import skipped_where_unavailable
 from tests.fixtures_mock_cluster import MockCluster
+from tests.kafka.batches import codecs_of_large_batches, read_log
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.reading import CREATE_TIME, ReadRecord, read_all
 from tests.kafka.runtime import OLD_BROKER_VERSION, OLDEST_BROKER_VERSION
@@ -57,6 +58,7 @@ def deliver_and_compare(cluster: KafkaCluster, topic: str, **options: Any) -> No
     with Producer(**options) as producer:
         send_in_every_way(producer, topic, sends)
     sends.check(read_all(reader, topic))
+    assert codecs_of_large_batches(read_log(reader, topic)) == {options.get("compression_type", "none")}
 
 
 @pytest.mark.external
@@ -95,6 +97,7 @@ def send_to_mock(cluster: MockCluster, topic: str, **options: Any) -> None:
         send_block(producer, topic, assorted_records(60, seed=4), sends)
         send_columns(producer, topic, [GivenRecord(b"%d" % i, b"value", [], None) for i in range(500)], sends)
     sends.check(read_all(cluster.bootstrap, topic), timestamps_kept=False)
+    assert codecs_of_large_batches(read_log(cluster.bootstrap, topic)) == {options.get("compression_type", "none")}
 
 
 @pytest.mark.parametrize("codec", CODECS)
