@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafkaprod import Producer
 from tests.fault.producer_load import Load
 from tests.fault.record_checker import check_records
 from tests.kafka.cluster import KafkaCluster
@@ -24,6 +25,7 @@ from tests.kafka.proxy_actions import (
     DropAndReset,
     Duplicate,
     FlipBit,
+    Forward,
     ForwardAndReset,
     Replace,
     Replay,
@@ -31,6 +33,7 @@ from tests.kafka.proxy_actions import (
     RewriteLength,
     Swap,
 )
+from tests.kafka.reading import read_all
 
 pytestmark = pytest.mark.external
 
@@ -56,8 +59,8 @@ class Fault:
     is_timeout: bool = False
 
 
-# A correlation id made smaller by one is no fault of its own here: behind a lost or overtaken reply it makes the next
-# one an answer to the lost one's request, a lie that nobody can notice.
+# A correlation id made smaller by one is no fault of its own here: behind a lost reply it is a lie that nobody can
+# notice (`send_two` and its tests).
 FAULTS = [
     Fault("request cut by RST", False, lambda source: Cut(source.randrange(2000))),
     Fault("request cut by FIN", False, lambda source: Cut(source.randrange(2000), reset=False)),
@@ -148,6 +151,67 @@ def flip_bits(kafka: KafkaCluster, proxy: FaultProxy, topic: str, bits: list[int
 
 def test_flipped_bits_in_the_head_of_replies(kafka: KafkaCluster, kafka_proxy: FaultProxy, topic_name: str) -> None:
     flip_bits(kafka, kafka_proxy, topic_name, random.Random(1).sample(PREFIX_BITS, 40))
+
+
+@dataclass(frozen=True)
+class Told:
+    """What became of two records: the offsets told, those in the log, and how many connections it took."""
+
+    offsets: tuple[int, int]
+    in_log: tuple[int, int]
+    connections: int
+
+
+def send_two(kafka: KafkaCluster, proxy: FaultProxy, topic: str, partitions: tuple[int, int], *, is_lost: bool) -> Told:
+    """The second reply comes under the number of the first, which is lost or was passed on.
+
+    A produce response names no request but by its correlation id: it has topics and partitions, but neither sequences
+    nor the number of records (protocol guide, "Produce API"; requests are answered in their order).
+    """
+    kafka.create_topic(topic, PARTITIONS)
+    with Producer(bootstrap_servers=kafka.bootstrap("PROXIED"), linger_ms=0, **OPTIONS) as producer:
+        for partition in {*partitions}:  # only then may a partition have two batches in flight
+            producer.send(topic, b"earlier", partition=partition).result(30)
+        before = len(proxy.frames)
+        first_reply = proxy.on_reply(PRODUCE, Drop() if is_lost else Forward())
+        second_reply = proxy.on_reply(PRODUCE, RewriteCorrelationId(-1))
+        first = producer.send(topic, b"first", partition=partitions[0])
+        first_reply.wait_until_hit()
+        second = producer.send(topic, b"second", partition=partitions[1])
+        second_reply.wait_until_hit()
+        offsets = first.result(30).offset, second.result(30).offset
+        connections = len({frame.connection for frame in proxy.frames[before:] if frame.api_key == PRODUCE})
+    log = read_all(kafka.direct_bootstrap(), topic)
+    (first_offset,), (second_offset,) = (
+        [record.offset for record in log[partition] if record.value == value]
+        for partition, value in zip(partitions, (b"first", b"second"), strict=True)
+    )
+    return Told(offsets, (first_offset, second_offset), connections)
+
+
+def test_a_reply_under_the_number_of_one_that_came_is_noticed(
+    kafka: KafkaCluster, kafka_proxy: FaultProxy, topic_name: str
+) -> None:
+    told = send_two(kafka, kafka_proxy, topic_name, (0, 0), is_lost=False)
+    assert told == Told(offsets=(1, 2), in_log=(1, 2), connections=2)
+
+
+def test_a_reply_under_the_number_of_a_lost_one_of_another_partition_is_noticed(
+    kafka: KafkaCluster, kafka_proxy: FaultProxy, topic_name: str
+) -> None:
+    told = send_two(kafka, kafka_proxy, topic_name, (0, 1), is_lost=True)
+    assert told == Told(offsets=(1, 1), in_log=(1, 1), connections=2)
+
+
+def test_a_reply_under_the_number_of_a_lost_one_of_the_same_partition_is_an_answer_to_it(
+    kafka: KafkaCluster, kafka_proxy: FaultProxy, topic_name: str
+) -> None:
+    """The bytes are those of a broker that answered the first request, saying offset 2, and not yet the second.
+
+    Both are in the log once, and both were acknowledged; only the offset told for the first is the second's.
+    """
+    told = send_two(kafka, kafka_proxy, topic_name, (0, 0), is_lost=True)
+    assert told == Told(offsets=(2, 2), in_log=(1, 2), connections=2)
 
 
 def random_mix(kafka: KafkaCluster, proxy: FaultProxy, topic: str, count: int, seed: int) -> None:
