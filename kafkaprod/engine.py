@@ -182,11 +182,6 @@ class Engine:
         self.guard.is_forked = True
         self.ledger.after_fork_in_child()
 
-    def leaders_of(self, topic: str) -> tuple[int, ...]:
-        """Leader node ids of the topic's partitions, -1 where there is none; empty if it is unknown."""
-        info = self.metadata.snapshot.topics.get(topic)
-        return () if info is None else info.leaders
-
 
 def _close_reporter(reporter: Any) -> None:
     """A reporter that fails to close must not keep the others, and the producer, from ending."""

@@ -6,7 +6,7 @@ passes through here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from kafkaprod.completion import DeliveryFuture
@@ -87,10 +87,10 @@ class Hooks:
         )
 
     def choose_partitions(
-        self, topic: str, keys: Sequence[Any] | None, values: Sequence[Any], leaders: Callable[[], Sequence[int]]
+        self, topic: str, keys: Sequence[Any] | None, values: Sequence[Any], leaders: Sequence[int]
     ) -> Any:
         """The user's partitioner's choice for a block, as int32 array; None: the built-in choice."""
-        return None if self._partitioner is None else self._partitioner.choose_many(topic, keys, values, leaders())
+        return None if self._partitioner is None else self._partitioner.choose_many(topic, keys, values, leaders)
 
     def _acknowledge(self, future: DeliveryFuture) -> None:
         assert self._chain is not None

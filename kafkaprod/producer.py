@@ -132,7 +132,7 @@ class Producer(RecordSender):
         """Run the hooks; return what appends the record (given a memory ticket) and what tells how much it needs."""
         headers = record.headers
         key, value = self._hooks.serialize(record)
-        partition = self._hooks.choose_partition(record, key, value, self._engine.leaders_of(record.topic))
+        partition = self._hooks.choose_partition(record, key, value, queues.leaders)
         chosen = -1 if partition is None else _integer(partition, "partition")
         timestamp_ms = self._clock.wall_ms() if record.timestamp_ms is None else record.timestamp_ms
         timestamp = _integer(timestamp_ms, "timestamp_ms")
@@ -182,8 +182,8 @@ class Producer(RecordSender):
             keys = None if keys is None else list(keys)
             keys, values = self._hooks.serialize_block(topic, keys, values, headers)
             if partitions is None and partition is None:
-                self._topic_queues(topic, self._clock.now_ms() + self._config.max_block_ms)
-                partitions = self._hooks.choose_partitions(topic, keys, values, lambda: self._engine.leaders_of(topic))
+                queues = self._topic_queues(topic, self._clock.now_ms() + self._config.max_block_ms)
+                partitions = self._hooks.choose_partitions(topic, keys, values, queues.leaders)
         return self._send_block(
             topic,
             Column.from_list(values, "values"),

@@ -280,6 +280,8 @@ class Sender:
             return MAX_WAIT_MS  # connecting: that ends the poll by itself
         for topic in self._metadata.forget_idle_topics(now_ms, self._accumulator.take_used):
             self._accumulator.forget_topic(topic)
+        for topic in self._accumulator.forgotten_topics_in_use():
+            self._metadata.add_topic(topic, now_ms)
         return self._ask(node_id, self._metadata.make_request(now_ms), "metadata", now_ms)
 
     def _ask(self, node_id: int, request: Request, token: str, now_ms: int) -> int:

@@ -21,6 +21,7 @@ cdef class TopicQueues:
     cdef readonly str name
     cdef readonly bytes name_utf8
     cdef readonly bytes topic_id            # 16 bytes, or None where brokers do not tell
+    cdef readonly tuple leaders             # node id per partition, -1 where there is none, as last told
     cdef readonly int32_t index             # position in Accumulator._topic_list
     cdef readonly int32_t partition_count   # records choose among these
     cdef FastModulo modulo                  # by partition_count; read with the GIL

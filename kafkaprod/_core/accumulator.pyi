@@ -12,6 +12,7 @@ class TopicQueues:
     name: str
     name_utf8: bytes
     topic_id: bytes | None
+    leaders: tuple[int, ...]
     index: int
     partition_count: int
     @property
@@ -36,6 +37,7 @@ class Accumulator:
     ) -> TopicQueues: ...
     def take_used(self, name: str) -> bool: ...
     def forget_topic(self, name: str) -> None: ...
+    def forgotten_topics_in_use(self) -> list[str]: ...
     def append(
         self,
         topic: TopicQueues,

@@ -186,6 +186,7 @@ cdef class Accumulator:
         topic.modulo = fast_modulo(count)
         is_made_anew = topic.topic_id is not None and topic_id is not None and topic.topic_id != topic_id
         topic.topic_id = topic_id
+        topic.leaders = tuple(leaders)
         for i in range(topic.allocated_count):
             p = topic.partitions[i]
             leader = leaders[i] if i < count else -1
@@ -206,7 +207,7 @@ cdef class Accumulator:
 
     def take_used(self, str name not None):
         """Whether records were appended to the topic, or wait in it, since the last call."""
-        cdef TopicQueues topic = self.topics.get(name)
+        cdef TopicQueues topic = self.topics.get(name) or self._idle_topics.get(name)
         cdef int32_t i
         if topic is None:
             return False
@@ -223,6 +224,13 @@ cdef class Accumulator:
         self.topics_generation += 1
         if topic is not None:
             self._idle_topics[name] = topic
+
+    def forgotten_topics_in_use(self):
+        """Forgotten topics that get records all the same, from callers who looked them up before. Sender thread only.
+
+        Their leaders are those of before, until their metadata is asked for again.
+        """
+        return [name for name in self._idle_topics if self.take_used(name)]
 
     cdef bint enlist(self, Batch *b, Batch *older) noexcept nogil:
         """Put the batch into the list of incomplete ones, with a reference: behind `older`, or last if that is NULL.

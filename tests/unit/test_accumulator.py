@@ -86,6 +86,19 @@ def test_use_of_a_topic_is_noticed_while_records_wait_and_once_after():
     assert not engine.accumulator.take_used(TOPIC)
 
 
+def test_forgotten_topic_keeps_its_leaders_and_is_noticed_when_it_is_used_again():
+    engine = Engine(leaders=[1, -1])
+    queues = engine.accumulator.topics[TOPIC]
+    engine.accumulator.forget_topic(TOPIC)
+    assert queues.leaders == (1, -1)
+    assert engine.accumulator.forgotten_topics_in_use() == []
+    assert engine.accumulator.append(queues, None, b"v", None, 0) is not None
+    assert engine.accumulator.forgotten_topics_in_use() == [TOPIC]
+    engine.lead([2, 1])
+    assert queues.leaders == (2, 1)
+    assert engine.accumulator.forgotten_topics_in_use() == []
+
+
 def test_topic_that_is_not_utf8_is_refused():
     engine = Engine()
     before = snapshot(engine)

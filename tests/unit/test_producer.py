@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -60,6 +60,24 @@ def in_thread(call: Callable[[], object], is_waiting: Callable[[], object], end:
     thread.join(20)
     assert not thread.is_alive()
     return errors
+
+
+def test_partitioner_hears_of_a_topic_that_goes_idle_while_its_record_is_made(make: MakeProducer) -> None:
+    told: list[tuple[int, list[int]]] = []
+
+    class Last:
+        def partition(self, topic: str, key: Any, value: Any, partition_count: int, available: Sequence[int]) -> int:
+            told.append((partition_count, list(available)))
+            return partition_count - 1
+
+    def forget(value: bytes) -> bytes:  # as the sender may at any time
+        producer.accumulator.forget_topic("t")
+        return value
+
+    producer = make(partitioner=Last(), value_serializer=forget)
+    producer.accumulator.set_topic("t", [-1, 1, -1])
+    assert producer.send("t", b"v").partition == 2
+    assert told == [(3, [1])]
 
 
 def fill(producer: Producer) -> None:

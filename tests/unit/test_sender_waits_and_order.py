@@ -24,6 +24,7 @@ from kafkaprod.protocol.messages.produce import PartitionProduceResponse, Produc
 from kafkaprod.sender import MAX_WAIT_MS, OBSERVATION_MS
 from tests.sender_rig import TOPIC, Rig, Sent
 
+NOT_LEADER = 6
 NOT_ENOUGH_REPLICAS = 19
 INVALID_RECORD = 87
 OUT_OF_ORDER = 45
@@ -181,6 +182,38 @@ class TestMetadata:
             rig.turn()
             assert future.succeeded()
         assert set(rig.accumulator.topics) == {TOPIC}
+
+    def test_records_of_a_topic_forgotten_while_its_caller_held_it_follow_the_new_leader(self) -> None:
+        rig = Rig()
+        held = rig.accumulator.topics[TOPIC]
+        rig.turn(300_000)
+        assert not rig.accumulator.topics
+        (sent,) = rig.open_of(MetadataRequest)
+        rig.complete(sent, response=rig.metadata_response())
+        rig.turn()
+        assert held.leaders == (1,)
+        future = rig.accumulator.append(held, None, b"v", None, 0, 0, rig.clock.now_ms())
+        assert future is not None
+        rig.turn()
+        rig.topics[TOPIC] = (2,)
+        rig.pool.ready = {1, 2}
+        rig.answer(rig.produce_requests[0], NOT_LEADER)
+        rig.turn()
+        rig.turn(100)
+        (sent,) = rig.open_of(MetadataRequest)
+        assert [topic.name for topic in sent.request.topics] == [TOPIC]
+        response = rig.metadata_response()
+        response.topics[0].partitions[0].leader_epoch = 1
+        rig.complete(sent, response=response)
+        for request in rig.produce_requests:  # the old leader was asked again meanwhile
+            rig.answer(request, NOT_LEADER)
+        rig.turn()
+        rig.turn(400)
+        (request,) = rig.produce_requests
+        assert request.node_id == 2
+        rig.answer(request)
+        rig.turn()
+        assert future.result(0).offset == 7
 
     def test_records_of_a_partition_found_removed_when_they_are_due_fail(self) -> None:
         rig = Rig(topics={TOPIC: (1, 1)})
