@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import create_topic, find_topic, is_missing, topic_options
-from kafkaprod.cli.load_spark import SparkLoad, check_spark_arguments, load_on_spark, places_of
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config, read_options
 from kafkaprod.errors import BrokerError, ConfigError, KafkaError
 from kafkaprod.loader.bad_rows import BadRowSink, DeadLetterFile, DeadLetterTopic, Skip, Stop
@@ -120,6 +119,8 @@ def run(options: argparse.Namespace) -> int:
     sources = [source for source in sources if os.path.abspath(source.path) != _dead_letters(options)]
     reading = _reading(options)
     if options.engine == "spark":
+        from kafkaprod.cli.load_spark import check_spark_arguments
+
         check_spark_arguments(sources, options.rate, has_manifest=not options.no_manifest)
     elif options.master is not None:
         raise ConfigError("--master is Spark's: say --engine spark")
@@ -155,6 +156,8 @@ def _load(
     load = Load(sources, reading, load_options, client, sink, progress, file, manifest)
     try:
         if options.engine == "spark":
+            from kafkaprod.cli.load_spark import SparkLoad, load_on_spark, places_of
+
             assert file is not None
             job = SparkLoad(
                 sources, reading, load_options, make_sink, _dead_letters(options), *places_of(file, sources)

@@ -1,4 +1,7 @@
-"""The reader of each format."""
+"""The reader of each format.
+
+Those that need pyarrow are imported when they are asked for: most of a small load of lines is imports.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kafkaprod.loader.csv_rows import CsvReader
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.plan import AVRO, JSON, RAW, RowPlan
 from kafkaprod.loader.rows import RowBlock
-from kafkaprod.loader.tables import read_arrow, read_parquet
 from kafkaprod.loader.text import read_array, read_lines
 
 _ROWS_OF_TEXT: Final = {"lines": read_lines, "jsonl": read_lines, "json": read_array}
-_ROWS_OF_TABLES: Final = {"parquet": read_parquet, "arrow": read_arrow}
 _DEFAULT_VALUE: Final = {"csv": JSON, "tsv": JSON, "parquet": JSON, "arrow": JSON}
 
 
@@ -49,12 +49,16 @@ def read_rows(source: Source, options: ReadOptions, row: int = 0, offset: int = 
     if source.format in _ROWS_OF_TEXT:
         return _ROWS_OF_TEXT[source.format](source, _text_plan(source, plan), row, offset)
     if source.format in ("csv", "tsv"):
+        from kafkaprod.loader.csv_rows import CsvReader
+
         separator = options.separator or ("\t" if source.format == "tsv" else ",")
         reader = CsvReader(source, plan, separator, options.column_types, options.text_columns, options.column_names)
         return reader.blocks(row, offset)
     if plan.value == RAW:
         raise LoadError(f"{source.name}: rows of a {source.format} file have no raw form; say --value json or a column")
-    return _ROWS_OF_TABLES[source.format](source, plan, row, offset)
+    from kafkaprod.loader import tables
+
+    return (tables.read_parquet if source.format == "parquet" else tables.read_arrow)(source, plan, row, offset)
 
 
 def _text_plan(source: Source, plan: RowPlan) -> RowPlan:
