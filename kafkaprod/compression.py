@@ -54,6 +54,7 @@ _LZ4_FAST_LEVEL: Final = 9  # Java's level 9 selects its fast compressor; only o
 _LZ4_LIBRARY_MAX_LEVEL: Final = 12
 
 _ZSTD_PIECE_BYTES: Final = 16 * 1024
+_ZSTD_SMALL_BYTES: Final = 128 * 1024  # of a batch; the library's parameters for known sizes are good up to here
 
 _per_thread = threading.local()
 
@@ -177,12 +178,25 @@ def _lz4_compressor(level: int) -> Callable[[Sequence[BytesLike]], bytes]:
 
 
 def _zstd_compressor(level: int) -> Callable[[Sequence[BytesLike]], bytes]:
+    """Larger batches get the parameters of a stream of unknown size, as Java's and librdkafka's do.
+
+    Those that the library has for sizes from 128 to 256 KiB look for matches of four bytes at level 3: on digits and
+    text that is up to 1.8 times slower and 8 % larger (zstd 1.5.7).
+    """
+
     def compress(parts: Sequence[BytesLike]) -> bytes:
-        compressors: dict[int, zstandard.ZstdCompressor] = _per_thread.__dict__.setdefault("zstd_compressors", {})
-        compressor = compressors.get(level)
+        plain = parts[0] if len(parts) == 1 else b"".join(parts)
+        key = (level, len(plain) > _ZSTD_SMALL_BYTES)
+        compressors: dict[tuple[int, bool], zstandard.ZstdCompressor] = _per_thread.__dict__.setdefault("zstd", {})
+        compressor = compressors.get(key)
         if compressor is None:
-            compressor = compressors[level] = zstandard.ZstdCompressor(level=level)
-        return compressor.compress(parts[0] if len(parts) == 1 else b"".join(parts))
+            parameters = zstandard.ZstdCompressionParameters.from_level(level)
+            compressor = compressors[key] = (
+                zstandard.ZstdCompressor(compression_params=parameters)
+                if len(plain) > _ZSTD_SMALL_BYTES
+                else zstandard.ZstdCompressor(level=level)
+            )
+        return compressor.compress(plain)
 
     return compress
 

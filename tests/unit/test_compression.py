@@ -1,6 +1,7 @@
 """The codecs: round trips, what Java demands of their output, limits, damage."""
 
 import gzip
+import hashlib
 import os
 import threading
 import zlib
@@ -42,7 +43,8 @@ def test_every_level_round_trips(name, levels):
 
 def test_zstd_highest_levels_round_trip():
     for level in (19, 22):
-        assert decompress(4, make_codec("zstd", level).compress([TEXT[:5000]]), LIMIT) == TEXT[:5000]
+        for size in (5000, 150_000):
+            assert decompress(4, make_codec("zstd", level).compress([TEXT[:size]]), LIMIT) == TEXT[:size]
 
 
 @pytest.mark.parametrize(
@@ -104,6 +106,15 @@ def test_gzip_is_read_by_the_standard_library():
 
 def test_zstd_is_one_frame():
     assert zstandard.ZstdDecompressor().decompress(make_codec("zstd").compress([TEXT]), max_output_size=LIMIT) == TEXT
+
+
+def test_zstd_batch_of_the_default_size_is_no_larger_than_its_halves():
+    """It was 8 % larger with the parameters that the library has for its size."""
+    digits = b"".join(b"%08d" % i + hashlib.sha512(b"%d" % i).hexdigest()[:100].encode() for i in range(2427))
+    assert (1 << 18) - 108 <= len(digits) <= 1 << 18
+    compress = make_codec("zstd").compress
+    half = len(digits) // 2
+    assert len(compress([digits])) < 1.03 * (len(compress([digits[:half]])) + len(compress([digits[half:]])))
 
 
 # What others write
