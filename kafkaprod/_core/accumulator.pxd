@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from kafkaprod._core.batch cimport Batch, Partition
+from kafkaprod._core.batch cimport Batch, Hint, Partition
 from kafkaprod._core.buffer_pool cimport BufferPool
 from kafkaprod._core.lock cimport mutex_t
 from kafkaprod._core.murmur2 cimport FastModulo
@@ -13,6 +13,7 @@ from kafkaprod._core.record_view cimport AppendStatus, RecordView
 
 cdef enum:
     ANY_PARTITION = -1          # let the sticky partitioner choose
+    FEW_PARTITIONS = 64         # with no more than these everything is in the cache anyway
 
 
 cdef class TopicQueues:
@@ -27,6 +28,7 @@ cdef class TopicQueues:
     cdef FastModulo modulo                  # by partition_count; read with the GIL
     cdef int32_t allocated_count            # with those that went when the topic was made anew with fewer
     cdef Partition **partitions
+    cdef Hint *hints                        # one per partition; kept up where there are more than FEW_PARTITIONS
     cdef StickyPartitioner sticky
     cdef int sticky_used                    # since the last load update; load32, store32
     cdef int was_used                       # since the last take_used(); load32, store32

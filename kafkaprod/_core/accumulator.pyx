@@ -6,6 +6,7 @@ Thread-safe. Nothing here waits: a full pool is answered with POOL_EXHAUSTED and
 """
 
 cimport cython
+from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
@@ -23,13 +24,26 @@ from kafkaprod._core.batch cimport (
     batch_retain,
     batch_size_bytes,
     delta_between,
+    fetch_hinted,
+    remember,
 )
 from kafkaprod._core.buffer_pool cimport LARGEST_CLASS, slab_total
 from kafkaprod._core.cache_lines cimport allocate_lines
 from kafkaprod._core.clock cimport READ_CLOCK, monotonic_us
 from kafkaprod._core.completion cimport batch_result, make_future
-from kafkaprod._core.lock cimport FREE_THREADED, load32, load64, mutex_destroy, mutex_init, mutex_lock, mutex_unlock, store32
+from kafkaprod._core.lock cimport (
+    FREE_THREADED,
+    load32,
+    load64,
+    mutex_destroy,
+    mutex_init,
+    mutex_lock,
+    mutex_unlock,
+    store32,
+    store64,
+)
 from kafkaprod._core.murmur2 cimport fast_modulo, partition_for_key
+from kafkaprod._core.prefetch cimport prefetch_write
 from kafkaprod._core.record_arguments cimport RecordArguments
 from kafkaprod._core.record_view cimport (
     APPENDED,
@@ -82,12 +96,14 @@ cdef class TopicQueues:
             mutex_destroy(&self.partitions[i].lock)
             free(self.partitions[i])
         free(self.partitions)
+        free(self.hints)
 
     cdef int grow(self, int32_t count) except -1:
         cdef int32_t i
         cdef Partition *p
         cdef Partition **grown = <Partition **>calloc(count, sizeof(Partition *))
-        if grown is NULL:
+        cdef Hint *hints = <Hint *>calloc(count, sizeof(Hint))
+        if grown is NULL or hints is NULL:
             raise MemoryError
         if self.allocated_count:
             memcpy(grown, self.partitions, self.allocated_count * sizeof(Partition *))
@@ -104,9 +120,13 @@ cdef class TopicQueues:
             p.last_acked_sequence = -1
             p.last_acked_offset = -1
             grown[i] = p
+        for i in range(count):
+            hints[i].partition = grown[i]
         if self.partitions is not NULL:
             self._retired.append(PyCapsule_New(self.partitions, NULL, _free_array))
+            self._retired.append(PyCapsule_New(self.hints, NULL, _free_array))
         self.partitions = grown
+        self.hints = hints
         self.allocated_count = count
         return 0
 
@@ -423,6 +443,7 @@ cdef class Accumulator:
         cdef int index = 0
         cdef bint is_retained = False
         cdef AppendStatus status
+        cdef Hint *hint = NULL
         if record_size_bound(r) > self.max_record_bytes:
             raise RecordTooLargeError(
                 f"record of up to {record_size_bound(r)} bytes for topic {topic.name!r} exceeds "
@@ -440,21 +461,29 @@ cdef class Accumulator:
             status = self.append_sticky(topic, r, now_ms, ticket, &p, &b, &index, &is_retained, &events)
         else:
             p = topic.partitions[partition]
+            if topic.partition_count > FEW_PARTITIONS:
+                hint = topic.hints + partition
+                fetch_hinted(hint, 3)
+                prefetch_write(<void *>load64(<const long long *>&hint.completion))
             mutex_lock(&p.lock)
             status = self.append_locked(p, r, now_ms, ticket, &b, &events)
             if status == APPENDED:
                 index = b.record_count - 1
                 is_retained = retain_for_result(b)
+                if hint is not NULL:
+                    remember(hint, b)
             mutex_unlock(&p.lock)
         if status != APPENDED:
             self.tell_sender(EVENT_BATCH_FULL)      # a waiter makes everything sendable
             return None
         try:
-            future = make_future(batch_result(b, self.completion_factory, topic.name), index, r.key_length,
-                                 r.value_length, r.timestamp)
+            result = batch_result(b, self.completion_factory, topic.name)
+            future = make_future(result, index, r.key_length, r.value_length, r.timestamp)
         finally:
             if is_retained:
                 batch_release(b, self.pool)
+        if hint is not NULL:
+            store64(<long long *>&hint.completion, <long long><PyObject *>result)
         self.tell_sender(events)
         return future
 

@@ -43,11 +43,12 @@ from kafkaprod._core.columns cimport (
     NULLS,
     OFFSETS32,
     OFFSETS64,
-    POINTERS,
+    PLACES,
     VIEWS,
     ByteColumn,
     Column,
     Headers,
+    Place,
     column_get,
 )
 from kafkaprod._core.record_view cimport NULL_LENGTH, HeaderView
@@ -472,24 +473,24 @@ cdef Column _column_of(const ArrowNode *node, OwnedArray owner, str name, str ty
 
 
 cdef Column _resolve(const ArrowNode *node, OwnedArray owner, str name, str type_name):
-    """A dictionary column as pointers to its values."""
+    """A dictionary column as places of its values."""
     cdef Column values = _column_of(node.dictionary, owner, name, type_name)
     cdef Column column = Column.__new__(Column)
-    cdef const char **pointers = <const char **>column._allocate(node.length * sizeof(void *))
-    cdef Py_ssize_t *lengths = <Py_ssize_t *>column._allocate(node.length * sizeof(Py_ssize_t))
+    cdef Place *places = <Place *>column._allocate(node.length * sizeof(Place))
     cdef int64_t i
     column._kept = values
     column.row_count = node.length
-    column.c.layout = POINTERS
-    column.c.pointers = pointers
-    column.c.lengths = lengths
+    column.c.layout = PLACES
+    column.c.places = places
     column.c.longest = values.c.longest
     with nogil:
         for i in range(node.length):
-            pointers[i] = NULL
-            lengths[i] = NULL_LENGTH
+            places[i].data = NULL
+            places[i].length = NULL_LENGTH
             if is_valid(node, i):
-                column_get(&values.c, integer_at(node.index_kind, node.values, node.offset + i), &pointers[i], &lengths[i])
+                column_get(
+                    &values.c, integer_at(node.index_kind, node.values, node.offset + i), &places[i].data, &places[i].length
+                )
     return column
 
 

@@ -25,7 +25,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, u
 from libc.stdlib cimport abort
 
 from kafkaprod._core.buffer_pool cimport BufferPool, KP_DEBUG, Slab
-from kafkaprod._core.lock cimport add32, mutex_t
+from kafkaprod._core.lock cimport add32, load64, mutex_t, store64
 from kafkaprod._core.prefetch cimport prefetch_write
 from kafkaprod._core.record_view cimport RecordView
 from kafkaprod._core.record_writer cimport record_body_size, uvarint_size, write_record
@@ -60,7 +60,9 @@ cdef struct Batch:
     int64_t base_timestamp
     int64_t max_timestamp
     PyObject *completion        # completion.BatchResult, or NULL while nobody asked
+    Partition *partition
     int32_t record_count
+    int references              # atomic; held by: incomplete list, queue or request, block, BatchRef
     uint8_t state
     uint8_t outcome
     # lists
@@ -69,8 +71,6 @@ cdef struct Batch:
     Batch *newer
     Batch *next_outstanding     # sequenced batches of the partition that are not DONE, by sequence
     Batch *previous_outstanding
-    Partition *partition
-    int references              # atomic; held by: incomplete list, queue or request, block, BatchRef
     int request_count           # 1 while a request may read the slabs
     bint sealed                 # header and CRC are written (and the payload compressed)
     bint maybe_persisted        # some attempt ended without a definite answer
@@ -116,10 +116,6 @@ cdef struct Partition:
     int queue_length            # written under lock, peeked at with load32
     int incomplete_count        # batches not DONE, queued or sent
     # so far the first cache line
-    # Addresses to fetch ahead and never to read at, for they may be old: the batch that a block last wrote to, and where
-    # its next record went. Written under lock with store64, read without it with load64.
-    Batch *batch_hint
-    char *write_hint
     int8_t first_class          # of slabs, for the next batch's first one: what its last batch would have needed
     Batch *first_outstanding
     int64_t last_ordinal
@@ -144,6 +140,16 @@ cdef struct Partition:
     int64_t sticky_bytes
 
 
+cdef struct Hint:
+    # Addresses to fetch ahead and never to read at, for they may be old: what the next append to a partition will touch.
+    # Side by side for all partitions, so that they are found in the cache themselves. Any thread reads and writes them,
+    # with load64 and store64.
+    Partition *partition
+    Batch *batch
+    char *position
+    PyObject *completion
+
+
 cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *first_record, Py_ssize_t batch_size,
                        int64_t ticket) noexcept nogil
 cdef int batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, int64_t ticket) noexcept nogil
@@ -155,6 +161,22 @@ cdef int batch_seal(Batch *b) except -1
 cdef list batch_records(Batch *b)
 cdef int batch_set_compressed(Batch *b, bytes blob, int codec_id) except -1
 cdef Py_ssize_t batch_sealed_size(const Batch *b) noexcept
+
+
+cdef inline void remember(Hint *hint, Batch *b) noexcept nogil:
+    store64(<long long *>&hint.batch, <long long>b)
+    store64(<long long *>&hint.position, <long long>b.position)
+
+
+cdef inline void fetch_hinted(const Hint *hint, int lines) noexcept nogil:
+    """Ask for lock, batch, and so many cache lines of where that is written to."""
+    cdef char *position = <char *>load64(<const long long *>&hint.position)
+    prefetch_write(hint.partition)
+    prefetch_write(<void *>load64(<const long long *>&hint.batch))
+    while lines > 0:
+        prefetch_write(position)
+        position += 64
+        lines -= 1
 
 
 cdef inline void batch_retain(Batch *b) noexcept nogil:

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from kafkaprod._core.accumulator cimport Accumulator, TopicQueues
-from kafkaprod._core.batch cimport Batch, Partition
+from kafkaprod._core.batch cimport Batch, Hint, Partition
 from kafkaprod._core.columns cimport Column, Headers
 from kafkaprod._core.record_view cimport AppendStatus, RecordView
 
@@ -12,12 +12,11 @@ cdef enum:
     # Rows sorted by partition together: few, so that they stay in the cache, but some for each partition.
     FEWEST_ROWS = 512
     ROWS_A_PARTITION = 32
-    MOST_ROWS = 65536
+    MOST_ROWS = 131072
     ROWS_PER_HOLD = 256         # after which a lock is let go, so that the sender never waits longer than microseconds
-    FEW_PARTITIONS = 64         # with no more than these everything is in the cache anyway
     FETCH_STEP = 4              # partitions between asking for one thing and for the next that depends on it
     MOST_LINES = 12             # cache lines asked for ahead of one run
-    ROWS_AHEAD = 32             # rows between asking for keys and values and writing them
+    ROWS_AHEAD = 16             # rows between asking for keys and values and writing them
 
 
 cdef struct Segment:
@@ -43,6 +42,7 @@ cdef class Block:
     cdef object _kept
     cdef int32_t *_row_partitions           # where each row went
     cdef Partition **_partition_array
+    cdef Hint *_hints
     cdef int32_t _partition_count
     cdef int32_t *_last_segments            # index of each partition's newest segment, -1: none
     # The round. Its rows count from its first one.

@@ -14,7 +14,7 @@ from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
 
-from kafkaprod._core.accumulator cimport ANY_PARTITION
+from kafkaprod._core.accumulator cimport ANY_PARTITION, FEW_PARTITIONS
 from kafkaprod._core.batch cimport (
     BATCH_HEADER_BYTES,
     BYTES_AHEAD,
@@ -24,11 +24,13 @@ from kafkaprod._core.batch cimport (
     batch_release,
     batch_retain,
     delta_between,
+    fetch_hinted,
+    remember,
 )
 from kafkaprod._core.buffer_pool cimport slab_total
-from kafkaprod._core.columns cimport NULLS, ByteColumn, HeaderColumn, column_get
+from kafkaprod._core.columns cimport NULLS, ByteColumn, HeaderColumn, column_fetch, column_get
 from kafkaprod._core.completion cimport batch_result
-from kafkaprod._core.lock cimport load32, load64, mutex_lock, mutex_unlock, store32, store64
+from kafkaprod._core.lock cimport load32, mutex_lock, mutex_unlock, store32
 from kafkaprod._core.murmur2 cimport FastModulo, fast_modulo, partition_for_key
 from kafkaprod._core.prefetch cimport prefetch_read, prefetch_write
 from kafkaprod._core.record_view cimport APPENDED, EVENT_BATCH_FULL, NULL_LENGTH, POOL_EXHAUSTED
@@ -124,6 +126,7 @@ cdef class Block:
             partition_view = self._kept[1]
             self._partitions = &partition_view[0]
         self._partition_array = topic.partitions
+        self._hints = topic.hints
         self._partition_count = topic.partition_count
         self._row_partitions = <int32_t *>malloc(<size_t>(self.row_count + 1) * sizeof(int32_t))
         self._round_rows = min(
@@ -349,7 +352,7 @@ cdef class Block:
         if self._reserve_segments() != 0:
             return POOL_EXHAUSTED
         if is_scattered:
-            fetch_end = <int32_t>(self._round_end - round_first) - ROWS_AHEAD
+            fetch_end = <int32_t>(self._round_end - round_first) - 2 * ROWS_AHEAD
         r.timestamp = self._timestamp
         if p.tail is not NULL and p.tail.state == OPEN:
             b = p.tail
@@ -362,6 +365,8 @@ cdef class Block:
                 prefetch_write(position + BYTES_AHEAD)
                 prefetch_write(position + BYTES_AHEAD + 64)
             elif at < fetch_end:
+                column_fetch(&key, round_first + order[at + 2 * ROWS_AHEAD])
+                column_fetch(&value, round_first + order[at + 2 * ROWS_AHEAD])
                 fetch_row(&key, &value, round_first + order[at + ROWS_AHEAD])
             row = round_first + (at if is_sticky else order[at])
             fill_record(&key, &value, &headers, row, &r)
@@ -425,28 +430,15 @@ cdef class Block:
             mutex_unlock(&p.lock)
 
     cdef void _fetch_ahead(self) noexcept nogil:
-        """Ask for the memory that the partitions coming up will need: partition, then batch, then where it is written to.
+        """Ask for the memory that a partition coming up will need: its lock, its batch, and where that is written to.
 
-        With thousands of partitions nearly every run of rows waits for memory four times, one after the other.
+        With thousands of partitions nearly every run of rows would wait for each of them, one after the other.
         """
         cdef const int32_t *coming = self._groups + self._group
-        cdef int32_t count = self._group_count - self._group
-        cdef Partition *p
-        cdef char *target
-        cdef int32_t lines
-        if 2 * FETCH_STEP < count:
-            p = self._partition_array[coming[2 * FETCH_STEP]]
-            prefetch_write(p)
-            prefetch_write(<char *>p + 64)
-        if FETCH_STEP < count:
-            p = self._partition_array[coming[FETCH_STEP]]
-            prefetch_write(<const void *>load64(<const long long *>&p.batch_hint))
-            target = <char *>load64(<const long long *>&p.write_hint)
-            lines = min(MOST_LINES, 2 * (self._ends[coming[FETCH_STEP]] - self._ends[coming[FETCH_STEP - 1]]) + 1)
-            while lines > 0:
-                prefetch_write(target)
-                target += 64
-                lines -= 1
+        cdef int32_t rows
+        if FETCH_STEP < self._group_count - self._group:
+            rows = self._ends[coming[FETCH_STEP]] - self._ends[coming[FETCH_STEP - 1]]
+            fetch_hinted(self._hints + coming[FETCH_STEP], min(MOST_LINES, 2 * rows + 1))
 
     cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil:
         fill_record(&self._key.c, &self._value.c, &self._headers.c, i, r)
@@ -459,8 +451,8 @@ cdef class Block:
         if b is NULL or record_count == first_index:
             return
         b.position, b.max_timestamp, b.record_count = position, max_timestamp, record_count
-        store64(<long long *>&b.partition.batch_hint, <long long>b)
-        store64(<long long *>&b.partition.write_hint, <long long>position)
+        if self._partition_count > FEW_PARTITIONS:
+            remember(self._hints + partition, b)
         if self._last_segments[partition] >= 0:
             segment = &self._segments[self._last_segments[partition]]
             if segment.batch == b and segment.first_index + segment.count == first_index:

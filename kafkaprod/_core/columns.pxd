@@ -4,7 +4,7 @@
 |-----------|--------------------------------------------------------------------------------|-----------------------------|
 | NULLS     | null                                                                           |                             |
 | CONSTANT  | the same bytes for every row                                                   |                             |
-| POINTERS  | pointers[i], lengths[i]                                                        | (lists of bytes-like)       |
+| PLACES    | places[i].data, places[i].length                                               | (lists of bytes-like)       |
 | OFFSETS32 | data[offsets32[i] .. offsets32[i + 1]]                                         | binary, string              |
 | OFFSETS64 | data[offsets64[i] .. offsets64[i + 1]]                                         | large_binary, large_string  |
 | VIEWS     | 16 bytes: int32 length, then 12 bytes inline, or prefix, buffer index, offset  | binary_view, string_view    |
@@ -19,17 +19,23 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
+from kafkaprod._core.prefetch cimport prefetch_read
 from kafkaprod._core.record_view cimport NULL_LENGTH, HeaderView
 
 
 cdef enum Layout:
     NULLS
     CONSTANT
-    POINTERS
+    PLACES
     OFFSETS32
     OFFSETS64
     VIEWS
     FIXED
+
+
+cdef struct Place:
+    const char *data
+    Py_ssize_t length               # NULL_LENGTH: null
 
 
 cdef struct ByteColumn:
@@ -42,8 +48,7 @@ cdef struct ByteColumn:
     Py_ssize_t width                # FIXED: bytes a row; CONSTANT: length
     const int32_t *offsets32
     const int64_t *offsets64
-    const char **pointers
-    const Py_ssize_t *lengths
+    const Place *places
     const char *views
     const char **view_buffers
     const int64_t *view_buffer_sizes
@@ -103,9 +108,9 @@ cdef inline void column_get(const ByteColumn *c, Py_ssize_t i, const char **data
     elif c.layout == OFFSETS32:
         data[0] = c.data + c.offsets32[i]
         length[0] = c.offsets32[i + 1] - c.offsets32[i]
-    elif c.layout == POINTERS:
-        data[0] = c.pointers[i]
-        length[0] = c.lengths[i]
+    elif c.layout == PLACES:
+        data[0] = c.places[i].data
+        length[0] = c.places[i].length
     elif c.layout == OFFSETS64:
         data[0] = c.data + c.offsets64[i]
         length[0] = c.offsets64[i + 1] - c.offsets64[i]
@@ -126,3 +131,16 @@ cdef inline void column_get(const ByteColumn *c, Py_ssize_t i, const char **data
         length[0] = short_length
     else:
         length[0] = NULL_LENGTH
+
+
+cdef inline void column_fetch(const ByteColumn *c, Py_ssize_t i) noexcept nogil:
+    """Ask for the memory that column_get() of row i will read."""
+    i += c.start
+    if c.layout == PLACES:
+        prefetch_read(c.places + i)
+    elif c.layout == OFFSETS32:
+        prefetch_read(c.offsets32 + i)
+    elif c.layout == OFFSETS64:
+        prefetch_read(c.offsets64 + i)
+    elif c.layout == VIEWS:
+        prefetch_read(c.views + 16 * i)

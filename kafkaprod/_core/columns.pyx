@@ -107,16 +107,14 @@ cdef class Column:
         # Elsewhere the GIL keeps others from changing a list that is read here.
         source = values if isinstance(values, (list, tuple)) and not FREE_THREADED else list(values)
         cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(source)
-        cdef const char **pointers = <const char **>column._allocate(count * sizeof(void *))
-        cdef Py_ssize_t *lengths = <Py_ssize_t *>column._allocate(count * sizeof(Py_ssize_t))
+        cdef Place *places = <Place *>column._allocate(count * sizeof(Place))
         cdef PyObject **items
         cdef Py_buffer *buffer
         cdef Py_ssize_t i
         column._items = <PyObject **>column._allocate(count * sizeof(PyObject *))
         column.row_count = count
-        column.c.layout = POINTERS
-        column.c.pointers = pointers
-        column.c.lengths = lengths
+        column.c.layout = PLACES
+        column.c.places = places
         for i in range(count):
             if PySequence_Fast_GET_SIZE(source) != count:       # an item's own code may run below
                 raise InvalidRecordError(f"{name} changed its length while it was read")
@@ -128,19 +126,19 @@ cdef class Column:
             column._items[i] = <PyObject *>row
             column._item_count = i + 1
             if PyBytes_CheckExact(row):
-                pointers[i] = PyBytes_AS_STRING(row)
-                lengths[i] = PyBytes_GET_SIZE(row)
+                places[i].data = PyBytes_AS_STRING(row)
+                places[i].length = PyBytes_GET_SIZE(row)
             elif row is None:
-                pointers[i] = NULL
-                lengths[i] = NULL_LENGTH
+                places[i].data = NULL
+                places[i].length = NULL_LENGTH
             else:
                 if not PyObject_CheckBuffer(row):
                     raise InvalidRecordError(f"{name}[{i}] must be bytes-like or None, not {type(row).__name__}")
                 buffer = column._hold(row, f"{name}[{i}]", 0)
-                pointers[i] = <const char *>buffer.buf if buffer.len > 0 else NO_BYTES
-                lengths[i] = buffer.len
-            if lengths[i] > column.c.longest:
-                column.c.longest = lengths[i]
+                places[i].data = <const char *>buffer.buf if buffer.len > 0 else NO_BYTES
+                places[i].length = buffer.len
+            if places[i].length > column.c.longest:
+                column.c.longest = places[i].length
         return column
 
     @staticmethod
@@ -224,28 +222,25 @@ cdef class Column:
         return column
 
     def take(self, rows not None):
-        """The rows of an array of int64, in that order, as a column of pointers into this one."""
+        """The rows of an array of int64, in that order, as a column of places in this one."""
         cdef const int64_t[::1] wanted = rows
         cdef Py_ssize_t count = wanted.shape[0]
         cdef Py_ssize_t i
         cdef Column column
-        cdef const char **pointers
-        cdef Py_ssize_t *lengths
+        cdef Place *places
         if self.row_count < 0:
             return self
         column = Column.__new__(Column)
-        pointers = <const char **>column._allocate(count * sizeof(void *))
-        lengths = <Py_ssize_t *>column._allocate(count * sizeof(Py_ssize_t))
+        places = <Place *>column._allocate(count * sizeof(Place))
         for i in range(count):
             if not 0 <= wanted[i] < self.row_count:
                 raise InvalidRecordError(f"row {wanted[i]} is outside the column's {self.row_count}")
-            pointers[i] = NULL
-            column_get(&self.c, wanted[i], &pointers[i], &lengths[i])
+            places[i].data = NULL
+            column_get(&self.c, wanted[i], &places[i].data, &places[i].length)
         column._kept = self
         column.row_count = count
-        column.c.layout = POINTERS
-        column.c.pointers = pointers
-        column.c.lengths = lengths
+        column.c.layout = PLACES
+        column.c.places = places
         column.c.longest = self.c.longest
         return column
 
