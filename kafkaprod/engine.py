@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -103,8 +104,8 @@ class Engine:
             self.metrics,
         )
         self._add_gauges()
-        self._is_ended = False
-        self._end_waiters: list[Waiter] = []
+        self.is_ended = False  # the sender thread is done
+        self._end_waiters: list[Callable[[], None]] = []
         self.node_pool.set_bootstrap(config.bootstrap_servers)
 
     def _add_gauges(self) -> None:
@@ -145,9 +146,9 @@ class Engine:
             if self._workers is not None:
                 self._workers.shutdown(wait=False)
             self._report_failures()
-            self._is_ended = True
-            for waiter in self._end_waiters.copy():
-                waiter.wake()
+            self.is_ended = True
+            for wake in self._end_waiters.copy():
+                wake()
 
     def _report_failures(self) -> None:
         """The last chance to say that records were lost, whoever ended the producer, and however."""
@@ -160,12 +161,18 @@ class Engine:
 
         Not Thread.join(): up to CPython 3.12 a join that Ctrl-C interrupts takes the thread for ended (bpo-45274).
         """
-        waiter = Waiter()
-        self._end_waiters.append(waiter)
+        told = Waiter()
+        with self.end_waiter(told.wake):
+            return self.is_ended or told.wait(timeout)
+
+    @contextmanager
+    def end_waiter(self, wake: Callable[[], None]) -> Iterator[None]:
+        """While the block runs, `wake` is called when the sender thread is done; look at `is_ended` first."""
+        self._end_waiters.append(wake)
         try:
-            return self._is_ended or waiter.wait(timeout)
+            yield
         finally:
-            self._end_waiters.remove(waiter)
+            self._end_waiters.remove(wake)
 
     def describe_work(self) -> str:
         """What the sender thread runs now: a delivery callback that does not return, or code of ours. Thread-safe."""

@@ -15,7 +15,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -73,6 +74,7 @@ class Producer(RecordSender):
         ConfigError: An option is unknown, out of range or conflicts with another; nothing was started.
 
     Leaving the `with` block flushes, closes, and raises DeliveryFailedError if records failed that nobody looked at.
+    If Ctrl-C or exit() ends the block, what is queued is given 10 s.
     A producer does not survive fork(): in the child every call raises ForkedProducerError; the parent's goes on.
     """
 
@@ -381,6 +383,15 @@ class Producer(RecordSender):
 
     def _topic_queues(self, topic: str, deadline_ms: int, partition: int | None = None) -> TopicQueues:
         """The topic's queues once its metadata is here; waits also for a partition that is not known yet."""
+        queues = self._known_queues(topic, partition)
+        if queues is not None:
+            return queues
+        if self._is_in_callback():
+            deadline_ms = 0  # the thread that fetches metadata must not wait for it: the topic is only asked for
+        return self._engine.topic_watch.wait_for(topic, partition, deadline_ms, self._check_usable)
+
+    def _known_queues(self, topic: str, partition: int | None) -> TopicQueues | None:
+        """The topic's queues if its metadata is here, with the partition. Raises InvalidRecordError for bad names."""
         if not isinstance(topic, str):
             raise InvalidRecordError(f"topic must be str, not {type(topic).__name__}")
         if partition is not None and _integer(partition, "partition") < 0:
@@ -389,9 +400,7 @@ class Producer(RecordSender):
         if queues is not None and (partition is None or partition < queues.partition_count):
             return queues
         _check_topic_name(topic)
-        if self._is_in_callback():
-            deadline_ms = 0  # the thread that fetches metadata must not wait for it: the topic is only asked for
-        return self._engine.topic_watch.wait_for(topic, partition, deadline_ms, self._check_usable)
+        return None
 
     def _is_in_callback(self) -> bool:
         return threading.get_ident() == self._engine.guard.thread_id
@@ -421,21 +430,27 @@ class Producer(RecordSender):
         if self._is_in_callback():
             raise IllegalStateError("flush() inside a delivery callback would wait for itself")
         if self.accumulator.incomplete_batch_count > 0:
-            self._wait_for_flush(timeout)
+            told = Waiter()
+            with self._flushing(told.wake):
+                if not told.wait(timeout):
+                    raise self._flush_timed_out(timeout)
         self._raise_unseen_failures()
 
-    def _wait_for_flush(self, timeout: float | None) -> None:
+    @contextmanager
+    def _flushing(self, wake: Callable[[], None]) -> Iterator[None]:
+        """While the block runs, everything queued is sent at once; `wake` is called when it has its outcome."""
         started_ns = time.perf_counter_ns()
-        flush = Flush()
+        flush = Flush(wake)
         try:
             self._engine.sender.add_flush(flush)
-            if not flush.wait(timeout):
-                raise TimeoutError(
-                    f"{self.accumulator.incomplete_batch_count} batches have no outcome after {timeout} s of flush()"
-                )
+            yield
         finally:
             flush.is_over = True
             self._engine.metrics.add_time("flush", time.perf_counter_ns() - started_ns)
+
+    def _flush_timed_out(self, timeout: float | None) -> TimeoutError:
+        count = self.accumulator.incomplete_batch_count
+        return TimeoutError(f"{count} batches have no outcome after {timeout} s of flush()")
 
     def _raise_unseen_failures(self) -> None:
         count, error = self._engine.ledger.take()
@@ -457,22 +472,29 @@ class Producer(RecordSender):
             TimeoutError: The sender thread has not ended a second after the timeout; most often a delivery callback
                 has not returned. The message says what runs.
         """
-        if self._engine.guard.is_forked:  # also of one that was being closed: its thread ends in the parent
+        if not self._begin_close(timeout):
             return
+        if not self._engine.wait_end(None if timeout is None else max(timeout, 0) + CLOSE_GRACE_S):
+            raise self._close_timed_out(timeout)
+        self._thread.join(CLOSE_GRACE_S)  # its last instructions
+
+    def _begin_close(self, timeout: float | None) -> bool:
+        """Refuse records and let the sender thread end; whether its end can be waited for here."""
+        if self._engine.guard.is_forked:  # also of one that was being closed: its thread ends in the parent
+            return False
         self._refusal = self._refusal or _closed
         self.has_hooks = True  # sends every record through _send_general, which refuses it
         _open_producers.discard(self)
         self._finalizer.detach()
         limit_ms = MAX_CLOSE_MS if timeout is None else int(min(timeout * 1000, MAX_CLOSE_MS))
         self._engine.sender.close(self._clock.now_ms() + (0 if self._is_in_callback() else limit_ms))
-        if self._is_in_callback():
-            return
-        if not self._engine.wait_end(None if timeout is None else max(timeout, 0) + CLOSE_GRACE_S):
-            raise TimeoutError(
-                f"the sender thread has not ended {CLOSE_GRACE_S} s after close(timeout={timeout}): it runs "
-                f"{self._engine.describe_work()}; delivery callbacks must return soon"
-            )
-        self._thread.join(CLOSE_GRACE_S)  # its last instructions
+        return not self._is_in_callback()
+
+    def _close_timed_out(self, timeout: float | None) -> TimeoutError:
+        return TimeoutError(
+            f"the sender thread has not ended {CLOSE_GRACE_S} s after close(timeout={timeout}): it runs "
+            f"{self._engine.describe_work()}; delivery callbacks must return soon"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -483,10 +505,10 @@ class Producer(RecordSender):
         if kind is None and self._refusal is None:
             try:
                 self.flush()
-            finally:
-                self.close()
-        else:
-            self.close()
+            except BaseException as failure:
+                self.close(_patience_after(failure))
+                raise
+        self.close(_patience_after(error))
 
     # --- questions -------------------------------------------------------------------------------------------------
 
@@ -520,6 +542,11 @@ class Producer(RecordSender):
 
     def __bool__(self) -> bool:
         return True
+
+
+def _patience_after(error: BaseException | None) -> float | None:
+    """How long close() may take after what ended a `with` block: one that wants the program to end should soon."""
+    return None if error is None or isinstance(error, Exception) else EXIT_TIMEOUT_S
 
 
 def _closed() -> KafkaError:

@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -56,7 +57,6 @@ from kafkaprod.protocol.outgoing import ByteChain
 from kafkaprod.protocol.schema import Request
 from kafkaprod.retry import ExponentialBackoff
 from kafkaprod.topic_watch import TopicWatch
-from kafkaprod.waiting import Waiter
 
 PRODUCE_VERSIONS: Final = (3, 13)
 LAST_VERSION_BY_NAME: Final = 12  # version 13 names topics by id
@@ -87,18 +87,19 @@ class SenderSettings:
     checks_cluster: bool = True  # tell brokers which cluster they are expected to belong to (KIP-1242)
 
 
-class Flush(Waiter):
+class Flush:
     """Somebody who waits until all that is queued now has its outcome.
 
     Attributes:
+        wake: Called once all of it has; by the sender thread, or in `Sender.add_flush` if that has ended.
         mark: Up to which batch; None until the sender has seen the flush.
         is_over: Written by the one who waits: no longer interested.
     """
 
-    __slots__ = ("is_over", "mark")
+    __slots__ = ("is_over", "mark", "wake")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
         self.mark: int | None = None
         self.is_over = False
 
@@ -198,6 +199,7 @@ class Sender:
                 wait_ms = 0
         if wait_ms <= self._drain.linger_ms:
             self._accumulator.let_new_batches_linger()
+        self._tell_waiters()  # of what expired or was refused just now: nothing else may end the poll for long
         completions = self._pool.poll(max(wait_ms, 0))
         self._accumulator.set_sender_sleeps(False)
         self._is_observed = self._is_observed and not completions
@@ -205,6 +207,7 @@ class Sender:
             self._settle(completion)
         for failure in self._pool.take_failures():
             self._on_connection_failure(failure)
+        self._begin_flushes()  # not before the poll, which would not end for a flush that is over already
         self._tell_waiters()
 
     def _observe(self, now_ms: int) -> int:
@@ -235,6 +238,7 @@ class Sender:
                     completion.token.finish()
         finally:
             self.is_running = False
+            self._begin_flushes()
             self._tell_waiters(all_of_them=True)
             self._topic_watch.tell_end()
 
@@ -247,7 +251,6 @@ class Sender:
     def _tell_waiters(self, *, all_of_them: bool = False) -> None:
         if self._accumulator.pool.waiter_count:
             self._accumulator.pool.wake_waiters()
-        self._begin_flushes()  # here and not before the poll, which would not end for a flush that is over already
         if not self._flushes:
             return
         oldest = self._accumulator.oldest_serial

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from kafkaprod._core.accumulator import Accumulator, TopicQueues
 from kafkaprod.clock import Clock
@@ -13,19 +14,23 @@ from kafkaprod.waiting import Waiter
 POLL_S = 1.0  # longest sleep between looks at whether the producer is still usable
 
 
-class _TopicWaiter(Waiter):
+class TopicWaiter:
     """Somebody who waits for a topic.
 
     Attributes:
+        topic: Its name.
+        partition: Must be among its partitions; None: any will do.
+        wake: Called when there is news; must not block.
         error: What came instead.
         reason: Why it has not come yet.
     """
 
-    __slots__ = ("error", "reason", "topic")
+    __slots__ = ("error", "partition", "reason", "topic", "wake")
 
-    def __init__(self, topic: str) -> None:
-        super().__init__()
+    def __init__(self, topic: str, partition: int | None, wake: Callable[[], None]) -> None:
         self.topic = topic
+        self.partition = partition
+        self.wake = wake
         self.error: KafkaError | None = None
         self.reason: KafkaError | None = None
 
@@ -47,7 +52,7 @@ class TopicWatch:
         self._max_block_ms = max_block_ms
         self._lock = threading.Lock()
         # guarded by _lock:
-        self._waiters: dict[_TopicWaiter, None] = {}
+        self._waiters: dict[TopicWaiter, None] = {}
         self._wanted: dict[str, None] = {}
         self._hopeless: KafkaError | None = None  # why no cluster can be reached, if that is not going to heal
         self._last_trouble: KafkaError | None = None
@@ -58,37 +63,55 @@ class TopicWatch:
     ) -> TopicQueues:
         """Return the topic's queues once they are known, with `partition` among them unless that is None.
 
-        Raises: the topic's own error; BootstrapError or AuthenticationError if no broker can be used;
-            MetadataTimeoutError at `deadline_ms` (monotonic); what `check_usable` raises.
+        Raises: as `look`.
         """
-        waiter = _TopicWaiter(topic)
+        told = Waiter()
+        with self.waiter(topic, partition, told.wake) as waiter:
+            while (queues := self.look(waiter, deadline_ms, check_usable)) is None:
+                told.wait(self.patience_s(deadline_ms))
+        return queues
+
+    @contextmanager
+    def waiter(self, topic: str, partition: int | None, wake: Callable[[], None]) -> Iterator[TopicWaiter]:
+        """While the block runs, `wake` is called when there is news of the topic."""
+        waiter = TopicWaiter(topic, partition, wake)
         try:
             with self._lock:
                 self._waiters[waiter] = None
-            while True:
-                queues = self._accumulator.topics.get(topic)
-                if queues is not None and (partition is None or partition < queues.partition_count):
-                    return queues
-                check_usable()
-                with self._lock:
-                    error = waiter.error or self._hopeless
-                    if error is not None:
-                        raise error.with_traceback(None)  # shared: it must not collect the frames of all who raise it
-                    self._wanted[topic] = None
-                self._wakeup()
-                remaining_ms = deadline_ms - self._clock.now_ms()
-                if remaining_ms <= 0:
-                    raise self._timed_out(waiter, partition, queues)
-                waiter.wait(min(remaining_ms / 1000, POLL_S))
+            yield waiter
         finally:
             with self._lock:
                 self._waiters.pop(waiter, None)
 
-    def _timed_out(self, waiter: _TopicWaiter, partition: int | None, queues: TopicQueues | None) -> KafkaError:
+    def look(self, waiter: TopicWaiter, deadline_ms: int, check_usable: Callable[[], None]) -> TopicQueues | None:
+        """The topic's queues if they are known, else None: it is asked for, look again when woken.
+
+        Raises: the topic's own error; BootstrapError or AuthenticationError if no broker can be used;
+            MetadataTimeoutError at `deadline_ms` (monotonic); what `check_usable` raises.
+        """
+        queues = self._accumulator.topics.get(waiter.topic)
+        if queues is not None and (waiter.partition is None or waiter.partition < queues.partition_count):
+            return queues
+        check_usable()
+        with self._lock:
+            error = waiter.error or self._hopeless
+            if error is not None:
+                raise error.with_traceback(None)  # shared: it must not collect the frames of all who raise it
+            self._wanted[waiter.topic] = None
+        self._wakeup()
+        if self._clock.now_ms() >= deadline_ms:
+            raise self._timed_out(waiter, queues)
+        return None
+
+    def patience_s(self, deadline_ms: int) -> float:
+        """How long to wait for a wake before looking again."""
+        return min((deadline_ms - self._clock.now_ms()) / 1000, POLL_S)
+
+    def _timed_out(self, waiter: TopicWaiter, queues: TopicQueues | None) -> KafkaError:
         topic, reason = waiter.topic, waiter.reason
         if not self.is_connected and self._last_trouble is not None:
             return self._last_trouble
-        what = f"topic {topic!r}" if queues is None else f"partition {partition} of topic {topic!r}"
+        what = f"topic {topic!r}" if queues is None else f"partition {waiter.partition} of topic {topic!r}"
         known = "" if queues is None else f"; it has {queues.partition_count} partitions"
         said = "" if reason is None else f"; the last answer: {reason}"
         error = MetadataTimeoutError(

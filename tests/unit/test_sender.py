@@ -29,6 +29,7 @@ from kafkaprod.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kafkaprod.sender import Flush
+from kafkaprod.waiting import Waiter
 from tests.sender_rig import TOPIC, Rig, failure
 
 NOT_ENOUGH_REPLICAS = 19
@@ -581,21 +582,34 @@ class TestFlush:
         rig.send()
         rig.turn()
         assert not rig.produce_requests
-        flush = Flush()
+        told = Waiter()
+        flush = Flush(told.wake)
         rig.sender.add_flush(flush)
         rig.turn()
         rig.turn()
         (sent,) = rig.produce_requests
         rig.send(b"later")
-        assert not flush.wait(0)
+        assert not told.wait(0)
         rig.answer(sent)
         rig.turn()
-        assert flush.wait(0)
+        assert told.wait(0)
+
+    def test_flush_ends_before_the_sender_sleeps_again_if_the_last_batch_expires(self) -> None:
+        rig = Rig(topics={TOPIC: (-1,)}, delivery_timeout_ms=1000)
+        rig.send()
+        told = Waiter()
+        rig.sender.add_flush(Flush(told.wake))
+        rig.turn()
+        told_in_poll: list[bool] = []
+        rig.pool.while_polled = lambda: told_in_poll.append(told.wait(0))
+        rig.turn(999)
+        rig.turn(1)
+        assert told_in_poll == [False, True]
 
     def test_flush_nobody_waits_for_any_more_is_forgotten(self) -> None:
         rig = Rig(topics={TOPIC: (-1,)})
         rig.send()
-        flush = Flush()
+        flush = Flush(lambda: None)
         rig.sender.add_flush(flush)
         rig.turn()
         flush.is_over = True
@@ -606,9 +620,10 @@ class TestFlush:
         rig = Rig()
         rig.sender.close(0)
         rig.sender.run()
-        flush = Flush()
+        told = Waiter()
+        flush = Flush(told.wake)
         rig.sender.add_flush(flush)
-        assert flush.wait(0)
+        assert told.wait(0)
 
 
 class TestEnd:
@@ -653,7 +668,8 @@ class TestEnd:
         rig = Rig()
         in_flight, _ = rig.in_flight()
         queued = rig.send()
-        flush = Flush()
+        told = Waiter()
+        flush = Flush(told.wake)
         rig.sender.add_flush(flush)
         rig.turn()
         rig.pool.breaks = ZeroDivisionError("a bug")
@@ -663,7 +679,7 @@ class TestEnd:
             error = future.exception(0)
             assert isinstance(error, ProducerClosedError)
             assert error.__cause__ is rig.pool.breaks
-        assert flush.wait(0)
+        assert told.wait(0)
         assert pool_is_free(rig)
         with pytest.raises(ProducerClosedError):
             rig.send()
