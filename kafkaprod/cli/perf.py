@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from kafkaprod.block_result import BlockResult
+from kafkaprod.cli.command_producer import command_producer
 from kafkaprod.cli.perf_curve import Point, draw, page
 from kafkaprod.cli.perf_stats import Stats, Totals
 from kafkaprod.config import merge_options, read_properties
 from kafkaprod.errors import ConfigError, KafkaError
-from kafkaprod.producer import Producer
 
 BLOCK_ROWS = 500
 SEED = 0
@@ -86,7 +86,7 @@ def measure(
     options: argparse.Namespace, producer_options: dict[str, Any], make_block: MakeBlock, show: Callable[[str], None]
 ) -> tuple[Totals, Totals | None, dict[str, dict[str, float]]]:
     """Send everything; return the totals, those without the warm-up, and the producer's metrics."""
-    with Producer(producer_options) as producer:
+    with command_producer(producer_options) as producer:
         producer.partitions_for(options.topic)
         stats = Stats(options.reporting_interval / 1000, show)
         warm = max(options.warmup_records, 0)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from kafkaprod._core.columns import Column, Headers
 from kafkaprod._core.row_splitter import split_keys, split_lines
+from kafkaprod.cli.command_producer import command_producer
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, read_options
 from kafkaprod.errors import ConfigError
-from kafkaprod.producer import Producer
 
 READ_BYTES = 1 << 20
 Blocks = Iterator[tuple[Column | None, Column, int]]
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     """
     settings = _Settings(options)
     sent = 0
-    with Producer(read_options(options, compression_type=options.codec)) as producer:
+    with command_producer(read_options(options, compression_type=options.codec)) as producer:
         for key, value, count in _limited(settings.blocks(), options.count):
             producer.send_columns(
                 options.topic,

@@ -1,0 +1,69 @@
+"""What the tests of Ctrl-C share: a producer whose broker is stopped, and a signal once a call waits."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from benchmarks.sink import Sink
+from kafkaprod import Producer
+from tests.stress.scale import wait_until
+
+LIMIT_S = 0.1
+SLACK_S = 0.4  # a loaded machine may not run the main thread at once
+
+
+class Stalled:
+    """A producer whose broker is stopped after the first record."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self.producer = Producer(
+            bootstrap_servers=sink.bootstrap, buffer_memory=1 << 20, batch_size=65536, max_block_ms=60_000
+        )
+        self.engine = self.producer._engine
+        self.producer.send("t", b"first").result(20)
+        self.accepted = 1
+        os.kill(sink.pid, signal.SIGSTOP)
+        self.future = self.producer.send("t", b"stalled")
+        self.block = self.producer.send_many("t", [b"stalled"])
+        self.table = self.producer.send_table("t", {"value": [b"stalled"]})
+        self.accepted += 3
+
+    def fill(self) -> None:
+        while (future := self.producer.try_send("t", b"x" * 50_000)) is not None:
+            self.future = future
+            self.accepted += 1
+
+
+def interrupt(call: Callable[[], object], is_waiting: Callable[[], object]) -> float:
+    """Send SIGINT once `call` waits; return after how many seconds it raised KeyboardInterrupt."""
+    sent: list[float] = []
+
+    def kill() -> None:
+        wait_until(is_waiting, "the call waits")
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        call()
+    except KeyboardInterrupt:
+        took_s = time.monotonic() - sent[0]
+    else:
+        raise AssertionError("the call returned")
+    finally:
+        with contextlib.suppress(KeyboardInterrupt):
+            killer.join(20)
+    return took_s
+
+
+def show(took_s: Sequence[float]) -> None:
+    """For ``pytest -s``."""
+    print(f"{len(took_s)} signals, ms: median {statistics.median(took_s) * 1000:.2f}, most {max(took_s) * 1000:.2f}")
