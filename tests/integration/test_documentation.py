@@ -1,0 +1,38 @@
+"""Every page of the documentation works when it is followed by copy and paste."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.documentation import PAGES, blocks, follow, unexplained
+from tests.kafka.ports import free_ports
+
+LONG = {"README.md", "spark.md", "checking.md"}  # sessions of Spark, millions of records
+FOLLOWED = [page for page in PAGES if any(block.language in ("sh", "python") for block in blocks(page))]
+
+
+@pytest.mark.parametrize("page", [page for page in FOLLOWED if page.name not in LONG], ids=lambda page: page.stem)
+def test_a_page_can_be_followed(page: Path, tmp_path: Path) -> None:
+    follow(page, tmp_path, Path(sys.executable).parent, free_ports(1)[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in FOLLOWED if page.name in LONG], ids=lambda page: page.stem)
+def test_a_long_page_can_be_followed(page: Path, tmp_path: Path) -> None:
+    follow(page, tmp_path, Path(sys.executable).parent, free_ports(1)[0])
+
+
+def test_every_block_is_run_or_it_is_said_why_not() -> None:
+    assert list(unexplained(PAGES)) == []
+
+
+@pytest.mark.parametrize("block", ["```sh\nfalse\n```\n", '```python\nraise ValueError("no")\n```\n'])
+def test_a_block_that_fails_is_seen(block: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(block)
+    (tmp_path / "here").mkdir()
+    with pytest.raises(AssertionError, match="it failed"):
+        follow(page, tmp_path / "here", Path(sys.executable).parent, free_ports(1)[0])
