@@ -32,8 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = build_parser(called).parse_args(given)
         return int(options.run(options))
-    except (KafkaError, OSError) as error:
+    except KafkaError as error:
         print(f"kafkaprod {given[0]}: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename is not None else error
+        print(f"kafkaprod {given[0]}: {what}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"kafkaprod {given[0]}: interrupted", file=sys.stderr)

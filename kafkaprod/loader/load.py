@@ -69,7 +69,6 @@ class Load:
         self._manifest = manifest
         self.report = LoadReport(options.topic)
         self._job = Job(sources, reading, options, sink, progress, manifest_file, self.report)
-        self._batch_bytes: int | None = None  # where the topic takes less than the options say
 
     def run(self) -> LoadReport:
         """Load everything.
@@ -89,18 +88,18 @@ class Load:
                 try:
                     if is_resumed:
                         self._read_tails(self._manifest)
-                    Session(self._job, self._manifest, self._batch_bytes).run()
+                    Session(self._job, self._manifest).run()
                 except RowsRefusedError as error:
                     self._manifest.refused += error.rows
-                    self._restart(error)
+                    self._restart(self._manifest, error)
                 except BatchTooLargeError as error:
-                    self._make_batches_smaller(error)
-                    self._restart(error)
+                    self._make_batches_smaller(self._manifest, error)
+                    self._restart(self._manifest, error)
                 except LogIsAheadError as error:
                     restarts = 0 if self.report.sent_count > before else restarts + 1
                     if restarts > MAX_RESTARTS:
                         raise LoadError(f"the log changes while it is read: {error}") from error
-                    self._restart(error)
+                    self._restart(self._manifest, error)
                 is_resumed = True
         finally:
             self.report.seconds = time.monotonic() - started
@@ -117,22 +116,28 @@ class Load:
             state = manifest.partitions[number]
             state.sent, state.offset = tail.rank, tail.offset
 
-    def _restart(self, error: Exception) -> None:
-        """Raises LoadError if the input cannot be read again."""
-        if any(source.path == STDIN for source in self._sources) and not is_stdin_a_file():
+    def _restart(self, manifest: Manifest, error: Exception) -> None:
+        """Raises LoadError if the input cannot be read again; what was learned is in the manifest then."""
+        if self._is_pipe:
+            if self._file is not None:
+                self._file.write(manifest)
             raise LoadError(
                 "a part of stdin must be read again, which a pipe cannot: run the command with --resume and the same "
                 "bytes"
             ) from error
-        if self._manifest is not None:
-            self._sink.rewind(self._manifest.dead_letter_bytes)
+        self._sink.rewind(manifest.dead_letter_bytes)
         _log.info("reading the ends of the partitions again: %s", error)
 
-    def _make_batches_smaller(self, error: Exception) -> None:
-        size = self._batch_bytes or int(self._options.producer.get("batch_size", 1 << 20))
+    @property
+    def _is_pipe(self) -> bool:
+        return any(source.path == STDIN for source in self._sources) and not is_stdin_a_file()
+
+    def _make_batches_smaller(self, manifest: Manifest, error: Exception) -> None:
+        size = manifest.batch_bytes or int(self._options.producer.get("batch_size", 1 << 20))
         if size <= LEAST_BATCH_BYTES:
             raise LoadError(f"the topic takes no batch of {size} bytes: {error}") from error
-        self._batch_bytes = max(size // 2, LEAST_BATCH_BYTES)
+        # Somebody must start it again by hand for each try on a pipe.
+        manifest.batch_bytes = LEAST_BATCH_BYTES if self._is_pipe else max(size // 2, LEAST_BATCH_BYTES)
 
     def begin(self) -> Manifest:
         """The manifest of a load that has done nothing yet; written before the first record is sent."""

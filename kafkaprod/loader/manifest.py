@@ -72,6 +72,7 @@ class Manifest:
         position: See Position.
         partitions: By number.
         refused: (number of the input, row, why) of rows that a broker refused.
+        batch_bytes: Size of batches where the topic takes less than the options say; None: as they say.
         counts: Rows sent, bad rows, bytes.
         dead_letter_bytes: Length of the dead-letter file at `position`.
         is_done: Nothing is left.
@@ -89,6 +90,7 @@ class Manifest:
     position: Position
     partitions: dict[int, PartitionState]
     refused: list[tuple[int, int, str]] = field(default_factory=list)
+    batch_bytes: int | None = None
     sent_count: int = 0
     bad_count: int = 0
     sent_bytes: int = 0

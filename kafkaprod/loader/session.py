@@ -106,10 +106,9 @@ class Session:
     Args:
         job: What is to be done.
         manifest: Where to begin; is moved on.
-        batch_bytes: Size of batches where the topic takes less than the options say; None: as they say.
     """
 
-    def __init__(self, job: Job, manifest: Manifest, batch_bytes: int | None) -> None:
+    def __init__(self, job: Job, manifest: Manifest) -> None:
         self._sources = job.sources
         self._reading = job.reading
         self._options = job.options
@@ -121,14 +120,14 @@ class Session:
         identity = None if manifest.producer_id < 0 else (manifest.producer_id, manifest.producer_epoch)
         sent = {number: state.sent for number, state in manifest.partitions.items() if identity is not None}
         options = dict(self._options.producer)
-        if batch_bytes is not None:
-            options["batch_size"] = batch_bytes
+        if manifest.batch_bytes is not None:
+            options["batch_size"] = manifest.batch_bytes
         self._producer = LoadProducer(options, manifest.topic, identity, sent)
         self._in_flight = InFlight(
             manifest,
             self._report,
             can_resume=self._file is not None,
-            has_least_batches=batch_bytes == LEAST_BATCH_BYTES,
+            has_least_batches=manifest.batch_bytes == LEAST_BATCH_BYTES,
         )
         self._skip = np.zeros(manifest.partition_count, dtype=np.int64)  # rows of each that are to be passed over
         for number, state in manifest.partitions.items():

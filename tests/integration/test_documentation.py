@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from tests.documentation import PAGES, blocks, follow, unexplained
@@ -21,7 +23,8 @@ def test_a_page_can_be_followed(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in FOLLOWED if page.name in LONG], ids=lambda page: page.stem)
-def test_a_long_page_can_be_followed(page: Path, tmp_path: Path) -> None:
+def test_a_long_page_can_be_followed(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(Path(pyspark.__file__).parent / "bin"), prepend=os.pathsep)  # has spark-submit
     follow(page, tmp_path, Path(sys.executable).parent, free_ports(1)[0])
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import json
+import os
 import random
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,9 +20,10 @@ from kafkaprod.broker.embedded import EmbeddedBroker
 from kafkaprod.broker.faults import delay
 from kafkaprod.errors import AuthorizationError
 from kafkaprod.protocol.api_keys import ApiKey
-from tests.load_rig import LoadRig
+from tests.load_rig import LoadRig, run_here
 
 HUGE = b"x" * (20 << 20)
+NOBODY = 65_534
 
 
 @pytest.fixture
@@ -235,6 +240,70 @@ def test_an_unreadable_file_is_named(rig: LoadRig, tmp_path: Path) -> None:
     done = rig.run(str(tmp_path / "none.csv"), "--create-topic", "1")
     assert done.code == 1
     assert "none.csv" in done.err
+
+
+@contextlib.contextmanager
+def ordinary_user() -> Iterator[None]:
+    """Root may read everything: be somebody else for a while."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture
+def public_path() -> Iterator[Path]:
+    """A directory that everybody can look into, and nobody but this user write to."""
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        yield Path(directory)
+
+
+def test_a_file_that_may_not_be_read_is_named(rig: LoadRig, public_path: Path) -> None:
+    path = public_path / "secret.csv"
+    path.write_bytes(b"a\n1\n")
+    path.chmod(0)
+    rig.create(1)
+    with ordinary_user():
+        done = rig.run(str(path))
+    assert done.code == 1
+    assert done.err == f"kafkaprod load: {path}: Permission denied\n"
+    path.chmod(0o644)
+    assert rig.run(str(path)).code == 0
+    assert rig.values() == [b'{"a":1}']
+
+
+def test_a_directory_without_a_place_for_the_manifest_is_named_with_the_flag(
+    embedded_broker: EmbeddedBroker, public_path: Path, topic_name: str
+) -> None:
+    path = public_path / "in.txt"
+    path.write_bytes(b"1\n")
+    arguments = ["load", str(path), "-b", embedded_broker.bootstrap_servers, "-t", topic_name, "--create-topic", "-q"]
+    public_path.chmod(0o555)
+    with ordinary_user():
+        done = run_here(arguments)
+        assert done.code == 1
+        assert "Permission denied" in done.err
+        assert "--state DIR" in done.err
+        assert run_here([*arguments, "--no-manifest"]).code == 0
+
+
+def test_a_part_of_a_pipe_that_must_be_read_again_stops_the_load_with_what_to_do(rig: LoadRig, tmp_path: Path) -> None:
+    rig.create(2, max_message_bytes="20000")
+    lines = [b"good", random.Random(1).randbytes(30_000).hex().encode(), b"good too"]
+    data = b"\n".join(lines)
+    arguments = ("-", "-p", "0", "-z", "zstd", "--on-error", "skip")  # compressed: its size is known to the broker only
+    stopped = rig.run(*arguments, stdin=data)
+    assert stopped.code == 1, stopped.err
+    assert "run the command with --resume and the same bytes" in stopped.err
+    assert rig.run(*arguments, "--resume", stdin=data).code == 1  # with small batches, which name the row
+    done = rig.run(*arguments, "--resume", stdin=data)
+    assert done.code == 3, done.err
+    assert rig.values() == [b"good", b"good too"]
 
 
 def test_a_pattern_without_a_file_is_named(rig: LoadRig, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ import pytest
 
 from kafkaprod.broker.embedded import EmbeddedBroker
 from kafkaprod.broker.faults import delay
+from kafkaprod.loader.in_flight import InFlight, SentBlock
+from kafkaprod.loader.manifest import Position
 from kafkaprod.protocol.api_keys import ApiKey
 from tests.load_rig import LoadRig
 
@@ -27,9 +29,9 @@ PATIENCE_S = 30.0
 class Terminal:
     """A command with a terminal of its own; what it prints is kept."""
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], columns: int = 120) -> None:
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self.process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
         os.close(slave)
         self.shown = b""
@@ -68,10 +70,55 @@ class Terminal:
         os.close(self._master)
 
 
-@pytest.mark.parametrize("does_broker_answer", [True, False])
-def test_ctrl_c_ends_a_load_that_goes_on_later(tmp_path: Path, does_broker_answer: bool) -> None:
+@pytest.fixture
+def in_file(tmp_path: Path) -> Path:
     path = tmp_path / "in.txt"
     path.write_bytes(b"\n".join(LINES))
+    return path
+
+
+def test_a_ctrl_c_that_meets_the_manifest_half_changed_leaves_the_file_as_it_was(
+    embedded_broker: EmbeddedBroker, tmp_path: Path, in_file: Path, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = LoadRig(embedded_broker.bootstrap_servers, tmp_path / "state", topic_name)
+    rig.create(1)
+    advance = InFlight._advance
+    settled: list[SentBlock] = []
+
+    def advance_or_not(self: InFlight, head: SentBlock, position: Position) -> None:
+        settled.append(head)
+        if len(settled) == 3:  # it is no longer in flight, and its rows are not counted yet
+            raise KeyboardInterrupt
+        advance(self, head, position)
+
+    monkeypatch.setattr("kafkaprod.loader.text.PIECE_BYTES", 50_000)
+    monkeypatch.setattr(InFlight, "_advance", advance_or_not)
+    interrupted = rig.run(str(in_file))
+    assert interrupted.code == 130, interrupted.err
+    monkeypatch.setattr(InFlight, "_advance", advance)
+    assert rig.run(str(in_file), "--resume").code == 0
+    assert rig.values() == LINES
+
+
+@pytest.mark.parametrize("columns", [0, 1, 200])
+def test_a_terminal_of_any_width_shows_how_a_load_goes_on(
+    embedded_broker: EmbeddedBroker, tmp_path: Path, in_file: Path, topic_name: str, columns: int
+) -> None:
+    rig = LoadRig(embedded_broker.bootstrap_servers, tmp_path / "state", topic_name)
+    command = rig.command(str(in_file), "--create-topic", "1")
+    command.remove("-q")
+    terminal = Terminal(command, columns)
+    try:
+        assert terminal.process.wait(PATIENCE_S) == 0, terminal.shown
+        terminal.wait_for(b"100,000 records")
+    finally:
+        terminal.close()
+    assert b"Traceback" not in terminal.shown
+
+
+@pytest.mark.parametrize("does_broker_answer", [True, False])
+def test_ctrl_c_ends_a_load_that_goes_on_later(tmp_path: Path, in_file: Path, does_broker_answer: bool) -> None:
+    path = in_file
     with EmbeddedBroker(tmp_path / "data", topics={"t": 2}) as broker:
         rig = LoadRig(broker.bootstrap_servers, tmp_path / "state", "t")
         if not does_broker_answer:

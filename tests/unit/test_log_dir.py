@@ -60,6 +60,12 @@ def test_directory_is_private_and_says_whose_it_is(tmp_path: Path) -> None:
     assert open_dir(tmp_path, node_id=3).identity == directory.identity
 
 
+def test_directories_above_it_are_made(tmp_path: Path) -> None:
+    directory = open_dir(tmp_path / "a" / "b")
+    assert stat.S_IMODE(os.stat(tmp_path / "a" / "b" / "data").st_mode) == 0o700
+    assert directory.close()
+
+
 def test_directory_of_another_broker_is_refused(tmp_path: Path) -> None:
     open_dir(tmp_path, node_id=3).close()
     with pytest.raises(ConfigError, match="belongs to node 3"):

@@ -288,7 +288,7 @@ def open_log_dir(
     """Take over a data directory, making it if it is missing, and recover all partitions in it.
 
     Args:
-        path: the directory; made with mode 0700.
+        path: the directory; made with mode 0700, and those above it as the umask says.
         environment: shared by all logs.
         node_id: of this broker.
         cluster_id: must match the directory's; None takes the directory's, or a random one.
@@ -302,6 +302,7 @@ def open_log_dir(
     """
     path = os.path.abspath(path)
     if not os.path.isdir(path):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         environment.disk.mkdir(path)
     lock = lock_directory(environment.disk, path)
     identity = _load_identity(environment.disk, path, node_id, cluster_id)
