@@ -272,7 +272,7 @@ class Sender:
             return delay_ms
         node_id = self._pool.least_loaded_node(now_ms)
         if self._pool.is_rebootstrap_required or self._metadata.should_rebootstrap(
-            now_ms, is_any_node_usable=node_id is not None
+            now_ms, is_any_node_usable=node_id is not None or self._pool.is_any_connected
         ):
             self._metadata.on_rebootstrap(now_ms)
             self._pool.rebootstrap()

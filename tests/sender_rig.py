@@ -94,7 +94,11 @@ class FakePool:
         return sorted(self.ready)
 
     def least_loaded_node(self, now_ms: int) -> int | None:
-        return min(self.ready, default=None)
+        return min((node_id for node_id in self.ready if self.is_ready(node_id, now_ms)), default=None)
+
+    @property
+    def is_any_connected(self) -> bool:
+        return bool(self.ready)
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         return node_id in self.ready and sum(sent.node_id == node_id for sent in self.open) < self.max_in_flight

@@ -175,6 +175,11 @@ class NodePool:
         start = int(self._random() * len(states))
         return least_loaded(states[start:] + states[:start], now_ms, self._settings.max_in_flight)
 
+    @property
+    def is_any_connected(self) -> bool:
+        """Whether some node is connected, if only it takes no request now: its requests in flight have yet to end."""
+        return any(state.connection is not None and state.connection.is_ready for state in self._states.values())
+
     def _connect(self, state: NodeState, now_ms: int) -> None:
         self._check_open()
         state.last_attempt_ms = now_ms

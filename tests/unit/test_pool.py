@@ -589,6 +589,20 @@ def test_least_loaded_prefers_idle_then_fewest_then_connecting_then_longest_untr
         pool.close()
 
 
+def test_a_node_that_is_full_is_connected_all_the_same(make_pool: MakePool, clock: ManualClock) -> None:
+    with BrokerThread() as broker:
+        pool = make_pool(max_in_flight=1)
+        assert not pool.is_any_connected
+        pool.set_bootstrap([broker.address])
+        pool.is_ready(-1, clock.now_ms())
+        assert not pool.is_any_connected
+        until_ready(pool, clock, -1)
+        produce(pool, -1, "a")
+        assert pool.least_loaded_node(clock.now_ms()) is None
+        assert pool.is_any_connected
+        pool.close()
+
+
 def test_least_loaded_knows_nobody_while_all_back_off(make_pool: MakePool, clock: ManualClock) -> None:
     pool = make_pool()
     pool.set_bootstrap([("127.0.0.1", dead_port()), ("127.0.0.1", dead_port())])

@@ -169,6 +169,20 @@ class TestMetadata:
         rig.turn(200)
         assert len(rig.open_of(MetadataRequest)) == 1
 
+    def test_metadata_waits_for_a_place_where_all_requests_are_in_flight_and_cuts_nothing(self) -> None:
+        rig = Rig()
+        rig.pool.max_in_flight = 1
+        future, sent = rig.in_flight()
+        rig.metadata.add_topic("new", rig.clock.now_ms())
+        rig.turn(1000)
+        assert rig.pool.log == []
+        assert rig.open_of(MetadataRequest) == []
+        rig.answer(sent)
+        rig.turn()
+        assert future.succeeded()
+        rig.turn()
+        assert len(rig.open_of(MetadataRequest)) == 1
+
     def test_idle_topic_is_forgotten_and_one_with_records_is_not(self) -> None:
         rig = Rig(topics={TOPIC: (1,), "idle": (1,)})
         for _ in range(3):  # a topic in use is given another age
