@@ -200,7 +200,8 @@ class _LoopWaiter:
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait for `wake`, at most `timeout` seconds; return whether it came. Uses it up."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._event.wait(), timeout)
+            async with asyncio.timeout(timeout):  # not wait_for(): until 3.12 it could lose a cancellation
+                await self._event.wait()
         is_told = self._event.is_set()
         self._event.clear()
         return is_told
