@@ -138,7 +138,7 @@ class Engine:
         self.guard.thread_id = threading.get_ident()
         try:
             for reporter in self.config.metric_reporters:
-                reporter.start(self)
+                self._start_reporter(reporter)
             self.sender.run()
         finally:
             for reporter in self.config.metric_reporters:
@@ -149,6 +149,13 @@ class Engine:
             self.is_ended = True
             for wake in self._end_waiters.copy():
                 wake()
+
+    def _start_reporter(self, reporter: Any) -> None:
+        """A reporter that fails to start, as its port is taken, must not keep records from being sent."""
+        try:
+            reporter.start(self)
+        except Exception:
+            _log.exception("the metrics reporter %s does not start", type(reporter).__qualname__)
 
     def _report_failures(self) -> None:
         """The last chance to say that records were lost, whoever ended the producer, and however."""

@@ -296,3 +296,21 @@ def test_producer_is_true_though_nothing_is_queued(make: MakeProducer) -> None:
     producer = make()
     assert producer
     assert len(producer) == 0
+
+
+def test_reporter_that_fails_is_logged_and_the_producer_goes_on(
+    make: MakeProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        def start(self, source: object) -> None:
+            raise OSError("port 9090 is taken")
+
+        def close(self) -> None:
+            raise OSError("nothing to close")
+
+    producer = make(metric_reporters=[Broken()], max_block_ms=2000)
+    with pytest.raises(BootstrapError):  # the sender thread says so: it runs
+        producer.send("t", b"v")
+    producer.close(0)
+    assert "the metrics reporter" in caplog.text
+    assert "Broken does not start" in caplog.text
