@@ -5,6 +5,7 @@ Not on a record's line: the loader asks before and after it, the commands instea
 
 from __future__ import annotations
 
+import logging
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -20,6 +21,8 @@ from kafkaprod.wiring import connection_settings
 POLL_MS: Final = 50
 MAX_TRIES: Final = 5
 
+_log = logging.getLogger("kafkaprod.admin")
+
 
 class ClusterClient:
     """Asks brokers. Close it, or use it in a `with` statement.
@@ -34,6 +37,7 @@ class ClusterClient:
         self._timeout_ms = config.request_timeout_ms if timeout_ms is None else timeout_ms
         self._pool = NodePool(connection_settings(config), self._clock)
         self._pool.set_bootstrap(config.bootstrap_servers)
+        self._has_told = False
         self.controller_id = -1
 
     def __enter__(self) -> Self:
@@ -48,16 +52,19 @@ class ClusterClient:
         """Close all connections."""
         self._pool.close()
 
-    def metadata(self, topics: list[str] | None, *, operations: bool = False) -> MetadataResponse:
-        """Metadata of some topics, none of which is created, or of all (None).
+    def metadata(
+        self, topics: list[str] | None, *, operations: bool = False, creates: bool = False
+    ) -> MetadataResponse:
+        """Metadata of some topics, or of all (None).
 
         Args:
             topics: Their names.
             operations: Ask what this user may do with them, too.
+            creates: Let the broker make those that are missing, if it does such things.
         """
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
-            topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=operations
+            topics=wanted, allow_auto_topic_creation=creates, include_topic_authorized_operations=operations
         )
         response: MetadataResponse = self.ask(request)
         nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
@@ -112,9 +119,17 @@ class ClusterClient:
                 if completion.error is not None:
                     raise completion.error
                 return completion.response
-            if self._pool.take_failures() and self._pool.is_bootstrap_hopeless:
-                raise self._pool.bootstrap_error()
+            if self._pool.take_failures():
+                if self._pool.is_bootstrap_hopeless:
+                    raise self._pool.bootstrap_error()
+                self._tell_of_waiting()
         raise self._why_not(request, node_id)
+
+    def _tell_of_waiting(self) -> None:
+        """Once: somebody at a terminal should not have to guess what takes so long."""
+        if not self._has_told and self._pool.bootstrap_failures():
+            self._has_told = True
+            _log.warning("%s; trying again for %g s", self._pool.bootstrap_error(), self._timeout_ms / 1000)
 
     def _why_not(self, request: Request, node_id: int | None) -> KafkaError:
         if self._pool.bootstrap_failures():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.errors import KafkaError, TopicNotFoundError
-from kafkaprod.protocol.error_codes import ErrorCode, error_for
+from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
 from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafkaprod.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -20,6 +20,7 @@ LATEST = -1
 EARLIEST = -2
 MAX_TRIES = 100
 RETRY_MS = 100
+CREATION_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,22 @@ def find_topic(client: ClusterClient, name: str, *, operations: bool = False) ->
     """
     topic = client.metadata([name], operations=operations).topics[0]
     if topic.error_code:
-        raise error_for(topic.error_code, f"topic {name!r}", topic=name)
+        raise error_for(topic.error_code, topic=name)
     return _info(topic)
+
+
+def demand_topic(client: ClusterClient, name: str) -> TopicInfo:
+    """One topic, which the brokers may make: those that do have CREATION_MS for it.
+
+    Raises:
+        TopicNotFoundError, AuthorizationError, InvalidTopicError: As the broker answered.
+    """
+    for _ in range(CREATION_MS // RETRY_MS):
+        topic = client.metadata([name], creates=True).topics[0]
+        if not describe(topic.error_code).retriable:
+            break
+        client.wait(RETRY_MS)
+    return find_topic(client, name)
 
 
 def _info(topic: MetadataResponseTopic) -> TopicInfo:
@@ -109,7 +124,7 @@ def create_topic(
     request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000, validate_only=False)
     answer = client.ask(request, _controller(client)).topics[0]
     if answer.error_code:
-        raise error_for(answer.error_code, f"topic {name!r}: {answer.error_message or ''}".rstrip(": "), topic=name)
+        raise error_for(answer.error_code, answer.error_message, topic=name)
     _await_leaders(client, name)
 
 
@@ -135,7 +150,7 @@ def delete_topic(client: ClusterClient, name: str) -> None:
     )
     answer = client.ask(request, _controller(client)).responses[0]
     if answer.error_code:
-        raise error_for(answer.error_code, f"topic {name!r}", topic=name)
+        raise error_for(answer.error_code, topic=name)
 
 
 def topic_options(client: ClusterClient, name: str) -> dict[str, str | None]:

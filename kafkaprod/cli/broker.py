@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import ssl
 import sys
@@ -50,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         KafkaError, OSError: the broker cannot start.
     """
+    if os.path.exists(options.data_dir) and not os.path.isdir(options.data_dir):
+        raise ConfigError(f"--data-dir {options.data_dir} is not a directory")
     config = BrokerConfig(
         data_dir=options.data_dir,
         host=options.host,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import create_topic, find_topic, is_missing, topic_options
-from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config, read_options
+from kafkaprod.cli.producer_arguments import above_zero, add_cluster_arguments, count, make_config, read_options, whole
 from kafkaprod.errors import BrokerError, ConfigError, KafkaError
 from kafkaprod.loader.bad_rows import BadRowSink, DeadLetterFile, DeadLetterTopic, Skip, Stop
 from kafkaprod.loader.errors import LoadError
@@ -82,7 +82,7 @@ def _add_record_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--timestamp", metavar="COLUMN", help="the records' time (default: when they are sent)")
     add("--timestamp-unit", choices=list(MS_PER_UNIT), default="ms", help="of numbers in it (default: %(default)s)")
-    add("-p", "--partition", type=int, metavar="N", help="one partition for all")
+    add("-p", "--partition", type=whole, metavar="N", help="one partition for all")
     add("--partition-column", metavar="COLUMN", help="the record's partition")
     add("-z", "--compression-codec", dest="codec", metavar="CODEC", help="of batches: none, gzip, snappy, lz4, zstd")
 
@@ -94,7 +94,13 @@ def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--resume", action="store_true", help="go on with a load that stopped or was killed")
     add("--restart", action="store_true", help="begin anew although a load stopped: records may come twice")
     add("--state", metavar="DIR", help="where the manifest is kept (default: beside the first file)")
-    add("--checkpoint-interval", type=float, default=1.0, metavar="S", help="seconds between manifests (%(default)s)")
+    add(
+        "--checkpoint-interval",
+        type=above_zero,
+        default=1.0,
+        metavar="S",
+        help="seconds between manifests (%(default)s)",
+    )
     add("--no-manifest", action="store_true", help="keep none: the load cannot be resumed")
     add(
         "--on-error",
@@ -102,9 +108,9 @@ def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="stop|skip|dead-letter=FILE|dead-letter=topic:NAME",
         help="what to do with rows that cannot be sent (default: %(default)s)",
     )
-    add("--create-topic", metavar="PARTITIONS", nargs="?", const=-1, type=int, help="make the topic if there is none")
-    add("--rate", type=float, metavar="N", help="records a second at most")
-    add("--dry-run", metavar="N", nargs="?", const=5, type=int, help="show the first N records (5) and send nothing")
+    add("--create-topic", metavar="PARTITIONS", nargs="?", const=-1, type=count, help="make the topic if there is none")
+    add("--rate", type=above_zero, metavar="N", help="records a second at most")
+    add("--dry-run", metavar="N", nargs="?", const=5, type=count, help="show the first N records (5) and send nothing")
     add("-q", "--quiet", action="store_true", help="no progress")
     add("--json", action="store_true", help="print the summary as JSON")
 
@@ -168,12 +174,13 @@ def _load(
     except KeyboardInterrupt:
         progress.close()
         _print_report(load, options.json)
-        how = "" if file is None else ": go on with the same command and --resume"
+        how = "" if file is None or not load.has_sent else ": go on with the same command and --resume"
         print(f"kafkaprod load: interrupted{how}", file=sys.stderr)
         return INTERRUPTED
     except (KafkaError, OSError):
         progress.close()
-        _print_report(load, options.json)
+        if options.json or load.has_sent:
+            _print_report(load, options.json)
         raise
     finally:
         sink.close()
@@ -213,7 +220,7 @@ def _reading(options: argparse.Namespace) -> ReadOptions:
     )
     return ReadOptions(
         plan,
-        options.separator,
+        None if options.separator is None else chr(_byte(options.separator, "--separator")),
         dict(_pair(text, "--column-type") for text in options.column_type),
         options.text_columns,
         None if options.columns is None else options.columns.split(","),

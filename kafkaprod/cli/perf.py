@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from kafkaprod.block_result import BlockResult
-from kafkaprod.cli.command_producer import command_producer
+from kafkaprod.cli.command_producer import check_topic, command_producer
 from kafkaprod.cli.perf_curve import Point, draw, page
 from kafkaprod.cli.perf_stats import Stats, Totals
+from kafkaprod.cli.producer_arguments import count, whole
 from kafkaprod.config import merge_options, read_properties
 from kafkaprod.errors import ConfigError, KafkaError
 
@@ -33,7 +34,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add = parser.add_argument
     add("--topic", required=True)
-    add("--num-records", type=int, required=True, metavar="N")
+    add("--num-records", type=count, required=True, metavar="N")
     payload = parser.add_mutually_exclusive_group(required=True)
     payload.add_argument("--record-size", type=int, metavar="BYTES", help="random letters")
     payload.add_argument("--payload-file", metavar="FILE", help="its lines, drawn at random")
@@ -61,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
     """Measure and print. Raises KafkaError: a record was not delivered, an option is wrong."""
     producer_options = _producer_options(options)
     make_block = _payloads(options)
+    check_topic(producer_options, options.topic)
     if options.curve is not None:
         return _draw_curve(options, producer_options, make_block)
 
@@ -167,13 +169,21 @@ def _payloads(options: argparse.Namespace) -> MakeBlock:
 # --- the curve --------------------------------------------------------------------------------------------------------
 
 
+def _numbers(text: str, flag: str) -> list[int]:
+    try:
+        return [whole(part.strip()) for part in text.split(",")]
+    except argparse.ArgumentTypeError as error:
+        raise ConfigError(f"{flag} {text}: {error}") from error
+
+
 def _draw_curve(options: argparse.Namespace, producer_options: dict[str, Any], make_block: MakeBlock) -> int:
     path = Path(options.curve)
     if path.suffix not in (".svg", ".html"):
         raise ConfigError(f"--curve {options.curve}: the name must end in .svg or .html")
     points = []
-    for batch_size in map(int, options.curve_batch.split(",")):
-        for linger_ms in map(int, options.curve_linger.split(",")):
+    lingers = _numbers(options.curve_linger, "--curve-linger")
+    for batch_size in _numbers(options.curve_batch, "--curve-batch"):
+        for linger_ms in lingers:
             varied = producer_options | {"batch_size": batch_size, "linger_ms": linger_ms}
             totals, _, _ = measure(options, varied, make_block, lambda _: None)
             points.append(Point(batch_size, linger_ms, totals))

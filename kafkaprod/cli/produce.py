@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from kafkaprod._core.columns import Column, Headers
 from kafkaprod._core.row_splitter import split_keys, split_lines
-from kafkaprod.cli.command_producer import command_producer
-from kafkaprod.cli.producer_arguments import add_cluster_arguments, read_options
+from kafkaprod.cli.command_producer import check_topic, command_producer
+from kafkaprod.cli.producer_arguments import add_cluster_arguments, count, read_options
 from kafkaprod.errors import ConfigError
 
 READ_BYTES = 1 << 20
@@ -43,7 +43,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("-H", dest="header", action="append", default=[], metavar="NAME=VALUE", help="a header; repeatable")
     add("-z", dest="codec", metavar="CODEC", help="none, gzip, snappy, lz4, zstd")
     add("-Z", dest="empty_is_null", action="store_true", help="an empty key or value is null")
-    add("-c", dest="count", type=int, metavar="N", help="stop after N records")
+    add("-c", dest="count", type=count, metavar="N", help="stop after N records")
     add("-T", dest="tee", action="store_true", help="write what is sent to stdout, too")
     add("-q", "--quiet", action="store_true", help="only errors")
     add("-v", "--verbose", action="count", default=0, help="say how many were sent")
@@ -66,19 +66,21 @@ def run(options: argparse.Namespace) -> int:
     """
     settings = _Settings(options)
     sent = 0
-    with command_producer(read_options(options, compression_type=options.codec)) as producer:
-        for key, value, count in _limited(settings.blocks(), options.count):
+    producer_options = read_options(options, compression_type=options.codec)
+    check_topic(producer_options, options.topic, options.partition)
+    with command_producer(producer_options) as producer:
+        for key, value, row_count in _limited(settings.blocks(), options.count):
             producer.send_columns(
                 options.topic,
                 value,
                 key,
                 settings.headers,
                 partition=None if options.partition < 0 else options.partition,
-                row_count=count,
+                row_count=row_count,
             )
-            sent += count
+            sent += row_count
             if options.tee:
-                _tee(value, count, settings.delimiter)
+                _tee(value, row_count, settings.delimiter)
     if options.verbose and not options.quiet:
         print(f"{sent} records sent to {options.topic}", file=sys.stderr)
     return 0
@@ -160,12 +162,12 @@ class _Settings:
 def _limited(blocks: Blocks, limit: int | None) -> Blocks:
     """The blocks up to so many rows in all."""
     left = limit
-    for key, value, count in blocks:
-        if left is not None and count >= left:
+    for key, value, row_count in blocks:
+        if left is not None and row_count >= left:
             yield _first_rows(key, left), Column.from_list([value[i] for i in range(left)]), left
             return
-        left = None if left is None else left - count
-        yield key, value, count
+        left = None if left is None else left - row_count
+        yield key, value, row_count
 
 
 def _first_rows(column: Column | None, count: int) -> Column | None:

@@ -38,6 +38,31 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def above_zero(text: str) -> float:
+    """A number above 0, for argparse."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number
+
+
+def whole(text: str) -> int:
+    """A whole number from 0 on, for argparse."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def count(text: str) -> int:
+    """A whole number from 1 on, for argparse."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
 def read_options(arguments: argparse.Namespace, **flags: Any) -> dict[str, Any]:
     """The producer options that the arguments ask for, by their own names.
 

@@ -13,7 +13,7 @@ from kafkaprod._core.batch_reader import Record
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.reading import PartitionReader
 from kafkaprod.admin.topics import EARLIEST, LATEST, log_offsets
-from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config, read_options
+from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config, read_options, whole
 from kafkaprod.errors import ConfigError
 
 
@@ -21,11 +21,22 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the subcommand."""
     parser = subparsers.add_parser("tail", help="show records of a topic")
     add = parser.add_argument
-    add("topic")
+    add("topic", nargs="?")
+    add("-t", "--topic", dest="topic_flag", metavar="TOPIC", help="the same, as kcat and Kafka's tools have it")
     add(
-        "-n", "--records", type=int, default=10, metavar="N", help="the last N of each partition (default: %(default)s)"
+        "-n",
+        "--records",
+        type=whole,
+        default=10,
+        metavar="N",
+        help="the last N of each partition (default: %(default)s)",
     )
-    add("-o", "--offset", metavar="OFFSET|beginning|end", help="from there on, instead of the last N")
+    add(
+        "-o",
+        "--offset",
+        metavar="OFFSET|beginning|end|-N",
+        help="from there on, instead of the last N; -N: so many before the end",
+    )
     add("-p", "--partition", type=int, action="append", metavar="N", help="only this one; repeatable")
     add("-f", "--follow", action="store_true", help="go on with what comes, until Ctrl-C")
     add("--json", action="store_true", help="one JSON object a line, with everything")
@@ -35,6 +46,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """Print the records; exit code 0. Raises KafkaError."""
+    if (options.topic is None) == (options.topic_flag is None):
+        raise ConfigError("which topic? Say one: kafkaprod tail TOPIC")
+    options.topic = options.topic or options.topic_flag
     with ClusterClient(make_config(read_options(options))) as client:
         starts, ends = (log_offsets(client, options.topic, which) for which in (EARLIEST, LATEST))
         wanted = options.partition or list(ends)
@@ -64,7 +78,8 @@ def _first(options: argparse.Namespace, start: int, end: int) -> int:
     if options.offset in ("beginning", "end"):
         return start if options.offset == "beginning" else end
     try:
-        return max(int(options.offset), start)
+        offset = int(options.offset)
+        return max(offset if offset >= 0 else end + offset, start)
     except ValueError:
         raise ConfigError(f"-o {options.offset!r} is not an offset, beginning or end") from None
 

@@ -67,6 +67,7 @@ class Load:
         self._sink = sink
         self._file = manifest_file
         self._manifest = manifest
+        self.has_sent = manifest is not None  # whether a row may be in the log
         self.report = LoadReport(options.topic)
         self._job = Job(sources, reading, options, sink, progress, manifest_file, self.report)
 
@@ -88,7 +89,7 @@ class Load:
                 try:
                     if is_resumed:
                         self._read_tails(self._manifest)
-                    Session(self._job, self._manifest).run()
+                    self._run_session(self._manifest)
                 except RowsRefusedError as error:
                     self._manifest.refused += error.rows
                     self._restart(self._manifest, error)
@@ -101,10 +102,21 @@ class Load:
                         raise LoadError(f"the log changes while it is read: {error}") from error
                     self._restart(self._manifest, error)
                 is_resumed = True
+        except BaseException:
+            if not self.has_sent and self._file is not None:
+                self._file.remove()  # the command may be corrected and given again
+            raise
         finally:
             self.report.seconds = time.monotonic() - started
         self.report.is_complete = True
         return self.report
+
+    def _run_session(self, manifest: Manifest) -> None:
+        session = Session(self._job, manifest)
+        try:
+            session.run()
+        finally:
+            self.has_sent = self.has_sent or session.has_sent
 
     @property
     def run_rows(self) -> int:

@@ -211,6 +211,11 @@ class ManifestFile:
                 beside.unlink()
             raise self._cannot_be_written(error) from error
 
+    def remove(self) -> None:
+        """There is nothing to go on from."""
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
     def _cannot_be_written(self, error: OSError) -> LoadError:
         return LoadError(
             f"the manifest {self.path} cannot be written: {error}. Name a place for it with --state DIR, or load "

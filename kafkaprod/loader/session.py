@@ -134,6 +134,7 @@ class Session:
             self._skip[number] = state.sent - state.rows
         self._next_checkpoint_s = time.monotonic() + self._options.checkpoint_s
         self._next_part_s = 0.0
+        self.has_sent = False  # a row, whatever became of it
 
     def run(self) -> None:
         """Send everything that is left.
@@ -211,6 +212,7 @@ class Session:
         for part, part_partitions in self._at_rate(block, partitions):
             result = None
             if part.row_count:
+                self.has_sent = True
                 result = self._producer.send_columns(
                     self._manifest.topic,
                     part.value,

@@ -77,6 +77,41 @@ def test_tail_shows_the_last_records_as_text_and_as_json(rig: LoadRig, capsys: p
     assert first["headers"] == [{"name": "h", "value": "1"}]
 
 
+def test_tail_takes_the_flags_and_offsets_of_kcat(rig: LoadRig) -> None:
+    for value in ("a", "b", "c"):
+        assert (
+            run_here(["produce", "-t", rig.topic, "-b", rig.bootstrap, "-p", "0", str(file_of(rig, value))]).code == 0
+        )
+    shown = run_here(["tail", "-t", rig.topic, "-b", rig.bootstrap, "-p", "0", "-o", "-2"])
+    assert shown.out == "0:1\tb\n0:2\tc\n"
+    assert run_here(["tail", "-b", rig.bootstrap]).code == 2
+
+
+def file_of(rig: LoadRig, text: str) -> Path:
+    rig.state_dir.mkdir(exist_ok=True)
+    path = rig.state_dir / text
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("produce -t none", "topic 'none' does not exist: make it with `kafkaprod topics create none`"),
+        ("perf --topic none --num-records 1 --record-size 1", "topic 'none' does not exist"),
+        ("produce -t t -p 99", "topic 't' has 1 partitions, none with number 99"),
+    ],
+)
+def test_a_topic_or_partition_that_is_not_there_is_told_before_anything_is_sent(
+    tmp_path: Path, command: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkaprod.admin.topics.CREATION_MS", 200)  # it makes none
+    with EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as broker:
+        done = run_here([*command.split(), "-b", broker.bootstrap_servers])
+    assert done.code in (1, 2)
+    assert message in done.err
+
+
 def test_topics_are_made_listed_described_and_deleted(rig: LoadRig, capsys: pytest.CaptureFixture[str]) -> None:
     name = f"{rig.topic}-more"
     assert main(["topics", "create", name, "-b", rig.bootstrap, "--partitions", "2"]) == 0

@@ -137,7 +137,7 @@ def test_avro_without_its_schema_is_refused(rig: LoadRig, tmp_path: Path, argume
     path = tmp_path / "in.csv"
     path.write_bytes(b"a\n1\n")
     done = rig.run(str(path), "--create-topic", "1", *arguments)
-    assert done.code == 1
+    assert done.code == 2
     assert "--schema FILE and --schema-id N belong together" in done.err
 
 
@@ -368,5 +368,5 @@ def test_a_wrong_answer_to_on_error_is_refused(rig: LoadRig, tmp_path: Path) -> 
     path = tmp_path / "in.txt"
     path.write_bytes(b"x\n")
     done = rig.run(str(path), "--create-topic", "1", "--on-error", "ignore")
-    assert done.code == 1
+    assert done.code == 2
     assert "dead-letter=FILE" in done.err

@@ -119,6 +119,17 @@ def test_a_load_that_stopped_is_not_begun_anew_by_accident(rig: LoadRig, path: P
     assert len(rig.values()) == len(LINES)
 
 
+def test_a_command_that_failed_before_it_sent_anything_can_be_corrected(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"id,name\n1,a\n")
+    rig.create(1)
+    wrong = rig.run(str(path), "--columns", "a,b,c")
+    assert wrong.code == 1
+    assert "row 1" in wrong.err
+    assert rig.run(str(path), "--key", "id").code == 0
+    assert len(rig.values()) == 1
+
+
 def test_an_input_that_changed_is_not_resumed(rig: LoadRig, path: Path, client: ClusterClient) -> None:
     rig.create(1)
     begin(rig, path, client)

@@ -33,10 +33,35 @@ def test_wrong_arguments_are_exit_code_2(arguments: list[str]) -> None:
     assert end.value.code == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("load f -t t --kye id", "kafkaprod load: --kye is not known: is it --key?"),
+        ("topics create t --partitons 3", "kafkaprod topics create: --partitons is not known: is it --partitions?"),
+        ("load f -t t --rate 0", "--rate: '0' is not a number above 0"),
+        ("load f -t t --rate nan", "--rate: 'nan' is not a number above 0"),
+        ("load f -t t --checkpoint-interval -1", "'-1' is not a number above 0"),
+        ("load -t t --dry-run f", "--dry-run: 'f' is not a whole number above 0"),
+        ("load f -t t -p -3", "'-3' is not a whole number"),
+        ("perf --topic t --num-records 0 --record-size 9", "--num-records: '0' is not a whole number above 0"),
+        ("tail t -n -1", "'-1' is not a whole number"),
+    ],
+)
+def test_wrong_arguments_are_named_in_two_lines(
+    arguments: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(arguments.split())
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 2
+
+
 def test_a_load_without_a_cluster_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "f.txt"
     path.write_bytes(b"x\n")
-    assert main(["load", str(path), "-t", "t"]) == 1
+    assert main(["load", str(path), "-t", "t"]) == 2
     assert "-b HOST:PORT" in capsys.readouterr().err
 
 
