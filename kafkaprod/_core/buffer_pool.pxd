@@ -11,7 +11,9 @@
 Every byte handed out counts against the capacity; freed slabs stay cached per class and are given back to the
 system when another class needs the room. One owner at a time: pool, batch (open or sealed) or request; who owns a
 slab is its batch's state (batch.pxd), the pool knows only POOLED and OWNED and refuses a second release.
-Waiters are served first in, first out: while one waits nobody else gets memory.
+Waiters come first, in the order in which they came: what they need is kept back from everybody else, and who comes
+later is served beside them only if that leaves enough. (Serving nobody else while somebody waits would have every thread
+queue behind one that was told and has not run yet, and that for every slab.)
 """
 
 from libc.stdint cimport int8_t, int64_t, uint8_t, uint32_t
@@ -31,6 +33,7 @@ cdef extern from * nogil:
 
 
 cdef enum:
+    TOLD_AT_ONCE = 16           # waiters found with the lock held once
     SIZE_CLASS_COUNT = 4
     LARGEST_CLASS = 3
     EXACT_SIZE = -1
@@ -53,6 +56,7 @@ cdef struct Waiter:
     Waiter *next
     int64_t ticket
     Py_ssize_t need
+    bint is_told                # that its bytes are free, and it has not tried since
 
 
 cdef class BufferPool:
@@ -65,6 +69,7 @@ cdef class BufferPool:
     cdef Waiter *_first_waiter
     cdef Waiter *_last_waiter
     cdef int _waiter_count
+    cdef Py_ssize_t _promised           # what all waiters need
     cdef int64_t _last_ticket
     cdef int64_t _refused_release_count
     # guarded by the GIL (or the critical section of the dict):
@@ -73,7 +78,10 @@ cdef class BufferPool:
     cdef Slab *try_acquire(self, Py_ssize_t need, int wanted_class, int64_t ticket) noexcept nogil
     cdef Slab *acquire_beyond_capacity(self, Py_ssize_t need) noexcept nogil
     cdef int release_chain(self, Slab *first) noexcept nogil
-    cdef Slab *_take(self, int size_class, Py_ssize_t total) noexcept nogil
+    cdef bint is_exhausted(self) noexcept nogil
+    cdef Py_ssize_t _kept_back(self, int64_t ticket) noexcept nogil
+    cdef Slab *_take(self, int size_class, Py_ssize_t total, Py_ssize_t kept_back) noexcept nogil
+    cdef int _find_servable(self, int64_t *tickets, int most) noexcept nogil
     cdef void _shrink_cache(self, Py_ssize_t room) noexcept nogil
     cdef int _remove_waiter(self, int64_t ticket) noexcept nogil
 

@@ -1,7 +1,8 @@
 """Bounded memory for record batches: acquire, release, and the queue of those who wait. See the .pxd for the classes.
 
 Thread-safe. Nothing here waits: try_acquire answers NULL, the producer queues a waiter and sleeps on its own
-primitive, the sender calls wake_waiters() once a loop. Source of the rules: Kafka's BufferPool (FIFO, head waiter only).
+primitive, the sender calls wake_waiters() once a loop. Source of the rules: Kafka's BufferPool (FIFO; memory that no
+waiter needs goes to whoever asks).
 """
 
 cimport cython
@@ -42,25 +43,46 @@ cdef class BufferPool:
     cdef Slab *try_acquire(self, Py_ssize_t need, int wanted_class, int64_t ticket) noexcept nogil:
         """Hand out a slab of at least `need` payload bytes, of `wanted_class` or the largest smaller one that there is room for.
 
-        The caller owns it until release_chain(). NULL: no room, or another waiter comes first; nothing has changed.
+        The caller owns it until release_chain(). NULL: no room beside what is kept for others; nothing has changed.
         `ticket` is that of a queued waiter (0: none); the waiter leaves the queue with the slab.
         """
         cdef Slab *slab = NULL
         cdef int size_class = wanted_class
+        cdef Py_ssize_t kept_back = 0
         mutex_lock(&self._lock)
-        if self._first_waiter is NULL or self._first_waiter.ticket == ticket:
-            if need > class_payload(LARGEST_CLASS):
-                slab = self._take(EXACT_SIZE, slab_total(need))
-            else:
-                while class_payload(size_class) < need:
-                    size_class += 1
-                while slab is NULL and size_class >= 0 and class_payload(size_class) >= need:
-                    slab = self._take(size_class, class_total(size_class))
-                    size_class -= 1
-            if slab is not NULL and ticket != 0:
-                self._remove_waiter(ticket)
+        if self._first_waiter is not NULL:
+            kept_back = self._kept_back(ticket)
+        if need > class_payload(LARGEST_CLASS):
+            slab = self._take(EXACT_SIZE, slab_total(need), kept_back)
+        else:
+            while class_payload(size_class) < need:
+                size_class += 1
+            while slab is NULL and size_class >= 0 and class_payload(size_class) >= need:
+                slab = self._take(size_class, class_total(size_class), kept_back)
+                size_class -= 1
+        if slab is not NULL and ticket != 0:
+            self._remove_waiter(ticket)
         mutex_unlock(&self._lock)
         return slab
+
+    cdef bint is_exhausted(self) noexcept nogil:
+        """Whether somebody waits for bytes that are not free."""
+        cdef bint is_exhausted
+        mutex_lock(&self._lock)
+        is_exhausted = self._promised > 0 and self._in_use + self._promised > self._capacity
+        mutex_unlock(&self._lock)
+        return is_exhausted
+
+    cdef Py_ssize_t _kept_back(self, int64_t ticket) noexcept nogil:
+        """What the waiters before this one need; all of them, if it does not wait."""
+        cdef Waiter *waiter = self._first_waiter
+        cdef Py_ssize_t total = 0
+        while waiter is not NULL and waiter.ticket != ticket:
+            total += waiter.need
+            waiter = waiter.next
+        if waiter is not NULL:
+            waiter.is_told = False      # it tries now: if that fails, it wants to be told again
+        return total
 
     cdef Slab *acquire_beyond_capacity(self, Py_ssize_t need) noexcept nogil:
         """Hand out a slab although the pool is full: for a split, whose original is released right after.
@@ -72,21 +94,21 @@ cdef class BufferPool:
         mutex_lock(&self._lock)
         capacity = self._capacity
         self._capacity = capacity + need + class_total(LARGEST_CLASS) + self._in_use
-        slab = self._take(EXACT_SIZE, (need + <Py_ssize_t>sizeof(Slab) + 15) & ~<Py_ssize_t>15)
+        slab = self._take(EXACT_SIZE, (need + <Py_ssize_t>sizeof(Slab) + 15) & ~<Py_ssize_t>15, 0)
         self._capacity = capacity
         mutex_unlock(&self._lock)
         return slab
 
-    cdef Slab *_take(self, int size_class, Py_ssize_t total) noexcept nogil:
+    cdef Slab *_take(self, int size_class, Py_ssize_t total, Py_ssize_t kept_back) noexcept nogil:
         cdef Slab *slab
+        if self._in_use + total + kept_back > self._capacity:
+            return NULL
         if size_class >= 0 and self._free[size_class] is not NULL:
             slab = self._free[size_class]
             self._free[size_class] = slab.next
             prefetch_write(slab.next)       # the one to be taken next lies in no cache
             self._cached -= total
         else:
-            if self._in_use + total > self._capacity:
-                return NULL
             if self._in_use + self._cached + total > self._capacity:
                 self._shrink_cache(self._in_use + self._cached + total - self._capacity)
             slab = <Slab *>malloc(<size_t>total)
@@ -164,6 +186,7 @@ cdef class BufferPool:
         if self._last_waiter is waiter:
             self._last_waiter = previous
         self._waiter_count -= 1
+        self._promised -= waiter.need
         free(waiter)
         return 1
 
@@ -178,8 +201,8 @@ cdef class BufferPool:
     def enqueue_waiter(self, Py_ssize_t need, wake, int64_t ticket=0):
         """Queue for `need` bytes; return the ticket for the append that follows: `ticket`, or a new one if that is 0.
 
-        `wake()` is called once the ticket is at the head and the bytes are free, from the thread that noticed; it may
-        be called again and must not block. End every wait with dequeue_waiter(ticket).
+        `wake()` is called once the bytes are free beside what earlier waiters need, from the thread that noticed; it is
+        called again after a try that failed, and must not block. End every wait with dequeue_waiter(ticket).
         Raises InvalidRecordError if need exceeds the capacity.
         """
         if need > self._capacity:
@@ -199,12 +222,13 @@ cdef class BufferPool:
             self._last_waiter.next = waiter
         self._last_waiter = waiter
         self._waiter_count += 1
+        self._promised += need
         mutex_unlock(&self._lock)
         self._wakers[ticket] = wake
         return ticket
 
     def dequeue_waiter(self, int64_t ticket):
-        """Leave the queue, served or not; a second call does nothing. The next waiter is woken if it can be served."""
+        """Leave the queue, served or not; a second call does nothing. Waiters that can be served now are woken."""
         self._wakers.pop(ticket, None)
         mutex_lock(&self._lock)
         self._remove_waiter(ticket)
@@ -212,18 +236,39 @@ cdef class BufferPool:
         self.wake_waiters()
 
     def wake_waiters(self):
-        """Wake the head waiter if its bytes are free; return whether one was woken."""
-        cdef int64_t ticket = 0
+        """Wake every waiter whose bytes are free beside those of the waiters before it; return whether there was one."""
+        cdef int64_t[TOLD_AT_ONCE] tickets
+        cdef int count = TOLD_AT_ONCE
+        cdef int i
+        was_woken = False
+        while count == TOLD_AT_ONCE:
+            count = self._find_servable(tickets, TOLD_AT_ONCE)
+            for i in range(count):
+                was_woken = True
+                wake = self._wakers.get(tickets[i])
+                if wake is not None:
+                    wake()
+        return was_woken
+
+    cdef int _find_servable(self, int64_t *tickets, int most) noexcept nogil:
+        """The next waiters to be woken, marked as told; how many."""
+        cdef Waiter *waiter
+        cdef Py_ssize_t total
+        cdef int count = 0
         mutex_lock(&self._lock)
-        if self._first_waiter is not NULL and self._in_use + self._first_waiter.need <= self._capacity:
-            ticket = self._first_waiter.ticket
+        total = self._in_use
+        waiter = self._first_waiter
+        while waiter is not NULL and count < most:
+            total += waiter.need
+            if total > self._capacity:
+                break
+            if not waiter.is_told:
+                waiter.is_told = True
+                tickets[count] = waiter.ticket
+                count += 1
+            waiter = waiter.next
         mutex_unlock(&self._lock)
-        if ticket == 0:
-            return False
-        wake = self._wakers.get(ticket)
-        if wake is not None:
-            wake()
-        return True
+        return count
 
     @property
     def capacity(self):

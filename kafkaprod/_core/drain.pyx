@@ -8,7 +8,7 @@ is the first batch of its queue (source: RecordAccumulator.ready, KIP-480, KIP-9
 | waited      | now - creation (in microseconds), or - last requeue                                             |
 | backing off | head was requeued, waited < its backoff, and the leader epoch is the one it failed under         |
 | full        | more than one batch queued, or head takes no more records                                       |
-| hurry       | pool exhausted (somebody waits), flush, closing                                                 |
+| hurry       | pool exhausted (somebody waits for bytes that are not free), flush, closing                     |
 | sendable    | not backing off and (full or waited >= linger - LINGER_SLACK_US or hurry)                        |
 
 Drain goes round the node's partitions from where the node's last drain stopped, takes the head of each queue that is
@@ -166,7 +166,7 @@ cdef class Drain:
         cdef list ready_nodes = []
         cdef set unknown = set()
         hurry = hurry or self.accumulator.is_closed or self.accumulator.flush_count > 0 \
-            or self.accumulator.pool._waiter_count > 0
+            or self.accumulator.pool.is_exhausted()
         for node in self._nodes.values():
             if node.node_id < 0:
                 self._find_waiting(node, unknown)

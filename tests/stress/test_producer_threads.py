@@ -84,6 +84,24 @@ def test_sixteen_threads_share_a_small_buffer(sink: Sink) -> None:
     assert producer.accumulator.pool.in_use == 0
 
 
+def test_threads_that_wait_for_memory_still_fill_their_batches(sink: Sink) -> None:
+    """Whoever waited for one who was told and had not run yet would find the next one waiting, for every slab."""
+    sink.reset()
+    count = scaled(100_000, 1_000_000)
+    with Producer(bootstrap_servers=sink.bootstrap, buffer_memory=4 << 20, batch_size=1 << 16, linger_ms=1000) as producer:
+
+        def send() -> None:
+            for i in range(count):
+                producer.send("t", bytes(100), b"%d" % i)
+
+        run_threads([send] * 4)
+        producer.flush()
+        metrics = producer.metrics()["producer-metrics"]
+    assert sink.counts().records == 4 * count
+    assert metrics["bufferpool-wait-time-ns-total"] > 0
+    assert metrics["batch-size-avg"] > 1 << 15
+
+
 def test_every_completion_comes_exactly_once(sink: Sink, producer: Producer) -> None:
     told: Counter[int] = Counter()
     count = scaled(400, 20_000)

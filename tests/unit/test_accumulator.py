@@ -208,10 +208,10 @@ def test_ticket_holder_appends_when_its_turn_has_come():
     succeed(engine.take())
     assert engine.pool.wake_waiters()
     assert woken == [True]
-    assert engine.try_append(b"overtakes", 1) is None
+    engine.append(b"d" * 800, 1)  # there is enough for both
+    assert engine.try_append(b"overtakes" * 100, 1) is None
     engine.append(b"c" * 800, 0, ticket=ticket)
     engine.pool.dequeue_waiter(ticket)
-    engine.append(b"next", 1)
     assert engine.pool.waiter_count == 0
 
 

@@ -171,6 +171,39 @@ def test_newcomer_does_not_overtake_a_waiter():
     lease.release()
 
 
+def test_newcomer_is_served_beside_a_waiter_from_what_the_waiter_does_not_need():
+    pool = BufferPool(8 * KIB)
+    lease = SlabLease(pool, 3000)
+    blocked = SlabLease(pool, 3000)
+    waiter = Waiter(pool, 4 * KIB)
+    lease.release()
+    blocked.release()  # the waiter could be served now, but has not run yet
+    beside = [SlabLease(pool, 10) for _ in range(4)]
+    with pytest.raises(BufferError):
+        SlabLease(pool, 10)
+    waiter.take().release()
+    for lease in beside:
+        lease.release()
+    assert (pool.in_use, pool.waiter_count) == (0, 0)
+
+
+def test_all_waiters_whose_bytes_are_free_are_woken_together_and_once_a_try():
+    pool = BufferPool(64 * KIB)
+    lease = SlabLease(pool, 60 * KIB)
+    waiters = [Waiter(pool, KIB) for _ in range(40)]
+    lease.release()
+    assert pool.wake_waiters()
+    assert not pool.wake_waiters()
+    assert [waiter.woken for waiter in waiters] == [1] * 40
+    with pytest.raises(BufferError):
+        SlabLease(pool, 40 * KIB, waiters[3].ticket)  # more than it said
+    assert pool.wake_waiters()
+    assert [waiter.woken for waiter in waiters] == [1] * 3 + [2] + [1] * 36
+    for waiter in reversed(waiters):
+        waiter.take().release()
+    assert (pool.in_use, pool.waiter_count) == (0, 0)
+
+
 def test_waiter_that_gives_up_leaves_nothing_behind_and_lets_the_next_in():
     pool = BufferPool(4 * KIB)
     lease = SlabLease(pool, 100)

@@ -46,6 +46,11 @@ def _exhausted(engine: Engine) -> None:
     engine.pool.enqueue_waiter(engine.pool.capacity, lambda: None)
 
 
+def _waited_for_bytes_that_are_free(engine: Engine) -> None:
+    engine.append(b"v")
+    engine.pool.enqueue_waiter(1024, lambda: None)
+
+
 def _flush(engine: Engine) -> None:
     engine.append(b"v")
     engine.accumulator.begin_flush()
@@ -100,6 +105,7 @@ CASES = [
     Case("requeued batch backs off", _requeued, 100),
     Case("requeued without backoff", lambda engine: _requeued(engine, 0), 0),
     Case("somebody waits for memory", _exhausted, 0),
+    Case("somebody waits for bytes that are free by now", _waited_for_bytes_that_are_free, LINGER),
     Case("flush in progress", _flush, 0),
     Case("flush is over", _ended_flush, LINGER),
     Case("closing", _closed, 0),
