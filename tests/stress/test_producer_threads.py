@@ -88,7 +88,9 @@ def test_threads_that_wait_for_memory_still_fill_their_batches(sink: Sink) -> No
     """Whoever waited for one who was told and had not run yet would find the next one waiting, for every slab."""
     sink.reset()
     count = scaled(100_000, 1_000_000)
-    with Producer(bootstrap_servers=sink.bootstrap, buffer_memory=4 << 20, batch_size=1 << 16, linger_ms=1000) as producer:
+    with Producer(
+        bootstrap_servers=sink.bootstrap, buffer_memory=4 << 20, batch_size=1 << 16, linger_ms=1000
+    ) as producer:
 
         def send() -> None:
             for i in range(count):
