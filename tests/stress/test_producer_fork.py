@@ -131,7 +131,8 @@ def test_children_are_refused_and_the_parent_goes_on(sink: Sink, program: str, c
 
 FORK_DURING_WAITS = """
 import time
-options = {"bootstrap_servers": bootstrap, "buffer_memory": 1 << 20, "batch_size": 16384, "max_block_ms": 60_000}
+options = {"bootstrap_servers": bootstrap, "buffer_memory": 1 << 20, "batch_size": 16384}
+options |= {"max_block_ms": 10**6, "request_timeout_ms": 10**6, "delivery_timeout_ms": 2 * 10**6}  # 200 forks take long
 flushing, filling, asking, closing = (Producer(**options) for _ in range(4))
 for each in (flushing, filling, closing):
     each.send("t", b"first").result(20)
