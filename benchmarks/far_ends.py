@@ -87,13 +87,16 @@ class KafkaEnd:
                 future.result(30)
 
     def arrived(self, topics: Mapping[str, int]) -> int:
-        """By the end offsets."""
+        """By the end offsets. Raises RuntimeError if the brokers do not tell them."""
         wanted = {
             TopicPartition(name, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
             for name, count in topics.items()
             for partition in range(count)
         }
-        return sum(future.result(30).offset for future in self._admin.list_offsets(wanted).values())
+        try:
+            return sum(future.result(30).offset for future in self._admin.list_offsets(wanted).values())
+        except TimeoutError:
+            raise RuntimeError(f"{self.description} did not tell its end offsets within 30 s") from None
 
     def _wait_for_leaders(self, partition_counts: Mapping[str, int]) -> None:
         deadline = time.monotonic() + _WAIT_S

@@ -56,8 +56,8 @@ def _run_once(case: Case, peer: Peer, records: Path, end: FarEnd, seconds: float
         return run(peer, task, end, case.topics())
 
 
-def measure(cases: Iterable[Case], *, turns: int, seconds: float) -> dict[str, Any]:
-    """Run cases, print each, and return what `--json` writes."""
+def measure(cases: Iterable[Case], out: Path | None, *, turns: int, seconds: float) -> None:
+    """Run cases, print each, and write what there is after each: all of them take most of an hour."""
     result: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "commit": _commit(),
@@ -70,7 +70,8 @@ def measure(cases: Iterable[Case], *, turns: int, seconds: float) -> dict[str, A
         figures = run_case(case, turns=turns, seconds=seconds)
         print("\n".join(case_lines(figures)), flush=True)
         result["cases"].append(dataclasses.asdict(figures))
-    return result
+        if out:
+            out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def _commit() -> str:
@@ -102,9 +103,7 @@ def main() -> None:
     if options.list:
         print("\n".join(f"{case.name:20} {case.title} ({case.far_end})" for case in CASES))
         return
-    result = measure(_chosen(options.case, is_full=options.full), turns=options.turns, seconds=options.seconds)
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    measure(_chosen(options.case, is_full=options.full), options.json, turns=options.turns, seconds=options.seconds)
 
 
 if __name__ == "__main__":
