@@ -7,6 +7,7 @@ It delays and never limits: what is under way waits in memory. Its own process, 
 """
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 from collections import deque
@@ -92,7 +93,8 @@ async def _serve(one_way_s: float) -> None:
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer_reader, peer_writer = await asyncio.open_connection("127.0.0.1", await target, limit=_READ_BYTES)
-        await asyncio.gather(_delay(reader, peer_writer, one_way_s), _delay(peer_reader, writer, one_way_s))
+        with contextlib.suppress(asyncio.CancelledError):  # by the program's end, which streams would report as a bug
+            await asyncio.gather(_delay(reader, peer_writer, one_way_s), _delay(peer_reader, writer, one_way_s))
 
     server = await asyncio.start_server(connect, "127.0.0.1", 0, limit=_READ_BYTES)
     print(server.sockets[0].getsockname()[1], flush=True)
