@@ -2,8 +2,9 @@
 
     python -m benchmarks.macro.spark_sinks --rows 500000 --rounds 3
 
-Rates are rows a second and rows a core-second: the CPU time of the JVM and of the Python workers together, from /proc.
-The broker's is not in it. Needs PySpark 4.2, for which the JVM connector is fetched, Java and Maven.
+Rates are rows a second and rows a core-second: the CPU time of the JVM and of the Python workers together, from /proc;
+then that time a row, of each. The broker's is not in it. Needs PySpark 4.2, for which the JVM connector is fetched,
+Java and Maven.
 
     noop        Spark's own null sink: the cost of making the rows
     null-arrow  the same interface as this package's, sending nothing
@@ -20,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
@@ -56,23 +57,32 @@ class NullSink(DataSource):
         return NullWriter()
 
 
-def cpu_seconds(root: int, broker: int) -> float:
+class CpuTime(NamedTuple):
+    """Seconds."""
+
+    jvm: float
+    python: float
+
+
+def cpu_time(root: int, broker: int) -> CpuTime:
     """CPU time so far of a process and all its descendants but the broker; those that ended count in their parents."""
     stats = {}
     for directory in Path("/proc").iterdir():
         if directory.name.isdigit():
             try:
-                fields = (directory / "stat").read_text().rpartition(")")[2].split()
+                name, _, rest = (directory / "stat").read_text().partition("(")[2].rpartition(")")
             except OSError:
                 continue
-            stats[int(directory.name)] = (int(fields[1]), sum(map(int, fields[11:15])) / _TICKS)
-    total = 0.0
-    for pid, (_, seconds) in stats.items():
+            fields = rest.split()
+            stats[int(directory.name)] = (int(fields[1]), name == "java", sum(map(int, fields[11:15])) / _TICKS)
+    jvm = python = 0.0
+    for pid, (_, is_jvm, seconds) in stats.items():
         ancestor = pid
         while ancestor not in (root, broker) and ancestor in stats:
             ancestor = stats[ancestor][0]
-        total += seconds if ancestor == root else 0.0
-    return total
+        if ancestor == root:
+            jvm, python = jvm + seconds * is_jvm, python + seconds * (not is_jvm)
+    return CpuTime(jvm, python)
 
 
 def send_partition(rows: Iterator[Row], settings: dict[str, str], topic: str) -> None:
@@ -155,27 +165,31 @@ def measure(
         frames = {1: df, FOREACH_SHARE: spark.read.parquet(f"{directory}/few")}
         found = ways(cluster.bootstrap(), codec, json=not value_bytes)
         figures: dict[str, list[tuple[float, float]]] = {name: [] for name in found}
+        costs: dict[str, list[CpuTime]] = {name: [] for name in found}
         for number in range(-1, arguments.rounds):  # the first round only warms up
             topic = f"t-{value_bytes}-{codec}-{number}".replace(" ", "-")
             for name, (write, share) in found.items():
                 if name in ("kafkaprod", "jvm", "foreach"):
                     cluster.create_topic(f"{topic}-{name}", PARTITIONS)
-                cpu, start = cpu_seconds(os.getpid(), cluster.pid(1)), time.perf_counter()
+                cpu, start = cpu_time(os.getpid(), cluster.pid(1)), time.perf_counter()
                 write(frames[share], f"{topic}-{name}")
                 seconds = time.perf_counter() - start
-                used = cpu_seconds(os.getpid(), cluster.pid(1)) - cpu
+                now, count = cpu_time(os.getpid(), cluster.pid(1)), rows / share
+                used = CpuTime(now.jvm - cpu.jvm, now.python - cpu.python)
                 if number >= 0:
-                    figures[name].append((rows / share / seconds, rows / share / max(used, 1 / _TICKS)))
+                    figures[name].append((count / seconds, count / max(sum(used), 1 / _TICKS)))
+                    costs[name].append(CpuTime(used.jvm / count * 1e6, used.python / count * 1e6))
                 if name in ("kafkaprod", "jvm", "foreach"):
                     cluster.delete_topic(f"{topic}-{name}")
     print(f"\n{label}, {codec}, {rows} rows, {arguments.master}; median (least..most) of {arguments.rounds} rounds")
     base = statistics.median(core for _, core in figures["jvm"])
     for name, pairs in figures.items():
         wall, core = (sorted(column) for column in zip(*pairs, strict=True))
+        jvm, python = (statistics.median(column) for column in zip(*costs[name], strict=True))
         print(
             f"  {name:11} {statistics.median(wall):12,.0f} rows/s ({wall[0]:,.0f}..{wall[-1]:,.0f})"
             f" {statistics.median(core):12,.0f} rows/core-s ({core[0]:,.0f}..{core[-1]:,.0f})"
-            f"  x{statistics.median(core) / base:.2f} of jvm",
+            f"  x{statistics.median(core) / base:.2f} of jvm, us a row: JVM {jvm:.2f}, Python {python:.2f}",
             flush=True,
         )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from kafkaprod.errors import ConfigError
 from kafkaprod.spark.options import parse_options
 from kafkaprod.spark.plan import make_plan
 from kafkaprod.spark.preflight import check_topic
@@ -32,6 +33,9 @@ def write(df: DataFrame, options: Mapping[str, Any] | None = None, /, **more: An
     Raises: ConfigError, before anything is sent, for options and columns; KafkaError for an unknown topic;
         pyspark's PythonException for a record that was not delivered, after Spark's retries.
     """
+    if not hasattr(df, "mapInArrow"):
+        kind = type(df)
+        raise ConfigError(f"df is a {kind.__module__}.{kind.__qualname__}, not Spark's: createDataFrame makes one")
     parsed = parse_options({**(options or {}), **{name.replace("_", "."): value for name, value in more.items()}})
     plan = make_plan(df.schema, parsed)
     check_topic(parsed)

@@ -5,6 +5,7 @@ Source: Spark's "Structured Streaming + Kafka Integration Guide". Keys arrive in
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ _PRODUCER_OPTIONS: Final = (
     | frozenset(alias for option in OPTIONS.values() for alias in option.aliases)
     | frozenset(REFUSED)
 )
+
+_ALIKE: Final = 0.85  # by difflib's ratio: 'topics' and 'topic', 'dedup.header' and 'dedup.headers'
 
 _log = logging.getLogger("kafkaprod.spark")
 
@@ -95,17 +98,21 @@ def check_kafka_options(kafka: Mapping[str, Any]) -> ProducerConfig:
             raise ConfigError(
                 f"Kafka option '{name}' is not supported as {what} are serialized with ByteArraySerializer."
             )
-    if not kafka.get("bootstrap.servers", kafka.get("bootstrap_servers")):
-        raise ConfigError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka producer")
-    try:
-        return ProducerConfig.from_options(kafka)
+    has_servers = bool(kafka.get("bootstrap.servers", kafka.get("bootstrap_servers")))
+    try:  # a misspelt name, of the servers too, is told before what is missing
+        config = ProducerConfig.from_options(kafka if has_servers else {**kafka, "bootstrap.servers": "none:1"})
     except ConfigError as error:
         raise ConfigError(f"of the options with the prefix '{KAFKA_PREFIX}': {error}") from error
+    if not has_servers:
+        raise ConfigError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka producer")
+    return config
 
 
 def _check_unprefixed(name: str) -> None:
     if name.replace("_", ".") in _PRODUCER_OPTIONS:
         raise ConfigError(f"{name!r} is an option of the Kafka producer: write it as '{KAFKA_PREFIX}{name}'")
+    if meant := difflib.get_close_matches(name, _SINK_OPTIONS, n=1, cutoff=_ALIKE):
+        raise ConfigError(f"unknown option {name!r}; did you mean {meant[0]!r}?")
     _log.warning("the option %r is neither the sink's nor Kafka's: it has no effect", name)
 
 

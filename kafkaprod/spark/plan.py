@@ -15,6 +15,7 @@ from pyspark.sql.types import (
     BinaryType,
     DataType,
     IntegerType,
+    MapType,
     StringType,
     StructType,
     TimestampType,
@@ -60,6 +61,7 @@ def make_plan(schema: StructType, options: SinkOptions) -> WritePlan:
     def find(name: str, is_allowed: Callable[[DataType], bool], wanted: str) -> int:
         if name not in names:
             return -1
+        _refuse_twice(names, name)
         position = names.index(name)
         found = schema.fields[position].dataType
         if not is_allowed(found):
@@ -87,23 +89,43 @@ def make_plan(schema: StructType, options: SinkOptions) -> WritePlan:
         headers=find("headers", _is_headers, "array<struct<key:string,value:binary>>"),
         partition=find("partition", _is_a(IntegerType), "int"),
         timestamp=find("timestamp", _is_a(TimestampType), "timestamp"),
-        json_columns=_json_columns(names, options),
+        json_columns=_json_columns(schema, options),
         write_id=options.write_id or uuid.uuid4().hex,
     )
 
 
-def _json_columns(names: list[str], options: SinkOptions) -> tuple[int, ...]:
+def _refuse_twice(names: list[str], name: str) -> None:
+    if names.count(name) > 1:
+        raise ConfigError(f"there are {names.count(name)} columns {name!r}: which is meant?")
+
+
+def _json_columns(schema: StructType, options: SinkOptions) -> tuple[int, ...]:
     if options.value_format != "json":
         return ()
+    names = schema.names
     wanted = options.value_columns
     if wanted is None:
         wanted = tuple(name for name in names if name not in _ATTRIBUTES)
     for name in wanted:
         if name not in names:
             raise ConfigError(f"value.columns names {name!r}, which is not among the columns {', '.join(names)}")
+        _refuse_twice(names, name)
+        if _has_variant(schema[name].dataType):
+            # Arrow has it as a struct of two binaries, which would pass for data.
+            raise ConfigError(f"column {name!r} is or holds a variant: write to_json({name}), or cast it to its type")
     if not wanted:
         raise ConfigError("value.format=json needs a column besides key, topic, partition, headers and timestamp")
     return tuple(names.index(name) for name in wanted)
+
+
+def _has_variant(found: DataType) -> bool:
+    if isinstance(found, StructType):
+        return any(_has_variant(item.dataType) for item in found.fields)
+    if isinstance(found, ArrayType):
+        return _has_variant(found.elementType)
+    if isinstance(found, MapType):
+        return _has_variant(found.keyType) or _has_variant(found.valueType)
+    return found.typeName() == "variant"  # a class of Spark 4.0
 
 
 def _is_a(*types: Any) -> Callable[[DataType], bool]:

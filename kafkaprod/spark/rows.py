@@ -51,7 +51,7 @@ def send_batch(
     Raises: What `Producer.send_table` does; InvalidRecordError for a null topic.
     """
     if plan.topic >= 0:
-        _refuse_null_topics(batch.column(plan.topic), first_row)
+        _refuse_null_topics(batch.column(plan.topic))
     result = producer.send_table(
         None if plan.topic >= 0 else plan.options.topic,
         batch,
@@ -69,10 +69,9 @@ def send_batch(
     ]
 
 
-def _refuse_null_topics(topics: pa.Array, first_row: int) -> None:
+def _refuse_null_topics(topics: pa.Array) -> None:
     if topics.null_count:
-        row = first_row + int(np.flatnonzero(topics.is_null().to_numpy(zero_copy_only=False))[0])
+        row = int(np.flatnonzero(topics.is_null().to_numpy(zero_copy_only=False))[0])
         raise InvalidRecordError(
-            "null topic present in the data. Use the topic option for setting a default topic. "
-            f"It is row {row} of the task"
+            f"null topic present in the data. Use the topic option for setting a default topic. It is row {row}"
         )

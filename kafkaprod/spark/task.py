@@ -95,7 +95,7 @@ class _Task:
             raise
         except KafkaError as error:
             raise FailedRecordError(
-                f"rows {first_row}..{first_row + batch.num_rows - 1} of task {self._report.partition}: "
+                f"task {self._report.partition}, its rows from {first_row} on (what follows counts from there): "
                 f"{type(error).__name__}: {error}"
             ) from error
         self._settle(MAX_PENDING_BYTES)

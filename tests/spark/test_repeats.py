@@ -18,17 +18,10 @@ from kafkaprod.spark.options import parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
 from kafkaprod.spark.task import REPORT_SCHEMA, report_task
 from tests.fixtures_broker import wait_until
-from tests.spark.topics import read_topic
+from tests.spark.topics import read_topic, seen_once
 
 ROWS = 20_000
 Fault = Callable[[], None]
-
-
-def seen_once(broker: EmbeddedBroker, topic: str) -> tuple[int, list[bytes | None]]:
-    """How many records there are, and the values that a reader of the identity headers sees, sorted."""
-    rows = read_topic(broker.bootstrap_servers, topic)
-    once = {tuple(value for name, value in row.headers if name.startswith("kp.")): row.value for row in rows}
-    return len(rows), sorted(once.values(), key=repr)
 
 
 def fail() -> None:
@@ -73,7 +66,7 @@ def test_task_that_is_run_again_loses_no_row(
         df.mapInArrow(partial(failing_task, plan, fault), REPORT_SCHEMA).collect()
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
-    count, values = seen_once(embedded_broker, topic_name)
+    count, values = seen_once(embedded_broker.bootstrap_servers, topic_name)
     assert count > ROWS
     assert values == [str(number).encode().rjust(1000, b"0") for number in range(ROWS)]
 
@@ -126,11 +119,11 @@ def test_micro_batch_replayed_from_its_checkpoint_is_recognised(
     source.mkdir()
     (source / "1.txt").write_text("\n".join(str(number) for number in range(1000)))
     run_stream(spark.readStream.text(str(source)), checkpoint, options, by_batch)
-    assert seen_once(embedded_broker, topic_name)[0] == 1000
+    assert seen_once(embedded_broker.bootstrap_servers, topic_name)[0] == 1000
     for note in (checkpoint / "commits").glob("*0*"):
         note.unlink()
     (source / "2.txt").write_text("\n".join(str(number) for number in range(1000, 1500)))
     run_stream(spark.readStream.text(str(source)), checkpoint, options, by_batch)
-    count, values = seen_once(embedded_broker, topic_name)
+    count, values = seen_once(embedded_broker.bootstrap_servers, topic_name)
     assert count == 2500  # the first file twice
     assert values == sorted((str(number).encode() for number in range(1500)), key=repr)

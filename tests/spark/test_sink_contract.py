@@ -5,6 +5,7 @@ Source: the behaviours in KafkaSinkSuite of Apache Spark; the code is our own. d
 
 from collections.abc import Callable
 
+import pandas
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
@@ -87,6 +88,25 @@ def test_wrong_type_is_told_in_the_words_of_sparks_sink(
     options = servers if "topic" in columns else servers | {"topic": "t"}
     df = spark.sql(f"select {columns}")
     assert words in error_of(lambda: write(df, options))
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ("1 as a, 2 as b, 3 as a", "there are 2 columns 'a'"),
+        ("'k' as key, 1 as a, 'l' as key", "there are 2 columns 'key'"),
+        ("array(named_struct('v', parse_json('{}'))) as a", "column 'a' is or holds a variant"),
+    ],
+)
+def test_json_value_of_columns_it_cannot_have_is_refused(spark: SparkSession, columns: str, words: str) -> None:
+    options = {"kafka.bootstrap.servers": "x:1", "value.format": "json"}
+    assert words in error_of(lambda: write(spark.sql(f"select {columns}"), options, topic="t"))
+
+
+def test_frame_of_pandas_is_refused() -> None:
+    frame = pandas.DataFrame({"value": ["1"]})
+    words = error_of(lambda: write(frame, {"kafka.bootstrap.servers": "x:1"}, topic="t"))  # type: ignore[arg-type]
+    assert "not Spark's: createDataFrame makes one" in words
 
 
 def test_overwriting_is_refused(spark: SparkSession, embedded_broker: EmbeddedBroker) -> None:

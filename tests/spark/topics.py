@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -52,3 +52,23 @@ def values_of(bootstrap_servers: str, topic: str) -> list[bytes | None]:
     """The values of all records, sorted; null first."""
     values = [row.value for row in read_topic(bootstrap_servers, topic)]
     return sorted(values, key=lambda value: (value is not None, value))
+
+
+def count_of(bootstrap_servers: str, topic: str) -> int:
+    """How many records there are; 0 also while no broker answers."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "none", "log_level": 0})
+    try:
+        partitions = consumer.list_topics(topic, timeout=5).topics[topic].partitions
+        places = [TopicPartition(topic, partition) for partition in partitions]
+        return sum(end - start for start, end in (consumer.get_watermark_offsets(place, timeout=5) for place in places))
+    except KafkaException:
+        return 0
+    finally:
+        consumer.close()
+
+
+def seen_once(bootstrap_servers: str, topic: str) -> tuple[int, list[bytes | None]]:
+    """How many records there are, and the values that a reader of the identity headers sees, sorted."""
+    rows = read_topic(bootstrap_servers, topic)
+    once = {tuple(value for name, value in row.headers if name.startswith("kp.")): row.value for row in rows}
+    return len(rows), sorted(once.values(), key=repr)

@@ -27,6 +27,9 @@ def test_kafka_options_lose_their_prefix_and_secrets_are_not_shown() -> None:
         ("kafka.ssl.engine.factory.class", "x", "ssl.engine.factory.class is not supported"),
         ("kafka.ssl.keystore.type", "JKS", "ssl.keystore.type='JKS' is not supported"),
         ("kafka.no.such", "x", "unknown option 'no.such'"),
+        ("kafka.bootstrap.server", "x:1", "unknown option 'bootstrap.server'; did you mean bootstrap_servers?"),
+        ("topics", "t", "unknown option 'topics'; did you mean 'topic'?"),
+        ("dedup.header", "true", "unknown option 'dedup.header'; did you mean 'dedup.headers'?"),
         ("compression.type", "zstd", "write it as 'kafka.compression.type'"),
         ("delivery", "exactly_once", "delivery='exactly_once' is not supported"),
         ("dedup.headers", "maybe", "dedup.headers='maybe' must be true or false"),
@@ -38,6 +41,15 @@ def test_wrong_option_is_named(option: str, value: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_options(SERVERS | {option: value})
     assert words in str(caught.value)
+
+
+def test_misspelt_servers_are_told_before_missing_ones() -> None:
+    with pytest.raises(ConfigError, match="did you mean bootstrap_servers"):
+        parse_options({"kafka.bootstrap.server": "x:1"})
+
+
+def test_options_that_are_nobodys_pass() -> None:
+    assert parse_options(SERVERS | {"mergeSchema": "true", "header": "true"}).topic is None
 
 
 def test_missing_bootstrap_servers_are_named() -> None:

@@ -1,0 +1,45 @@
+"""A driver that streams a directory into a topic until there is nothing more; made to be killed and started again.
+
+    python tests/spark/streaming_driver.py localhost:9092 my-topic INPUT CHECKPOINT format|foreach_batch
+
+A few files a micro-batch, headers that tell repeated rows, and a buffer so small that rows reach the topic bit by bit.
+"""
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+from kafkaprod.spark import foreach_batch
+
+FILES_A_BATCH = 4
+SMALL_BUFFER = {
+    "kafka.batch.size": "16384",
+    "kafka.buffer.memory": "131072",
+    "kafka.max.request.size": "65536",
+}
+
+
+def main() -> None:
+    servers, topic, source, checkpoint, way = sys.argv[1:]
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.log.level", "ERROR")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
+        .getOrCreate()
+    )
+    options = SMALL_BUFFER | {"kafka.bootstrap.servers": servers, "topic": topic, "dedup.headers": "true"}
+    rows = spark.readStream.option("maxFilesPerTrigger", str(FILES_A_BATCH)).text(source)
+    writer = rows.writeStream.trigger(availableNow=True).option("checkpointLocation", checkpoint)
+    if way == "format":
+        query = writer.format("kafkaprod").options(**options).start()
+    else:
+        query = writer.foreachBatch(foreach_batch(options)).start()
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main()
