@@ -9,12 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
+
+from pyspark import cloudpickle
 
 from kafkaprod.errors import KafkaError
 from kafkaprod.producer import Producer
 
-_producers: dict[tuple[int, tuple[tuple[str, Any], ...]], Producer] = {}
+MAX_PRODUCERS: Final = 4  # of a worker; the one that was not used for longest is closed
+
+_producers: dict[tuple[int, bytes], Producer] = {}  # by process id and pickled options; the last used is the last
 
 
 @contextlib.contextmanager
@@ -24,12 +28,15 @@ def borrowed_producer(kafka: Mapping[str, Any]) -> Iterator[Producer]:
     If the task fails, whatever the reason, the producer is closed and what it still holds is given up: the task is run
     again, and nobody would look at those records' outcome.
     """
-    key = (os.getpid(), tuple(sorted(kafka.items())))
+    key = (os.getpid(), cloudpickle.dumps(sorted(kafka.items(), key=lambda option: option[0])))
     for other in [other for other in _producers if other[0] != key[0]]:
         del _producers[other]  # of the process that this one was forked from
-    producer = _producers.get(key)
+    producer = _producers.pop(key, None)
     if producer is None:
-        producer = _producers[key] = Producer(kafka)
+        while len(_producers) >= MAX_PRODUCERS:
+            _producers.pop(next(iter(_producers))).close()  # it has nothing to send: tasks end with a flush
+        producer = Producer(kafka)
+    _producers[key] = producer
     try:
         yield producer
     except BaseException:

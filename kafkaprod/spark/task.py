@@ -81,6 +81,10 @@ class _Task:
             self._settle(0)  # says which record, if it is among those still pending
             raise
         self._settle(0)
+        if self._report.rows != row:  # never; but a task that ends is all that Spark looks at
+            raise FailedRecordError(
+                f"task {self._report.partition} had {row} rows, of which {self._report.rows} were acknowledged"
+            )
 
     def _send(self, batch: pa.RecordBatch, first_row: int) -> None:
         try:

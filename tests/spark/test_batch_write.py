@@ -1,13 +1,21 @@
 """Batches into Kafka, read back and compared with what Spark itself collects."""
 
 import datetime
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
 
 from kafkaprod._core.murmur2 import partition_of_key
 from kafkaprod.broker.embedded import EmbeddedBroker
-from kafkaprod.spark import write
+from kafkaprod.producer import Producer
+from kafkaprod.spark import task, write
+from kafkaprod.spark.options import parse_options
+from kafkaprod.spark.plan import WritePlan, make_plan
+from kafkaprod.spark.rows import SentRows, send_batch
+from kafkaprod.spark.task import SMALL_BYTES, FailedRecordError, write_task
 from tests.spark.topics import read_topic
 
 ROWS = """
@@ -79,3 +87,19 @@ def test_empty_frame_writes_nothing(spark: SparkSession, embedded_broker: Embedd
     df = spark.range(0).selectExpr("cast(id as string) as value")
     report = write(df, {"kafka.bootstrap.servers": embedded_broker.bootstrap_servers}, topic=topic_name)
     assert report.rows == 0
+
+
+def test_task_whose_rows_were_not_all_acknowledged_fails(
+    embedded_broker: EmbeddedBroker, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the reason: here the second of two batches gets lost on its way to the producer."""
+    options = {"kafka.bootstrap.servers": embedded_broker.bootstrap_servers, "topic": topic_name}
+    plan = make_plan(StructType([StructField("value", StringType())]), parse_options(options))
+    batches = [pa.record_batch({"value": ["x" * SMALL_BYTES, "y"]}) for _ in range(2)]
+
+    def losing(producer: Producer, plan: WritePlan, batch: pa.RecordBatch, *more: Any) -> list[SentRows]:
+        return [] if batch is batches[1] else send_batch(producer, plan, batch, *more)
+
+    monkeypatch.setattr(task, "send_batch", losing)
+    with pytest.raises(FailedRecordError, match="task -1 had 4 rows, of which 2 were acknowledged"):
+        write_task(plan, batches)
