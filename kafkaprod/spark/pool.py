@@ -28,7 +28,8 @@ def borrowed_producer(kafka: Mapping[str, Any]) -> Iterator[Producer]:
     If the task fails, whatever the reason, the producer is closed and what it still holds is given up: the task is run
     again, and nobody would look at those records' outcome.
     """
-    key = (os.getpid(), cloudpickle.dumps(sorted(kafka.items(), key=lambda option: option[0])))
+    dumps: Any = cloudpickle.dumps  # has no types
+    key = (os.getpid(), dumps(sorted(kafka.items(), key=lambda option: option[0])))
     for other in [other for other in _producers if other[0] != key[0]]:
         del _producers[other]  # of the process that this one was forked from
     producer = _producers.pop(key, None)
