@@ -194,7 +194,7 @@ def test_fork_during_every_wait_leaves_the_waits_to_the_parent(sink: Sink) -> No
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=120 + count,
+            timeout=120 + 5 * count,
         )
     finally:
         os.kill(sink.pid, signal.SIGCONT)
