@@ -165,6 +165,7 @@ def _load(
             from kafkaprod.cli.load_spark import SparkLoad, load_on_spark, places_of
 
             assert file is not None
+            load.has_sent = True  # tasks will
             job = SparkLoad(
                 sources, reading, load_options, make_sink, _dead_letters(options), *places_of(file, sources)
             )
