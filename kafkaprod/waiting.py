@@ -7,7 +7,13 @@ for ever, and whoever sets the event hangs. A bare lock has no such place, and i
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
+import time
+from typing import Final
+
+# A signal just before the system call that waits does not end it: its handler runs when the wait is begun anew.
+LOOK_S: Final = 0.05
 
 
 class Waiter:
@@ -26,6 +32,10 @@ class Waiter:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for `wake`, at most `timeout` seconds; return whether it came. Uses it up."""
-        if timeout is None:
-            return self._lock.acquire()
-        return self._lock.acquire(timeout=min(max(timeout, 0.0), threading.TIMEOUT_MAX))
+        end_s = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            left_s = max(end_s - time.monotonic(), 0.0)
+            if self._lock.acquire(timeout=min(left_s, LOOK_S)):
+                return True
+            if left_s <= LOOK_S:
+                return False

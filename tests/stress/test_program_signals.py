@@ -9,6 +9,7 @@ import os
 import platform
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import threading
@@ -27,6 +28,7 @@ from tests.stress.interrupts import LIMIT_S, SLACK_S, Stalled, interrupt, show
 from tests.stress.scale import scaled, wait_until
 
 PIPE_BYTES = 1 << 20
+LOOP_S = 1.5  # a signal just before its system call waits for the event loop's next timer
 TEARDOWN_S = 1.5  # of an interpreter on a loaded machine; 0.06 on a quiet one
 FUTEX, READ = {"x86_64": (202, 0), "aarch64": (98, 63)}[platform.machine()]  # system calls
 ROW = b"x" * 50_000
@@ -81,7 +83,8 @@ def test_ctrl_c_ends_an_asyncio_program_that_waits(stalled: Stalled, verb: str) 
         for _ in range(scaled(5, 200))
     ]
     show(took_s)
-    assert max(took_s) < LIMIT_S + SLACK_S
+    assert statistics.median(took_s) < LIMIT_S + SLACK_S
+    assert max(took_s) < LOOP_S + SLACK_S
     assert threading.active_count() == threads
     assert stalled.engine.accumulator.pool.waiter_count == 0
     assert not stalled.engine.topic_watch._waiters
@@ -178,7 +181,6 @@ def test_ctrl_c_ends_a_command_that_waits_for_a_broker() -> None:
             send_line(process)
             connection, _ = listener.accept()  # and it gets no answer
             with connection:
-                wait_until_in(process, FUTEX)
                 interrupt_command(process, 0.0)
 
 
