@@ -56,6 +56,7 @@ class Engine:
         is_adaptive: bool = True,
         availability_timeout_ms: int = 0,
         make_result: Callable[[str, int], BatchResult] | None = None,
+        seed: int = 7,
     ) -> None:
         self.clock = ManualClock(now_ms=1_000)
         self.results: list[CountingResult] = []
@@ -64,6 +65,7 @@ class Engine:
         self.accumulator = Accumulator(
             self.pool, batch_size, max_record_bytes, make_result or self._make_result, self._wake
         )
+        self.accumulator.seed = seed  # what is drawn does not change from run to run
         self.drain = Drain(
             self.accumulator,
             linger_ms,

@@ -1,6 +1,6 @@
 """topic -> partition -> queue of batches. See accumulator.pyx."""
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from kafkaprod._core.batch cimport Batch, Hint, Partition
 from kafkaprod._core.buffer_pool cimport BufferPool
@@ -49,6 +49,7 @@ cdef class Accumulator:
     cdef Py_ssize_t max_record_bytes
     cdef bint is_closed
     cdef public bint ignore_keys            # partitioner_ignore_keys
+    cdef public uint64_t seed               # of sticky draws of topics yet to come; differs from producer to producer
     cdef int awaited_events                 # what the sleeping sender is to be woken for; load32, store32
     cdef int flush_count                    # flushes in progress
     cdef mutex_t _incomplete_lock

@@ -24,6 +24,7 @@ class Accumulator:
     pool: BufferPool
     topics: dict[str, TopicQueues]
     ignore_keys: bool
+    seed: int
     def __new__(
         cls,
         pool: BufferPool,

@@ -8,6 +8,7 @@ Thread-safe. Nothing here waits: a full pool is answered with POOL_EXHAUSTED and
 cimport cython
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
@@ -104,6 +105,8 @@ cdef class TopicQueues:
         cdef Partition **grown = <Partition **>calloc(count, sizeof(Partition *))
         cdef Hint *hints = <Hint *>calloc(count, sizeof(Hint))
         if grown is NULL or hints is NULL:
+            free(grown)
+            free(hints)
             raise MemoryError
         if self.allocated_count:
             memcpy(grown, self.partitions, self.allocated_count * sizeof(Partition *))
@@ -161,6 +164,7 @@ cdef class Accumulator:
         self.max_record_bytes = min(max_record_bytes, pool.capacity - 256)
         self.completion_factory = completion_factory
         self.wakeup = wakeup
+        self.seed = <uint64_t>id(self)
 
     def __dealloc__(self):
         cdef Batch *b = self.oldest
@@ -197,7 +201,7 @@ cdef class Accumulator:
         if count > topic.allocated_count:
             topic.grow(count)
         if is_new:
-            topic.sticky = StickyPartitioner(count, <unsigned long long>id(topic))
+            topic.sticky = StickyPartitioner(count, self.seed + <uint64_t>topic.index)
         elif count != topic.partition_count:
             topic.sticky.set_loads(range(count))
             if topic.sticky.current >= count:
