@@ -6,7 +6,8 @@ task.py      what runs on executors             rows.py      record batches to t
 pool.py      one producer a worker              report.py    what was written
 reader.py    topics back into DataFrames        deduplication.py  headers that tell repeated rows
 preflight.py the topic, seen from the driver    session.py   settings of a session
-pushdown.py  filters for the reader             shipping.py  the package, sent to workers that lack it
+pushdown.py  filters for the reader             reader_options.py  its options and their errors
+shipping.py  the package, sent to workers that lack it
 """
 
 from kafkaprod.spark.frames import foreach_batch, write

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from kafkaprod.errors import ConfigError
 KAFKA_PREFIX: Final = "kafka."
 VALUE_FORMATS: Final = ("bytes", "json")
 
-_SINK_OPTIONS: Final = frozenset(
+SINK_OPTIONS: Final = frozenset(
     ("topic", "value.format", "value.columns", "dedup.headers", "write.id", "preflight", "delivery")
 )
 _NOT_OURS: Final = frozenset(("includeheaders", "path", "checkpointlocation", "queryname", "provider"))
@@ -66,10 +66,10 @@ def parse_options(options: Mapping[str, Any]) -> SinkOptions:
     """
     given = {name.lower(): value for name, value in options.items()}
     kafka = {name.removeprefix(KAFKA_PREFIX): value for name, value in given.items() if name.startswith(KAFKA_PREFIX)}
-    for name in given.keys() - _SINK_OPTIONS - _NOT_OURS:
+    for name in given.keys() - SINK_OPTIONS - _NOT_OURS:
         if not name.startswith(KAFKA_PREFIX):
-            _check_unprefixed(name)
-    check_kafka_options(kafka)
+            check_unprefixed(name, SINK_OPTIONS)
+    check_kafka_options(kafka, "producer")
     delivery = given.get("delivery", "at_least_once")
     if delivery != "at_least_once":
         raise ConfigError(f"delivery={delivery!r} is not supported: 'at_least_once' is what there is")
@@ -85,14 +85,21 @@ def parse_options(options: Mapping[str, Any]) -> SinkOptions:
         topic=None if topic is None else str(topic).strip(),
         value_format=value_format,
         value_columns=None if columns is None else tuple(name.strip() for name in str(columns).split(",")),
-        is_deduplicable=_boolean(given, "dedup.headers", False),
+        is_deduplicable=boolean_option(given, "dedup.headers", False),
         write_id=given.get("write.id"),
-        is_preflighted=_boolean(given, "preflight", True),
+        is_preflighted=boolean_option(given, "preflight", True),
     )
 
 
-def check_kafka_options(kafka: Mapping[str, Any]) -> ProducerConfig:
-    """The producer's configuration as executors will make it. Raises ConfigError with the name as it was given."""
+def check_kafka_options(kafka: Mapping[str, Any], client: str) -> ProducerConfig:
+    """The configuration as executors will make it.
+
+    Args:
+        kafka: Options, the prefix dropped.
+        client: What it is for, "producer" or "consumer".
+
+    Raises: ConfigError, with the name as it was given.
+    """
     for name, what in _SERIALIZERS.items():
         if name in kafka:
             raise ConfigError(
@@ -104,19 +111,21 @@ def check_kafka_options(kafka: Mapping[str, Any]) -> ProducerConfig:
     except ConfigError as error:
         raise ConfigError(f"of the options with the prefix '{KAFKA_PREFIX}': {error}") from error
     if not has_servers:
-        raise ConfigError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka producer")
+        raise ConfigError(f"Option 'kafka.bootstrap.servers' must be specified for configuring Kafka {client}")
     return config
 
 
-def _check_unprefixed(name: str) -> None:
+def check_unprefixed(name: str, known: Collection[str]) -> None:
+    """Refuse an option that is Kafka's without its prefix or nearly a known one; warn of any other."""
     if name.replace("_", ".") in _PRODUCER_OPTIONS:
         raise ConfigError(f"{name!r} is an option of the Kafka producer: write it as '{KAFKA_PREFIX}{name}'")
-    if meant := difflib.get_close_matches(name, _SINK_OPTIONS, n=1, cutoff=_ALIKE):
+    if meant := difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE):
         raise ConfigError(f"unknown option {name!r}; did you mean {meant[0]!r}?")
-    _log.warning("the option %r is neither the sink's nor Kafka's: it has no effect", name)
+    _log.warning("the option %r is neither this data source's nor Kafka's: it has no effect", name)
 
 
-def _boolean(options: Mapping[str, Any], name: str, default: bool) -> bool:
+def boolean_option(options: Mapping[str, Any], name: str, default: bool) -> bool:
+    """Raises ConfigError if it is neither true nor false."""
     value = str(options.get(name, default)).lower()
     if value not in ("true", "false"):
         raise ConfigError(f"{name}={options[name]!r} must be true or false")

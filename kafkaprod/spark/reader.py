@@ -8,7 +8,6 @@ not move while it is read. Source of the options: Spark's "Structured Streaming 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,15 +21,13 @@ from kafkaprod.admin.reading import PartitionReader
 from kafkaprod.admin.topics import log_offsets
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import ConfigError
-from kafkaprod.spark.options import KAFKA_PREFIX, check_kafka_options
 from kafkaprod.spark.pushdown import Bounds
+from kafkaprod.spark.reader_options import EARLIEST, LATEST, Offsets, Place, ReaderOptions, parse_reader_options
 
 SCHEMA: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 )
 HEADERS: Final = "headers array<struct<key:string,value:binary>>"
-_EARLIEST: Final = -2
-_LATEST: Final = -1
 _HEADER_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -44,68 +41,57 @@ class TopicRange(InputPartition):
     end: int
 
 
-def has_headers(options: Mapping[str, str]) -> bool:
-    """Whether the option includeHeaders is on."""
-    return _is_on(options, "includeheaders")
-
-
 def make_reader(options: Mapping[str, str]) -> TopicReader:
-    """The reader that the options ask for; TopicReader tells what they may be."""
-    return PushedReader(options) if _is_on(options, "pushfilters") else TopicReader(options)
+    """The reader that the options ask for. Raises ConfigError as parse_reader_options does."""
+    parsed = parse_reader_options(options)
+    return PushedReader(parsed) if parsed.pushes_filters else TopicReader(parsed)
 
 
 class TopicReader(DataSourceReader):
-    """Reads ranges of topics.
+    """Reads ranges of topics."""
 
-    Raises: ConfigError for options: exactly one of subscribe (names with commas) and assign (JSON) is needed.
-    """
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        given = {name.lower(): value for name, value in options.items()}
-        self._kafka = {
-            name.removeprefix(KAFKA_PREFIX): value for name, value in given.items() if name.startswith(KAFKA_PREFIX)
-        }
-        check_kafka_options(self._kafka)
-        if ("subscribe" in given) == ("assign" in given):
-            raise ConfigError("One of the following options must be specified for Kafka source: subscribe, assign.")
-        self._assigned: dict[str, list[int] | None] = (
-            _json(given, "assign")
-            if "assign" in given
-            else {topic.strip(): None for topic in given["subscribe"].split(",")}
-        )
-        self._starting = _offsets(given, "startingoffsets", "earliest")
-        self._ending = _offsets(given, "endingoffsets", "latest")
-        self._has_headers = has_headers(given)
+    def __init__(self, options: ReaderOptions) -> None:
+        self._options = options
         self._bounds = Bounds()
 
     def partitions(self) -> Sequence[TopicRange]:
-        """Settle the ranges. Raises KafkaError if a topic does not exist or no broker can be used."""
+        """Settle the ranges.
+
+        Raises:
+            ConfigError: Offsets are outside the log, or do not name the partitions that are read.
+            KafkaError: A topic does not exist, or no broker can be used.
+        """
+        options = self._options
+        with ClusterClient(ProducerConfig.from_options(dict(options.kafka))) as client:
+            logs = {place: log for topic in options.assigned for place, log in self._logs(client, topic)}
         ranges = []
-        with ClusterClient(ProducerConfig.from_options(self._kafka)) as client:
-            for topic, chosen in self._assigned.items():
-                first, last = log_offsets(client, topic, _EARLIEST), log_offsets(client, topic, _LATEST)
-                for partition in sorted(first) if chosen is None else chosen:
-                    if partition not in first:
-                        raise ConfigError(f"assign: topic {topic!r} has {len(first)} partitions, but not {partition}")
-                    known = {_EARLIEST: first[partition], _LATEST: last[partition]}
-                    start = _place(self._starting, topic, partition, _EARLIEST)
-                    end = _place(self._ending, topic, partition, _LATEST)
-                    start, end = known.get(start, start), known.get(end, end)
-                    if not first[partition] <= start <= end <= last[partition]:
-                        raise ConfigError(
-                            f"offsets {start}..{end} of {topic}[{partition}] are outside {first[partition]}.."
-                            f"{last[partition]}, which is in the log"
-                        )
-                    start, end = max(start, self._bounds.first), min(end, self._bounds.end)
-                    if start < end and self._bounds.allow(topic, partition):
-                        ranges.append(TopicRange(topic, partition, start, end))
+        starts = _settle("startingOffsets", options.starting, logs)
+        ends = _settle("endingOffsets", options.ending, logs)
+        for (topic, partition), (first, last) in logs.items():
+            start, end = starts[topic, partition], ends[topic, partition]
+            if not first <= start <= end <= last:
+                raise ConfigError(
+                    f"offsets {start}..{end} of {topic}[{partition}] are outside {first}..{last}, which is in the log"
+                )
+            start, end = max(start, self._bounds.first), min(end, self._bounds.end)
+            if start < end and self._bounds.allow(topic, partition):
+                ranges.append(TopicRange(topic, partition, start, end))
         return ranges
+
+    def _logs(self, client: ClusterClient, topic: str) -> Iterator[tuple[Place, tuple[int, int]]]:
+        """Yield the partitions of a topic that are read with the ends of their logs."""
+        first, last = log_offsets(client, topic, EARLIEST), log_offsets(client, topic, LATEST)
+        chosen = self._options.assigned[topic]
+        for partition in sorted(first) if chosen is None else chosen:
+            if partition not in first:
+                raise ConfigError(f"assign: topic {topic!r} has {len(first)} partitions, but not {partition}")
+            yield (topic, partition), (first[partition], last[partition])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a range."""
         if not isinstance(partition, TopicRange):  # Spark's own: there were no ranges
             return
-        with ClusterClient(ProducerConfig.from_options(self._kafka)) as client:
+        with ClusterClient(ProducerConfig.from_options(dict(self._options.kafka))) as client:
             reader = PartitionReader(client, partition.topic, partition.partition)
             for batch in reader.batches(partition.start, partition.end):
                 if not batch.is_control:
@@ -125,7 +111,7 @@ class TopicReader(DataSourceReader):
             pa.repeat(pa.scalar(kind, pa.int32()), count),
         ]
         names = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
-        if self._has_headers:
+        if self._options.has_headers:
             pairs: list[Any] = [
                 [{"key": key, "value": value} for key, value in record.headers] or None for record in records
             ]
@@ -142,24 +128,18 @@ class PushedReader(TopicReader):
         yield from (condition for condition in filters if not self._bounds.take(condition))
 
 
-def _is_on(options: Mapping[str, str], name: str) -> bool:
-    return str(options.get(name, "false")).lower() == "true"
+def _settle(name: str, wanted: Offsets, logs: Mapping[Place, tuple[int, int]]) -> Mapping[Place, int]:
+    """Put numbers in the place of EARLIEST and LATEST."""
+    if isinstance(wanted, dict) and wanted.keys() != logs.keys():
+        raise ConfigError(
+            f"If {name} contains specific offsets, you must specify all TopicPartitions. Use -1 for latest, -2 for "
+            f"earliest. Specified: {_names(wanted)}; assigned: {_names(logs)}"
+        )
+    offsets = wanted if isinstance(wanted, dict) else dict.fromkeys(logs, wanted)
+    return {
+        place: {EARLIEST: log[0], LATEST: log[1]}.get(offsets[place], offsets[place]) for place, log in logs.items()
+    }
 
 
-def _json(options: Mapping[str, str], name: str) -> Any:
-    try:
-        return json.loads(options[name])
-    except ValueError as error:
-        raise ConfigError(f"{name} is not JSON such as '{{\"topic\": [0, 1]}}': {error}") from error
-
-
-def _offsets(options: Mapping[str, str], name: str, default: str) -> Any:
-    """-1 or -2 for all partitions, or topic -> partition -> offset."""
-    text = options.get(name, default)
-    if text.lower() in ("earliest", "latest"):
-        return _EARLIEST if text.lower() == "earliest" else _LATEST
-    return _json(options, name)
-
-
-def _place(offsets: Any, topic: str, partition: int, default: int) -> int:
-    return int(offsets.get(topic, {}).get(str(partition), default)) if isinstance(offsets, dict) else offsets
+def _names(places: Iterable[Place]) -> str:
+    return ", ".join(f"{topic}-{partition}" for topic, partition in sorted(places)) or "none"

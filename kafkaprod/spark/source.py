@@ -17,10 +17,10 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.types import StructType
 
 from kafkaprod.errors import ConfigError
-from kafkaprod.spark.options import parse_options
+from kafkaprod.spark.options import boolean_option, parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
 from kafkaprod.spark.preflight import check_topic
-from kafkaprod.spark.reader import HEADERS, SCHEMA, TopicReader, has_headers, make_reader
+from kafkaprod.spark.reader import HEADERS, SCHEMA, TopicReader, make_reader
 from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.task import write_task
 
@@ -82,7 +82,8 @@ class KafkaProdSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        return f"{SCHEMA}, {HEADERS}" if has_headers(self.options) else SCHEMA
+        # Of the other options nothing is demanded: a view that is only written to has none of them.
+        return f"{SCHEMA}, {HEADERS}" if boolean_option(self.options, "includeheaders", False) else SCHEMA
 
     def reader(self, schema: StructType) -> TopicReader:
         self._refuse_catalog_table()

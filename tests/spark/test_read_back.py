@@ -97,3 +97,28 @@ def test_table_of_the_catalog_is_told_what_to_use_instead(
     spark.sql(f"CREATE TEMPORARY VIEW kafkaprod_view USING kafkaprod {options}")
     spark.sql(f"INSERT INTO kafkaprod_view (value) {rows}")
     assert load(spark, embedded_broker, subscribe=topic_name).count() == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingOffsets": '{"filled-for-filters":{"0":3}}'}, "you must specify all TopicPartitions"),
+        ({"endingOffsets": '{"elsewhere":{"0":3}}'}, "If endingOffsets contains specific offsets, you must specify"),
+        ({"endingOffsets": '{"filled-for-filters":{"0":9,"1":101,"2":-1}}'}, r"offsets 0\.\.101 .* outside 0\.\.100"),
+        ({"startingOffsets": '{"filled-for-filters":{"0":101,"1":0,"2":-2}}'}, r"101\.\.100 .* outside 0\.\.100"),
+    ],
+)
+def test_offsets_that_are_not_there_are_told_before_any_task(
+    spark: SparkSession, filled_topic: str, embedded_broker: EmbeddedBroker, options: dict[str, str], words: str
+) -> None:
+    with pytest.raises(AnalysisException, match=words):
+        load(spark, embedded_broker, subscribe=filled_topic, **options).collect()
+
+
+def test_topic_or_partition_that_is_not_there_is_named(
+    spark: SparkSession, filled_topic: str, embedded_broker: EmbeddedBroker
+) -> None:
+    with pytest.raises(AnalysisException, match="has 3 partitions, but not 7"):
+        load(spark, embedded_broker, assign=json.dumps({filled_topic: [7]})).collect()
+    with pytest.raises(AnalysisException, match=r"UNKNOWN_TOPIC_OR_PARTITION.*no-such-topic|no-such-topic.*UNKNOWN"):
+        load(spark, embedded_broker, subscribe="no-such-topic").collect()
