@@ -166,7 +166,9 @@ def measure(
         found = ways(cluster.bootstrap(), codec, json=not value_bytes)
         figures: dict[str, list[tuple[float, float]]] = {name: [] for name in found}
         costs: dict[str, list[CpuTime]] = {name: [] for name in found}
-        for number in range(-1, arguments.rounds):  # the first round only warms up
+        for number in range(-arguments.warm_ups, arguments.rounds):
+            if number == 0:
+                print(f"{label}, {codec}: measuring", flush=True)
             topic = f"t-{value_bytes}-{codec}-{number}".replace(" ", "-")
             for name, (write, share) in found.items():
                 if name in ("kafkaprod", "jvm", "foreach"):
@@ -200,6 +202,7 @@ def main() -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm-ups", type=int, default=1, help="rounds before, in which the JVM compiles")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--value-bytes", type=int, nargs="+", default=[100, 1000, 0], help="0: 8 columns as JSON")
     parser.add_argument("--codec", nargs="+", default=["none", "zstd"])
