@@ -3,13 +3,18 @@
 On the record's line this is the end: the sender thread settles a batch (`_core.settlement`), which calls
 `BatchCompletion.on_done` once; that wakes waiters, runs callbacks and tells each waiting event loop once.
 Reading and waiting are thread-safe. Callbacks run on the sender thread; one that raises is logged and counted.
+
+There are no locks: a signal handler may interrupt any of this, and wait for the sender thread or for a thread that
+waits for it; either would wait for the lock. Who waits enters a list and looks then whether the outcome is there; the
+sender says so first and reads the list then. So one of the two always sees the other.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import os
 import threading
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaprod._core.completion import BatchResult, DeliveryFuture
@@ -24,17 +29,6 @@ __all__ = ["BatchCompletion", "DeliveryFuture", "FailureLedger", "WaitGuard"]
 MAX_UNSEEN_BATCHES: Final = 1000  # failed batches kept to be looked at; of older ones only the count
 
 _log = logging.getLogger("kafkaprod.completion")
-# One lock for all completions: it is held for a few assignments, and most batches are never waited for.
-_lock = threading.Lock()
-
-
-def _renew_lock() -> None:
-    """After a fork, in the child: the thread that held the lock does not exist there."""
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
 
 
 class WaitGuard:
@@ -61,47 +55,49 @@ class FailureLedger:
     """Failed records that nobody has looked at yet; what flush() and close() report. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        # guarded by _lock:
-        self._unseen: dict[BatchCompletion, None] = {}  # in order of failure
-        self._older_count = 0  # records of batches that found no place in _unseen
-        self._older_error: Exception | None = None
+        self._unseen: deque[BatchCompletion] = deque()  # in order of failure
+        self._older: deque[tuple[int, Exception | None]] = deque()  # sums of those that found no place in _unseen
         self.callback_error_count = 0
-
-    def after_fork_in_child(self) -> None:
-        """The thread that held the lock does not exist in the child."""
-        self._lock = threading.Lock()
 
     def add(self, completion: BatchCompletion) -> None:
         """A batch failed."""
-        with self._lock:
-            self._unseen[completion] = None
-            if len(self._unseen) > MAX_UNSEEN_BATCHES:
-                oldest = next(iter(self._unseen))
-                del self._unseen[oldest]
-                self._older_count += oldest.record_count
-                self._older_error = self._older_error or oldest.error
+        self._unseen.append(completion)
+        if completion.is_seen:
+            self.discard(completion)
+        elif len(self._unseen) > MAX_UNSEEN_BATCHES:
+            self._older.append(self._take(1))
 
     def discard(self, completion: BatchCompletion) -> None:
         """Somebody looked at the failure of a batch."""
-        with self._lock:
-            self._unseen.pop(completion, None)
+        with contextlib.suppress(ValueError):
+            self._unseen.remove(completion)
 
     def take(self) -> tuple[int, Exception | None]:
         """Return how many records failed unseen and the first one's error; they count as seen from now on."""
-        with self._lock:
-            unseen = list(self._unseen)
-            self._unseen.clear()
-            count, self._older_count = self._older_count, 0
-            error, self._older_error = self._older_error, None
-        for completion in unseen:
-            count += completion.record_count
-            error = error or completion.error
-        return count, error
+        return self._take(2 * MAX_UNSEEN_BATCHES)
+
+    def _take(self, most: int) -> tuple[int, Exception | None]:
+        """Take the sums and the oldest batches, `most` of them."""
+        total = 0
+        first: Exception | None = None
+        with contextlib.suppress(IndexError):  # there are no more
+            while True:
+                count, error = self._older.popleft()
+                total, first = total + count, first or error
+        with contextlib.suppress(IndexError):
+            for _ in range(most):
+                completion = self._unseen.popleft()
+                if not completion.is_seen:
+                    total, first = total + completion.record_count, first or completion.error
+        return total, first
 
 
 class BatchCompletion(BatchResult):
-    """The outcome of one batch, with those who wait for it."""
+    """The outcome of one batch, with those who wait for it.
+
+    Attributes:
+        is_seen: Somebody looked at its failure.
+    """
 
     def __init__(
         self, topic: str, partition: int, ledger: FailureLedger | None = None, guard: WaitGuard | None = None
@@ -109,23 +105,21 @@ class BatchCompletion(BatchResult):
         super().__init__(topic, partition)
         self._ledger = ledger
         self._guard = guard
-        self._waiters: list[Waiter] | None = None  # guarded by _lock
-        self._loop_futures: dict[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None  # guarded by _lock
-        self._is_told = False  # guarded by _lock
+        self._waiters: list[Waiter] = []
+        self._loop_futures: dict[asyncio.AbstractEventLoop, asyncio.Future[None]] = {}
+        self._is_told = False
+        self.is_seen = False
 
     def on_done(self) -> None:
         """Wake everybody who waits; once, on the sender thread."""
-        with _lock:
-            self._is_told = True
-            waiters, self._waiters = self._waiters, None
-            loop_futures, self._loop_futures = self._loop_futures, None
         if self.error is not None and self._ledger is not None:
             self._ledger.add(self)
-        for waiter in waiters or ():
+        self._is_told = True
+        for waiter in list(self._waiters):
             waiter.wake()
-        for loop, future in (loop_futures or {}).items():
+        for loop in list(self._loop_futures):
             try:
-                loop.call_soon_threadsafe(_set_done, future)
+                loop.call_soon_threadsafe(_set_done, self._loop_futures.pop(loop))
             except RuntimeError:  # the loop was closed while its tasks waited: nobody is left to tell
                 _log.debug("an event loop was closed before its records of %s were delivered", self.topic)
 
@@ -137,23 +131,19 @@ class BatchCompletion(BatchResult):
         if self._guard is not None and timeout != 0:
             self._guard.check()
         waiter = Waiter()
-        with _lock:
-            if self._is_told:
-                return True
-            if self._waiters is None:
-                self._waiters = []
-            self._waiters.append(waiter)
         try:
-            return waiter.wait(timeout)
+            self._waiters.append(waiter)
+            return self._is_told or waiter.wait(timeout)
         finally:
-            with _lock:
-                if self._waiters is not None:
-                    self._waiters.remove(waiter)
+            with contextlib.suppress(ValueError):
+                self._waiters.remove(waiter)
 
     def mark_seen(self) -> None:
         """Somebody looked at the failure: flush() need not report it."""
-        if self._ledger is not None:
-            self._ledger.discard(self)
+        if not self.is_seen:
+            self.is_seen = True
+            if self._ledger is not None:
+                self._ledger.discard(self)
 
     async def await_record(self, future: DeliveryFuture) -> Any:
         """Wait inside the running event loop, then return the record's metadata or raise its error."""
@@ -174,14 +164,11 @@ class BatchCompletion(BatchResult):
         return True
 
     def _future_in(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None] | None:
-        with _lock:
-            if self._is_told:
-                return None
-            if self._loop_futures is None:
-                self._loop_futures = {}
-            if loop not in self._loop_futures:
-                self._loop_futures[loop] = loop.create_future()
-            return self._loop_futures[loop]
+        """One future for all tasks of a loop; None if the outcome is known."""
+        future = self._loop_futures.get(loop)
+        if future is None:
+            future = self._loop_futures[loop] = loop.create_future()
+        return None if self._is_told else future
 
     def on_callback_error(self) -> None:
         """Log and count."""

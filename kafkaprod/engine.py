@@ -194,7 +194,6 @@ class Engine:
     def after_fork_in_child(self) -> None:
         """The sender thread does not exist here; nothing of the parent's is touched."""
         self.guard.is_forked = True
-        self.ledger.after_fork_in_child()
 
 
 def _close_reporter(reporter: Any) -> None:

@@ -6,8 +6,8 @@ caller's, if the record was refused there). Source: org.apache.kafka.clients.pro
 
 from __future__ import annotations
 
+import itertools
 import logging
-import threading
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
@@ -55,7 +55,7 @@ class InterceptorChain:
         self._on_acknowledgement = [
             each for each in interceptors if callable(getattr(each, "on_acknowledgement", None))
         ]
-        self._lock = threading.Lock()
+        self._failures = itertools.count(1)
         self.failure_count = 0
 
     def __bool__(self) -> bool:
@@ -87,9 +87,7 @@ class InterceptorChain:
         self.on_acknowledgement(RecordMetadata(topic, -1 if partition is None else partition, -1, -1), error)
 
     def _count_failure(self, interceptor: Any, method: str, error: Exception) -> None:
-        with self._lock:
-            self.failure_count += 1
-            count = self.failure_count
+        self.failure_count = count = next(self._failures)  # no lock: signal handlers send records, too
         if count & (count - 1) == 0:  # 1, 2, 4, 8 ...: a broken interceptor must not flood the log
             name = type(interceptor).__qualname__
             _log.error("interceptor %s.%s failed; %d failures so far", name, method, count, exc_info=error)

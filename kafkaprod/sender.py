@@ -134,11 +134,10 @@ class Sender:
         self._next_load_update_ms = 0
         self._next_observation_ms = 0
         self._is_observed = True  # whether the metrics know all that the network counted
-        self._close_lock = threading.Lock()
         self._new_flushes: deque[Flush] = deque()  # appended by any thread
         self._flushes: list[Flush] = []
         self._topic_names: dict[uuid.UUID, str] = {}  # of every id ever seen: an answer may name one that is gone
-        self._close_deadline_ms: int | None = None  # written by close()
+        self._close_deadlines_ms: list[int] = []  # appended by any thread
         self.fatal_error: BaseException | None = None
         self.is_running = False
         self.thread_id: int | None = None
@@ -161,9 +160,7 @@ class Sender:
 
         Thread-safe. Of several deadlines the earliest holds.
         """
-        with self._close_lock:
-            known_ms = self._close_deadline_ms
-            self._close_deadline_ms = deadline_ms if known_ms is None else min(deadline_ms, known_ms)
+        self._close_deadlines_ms.append(deadline_ms)
         self._accumulator.close()
         self.wakeup()
 
@@ -193,8 +190,8 @@ class Sender:
         # Said before looking: an append after the look wakes the poll below.
         self._accumulator.set_sender_sleeps(True)
         wait_ms = min(wait_ms, self._send_ready(now_us), self._expire(now_ms))
-        if self._close_deadline_ms is not None:
-            wait_ms = min(wait_ms, max(self._close_deadline_ms - now_ms, 0))
+        if self._close_deadlines_ms:
+            wait_ms = min(wait_ms, max(min(self._close_deadlines_ms) - now_ms, 0))
             if self._accumulator.incomplete_batch_count == 0:
                 wait_ms = 0
         if wait_ms <= self._drain.linger_ms:
@@ -220,9 +217,9 @@ class Sender:
         return MAX_WAIT_MS if self._is_observed else self._next_observation_ms - now_ms
 
     def _is_finished(self) -> bool:
-        if self._close_deadline_ms is None:
+        if not self._close_deadlines_ms:
             return False
-        return self._accumulator.incomplete_batch_count == 0 or self._clock.now_ms() >= self._close_deadline_ms
+        return self._accumulator.incomplete_batch_count == 0 or self._clock.now_ms() >= min(self._close_deadlines_ms)
 
     def _shut_down(self, cause: BaseException | None) -> None:
         """Fail what is left, close the sockets, then give the memory back; in that order."""

@@ -1,8 +1,11 @@
-"""Where application threads wait for a topic's metadata, and the sender hears which topics are wanted. Thread-safe."""
+"""Where application threads wait for a topic's metadata, and the sender hears which topics are wanted. Thread-safe.
+
+There is no lock: a signal handler that interrupted its holder and waits for a topic would keep the sender from bringing
+it. Every step that two threads could take at once is one operation of a dict.
+"""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -50,8 +53,6 @@ class TopicWatch:
         self._clock = clock
         self._wakeup = wakeup
         self._max_block_ms = max_block_ms
-        self._lock = threading.Lock()
-        # guarded by _lock:
         self._waiters: dict[TopicWaiter, None] = {}
         self._wanted: dict[str, None] = {}
         self._hopeless: KafkaError | None = None  # why no cluster can be reached, if that is not going to heal
@@ -76,12 +77,10 @@ class TopicWatch:
         """While the block runs, `wake` is called when there is news of the topic."""
         waiter = TopicWaiter(topic, partition, wake)
         try:
-            with self._lock:
-                self._waiters[waiter] = None
+            self._waiters[waiter] = None
             yield waiter
         finally:
-            with self._lock:
-                self._waiters.pop(waiter, None)
+            self._waiters.pop(waiter, None)
 
     def look(self, waiter: TopicWaiter, deadline_ms: int, check_usable: Callable[[], None]) -> TopicQueues | None:
         """The topic's queues if they are known, else None: it is asked for, look again when woken.
@@ -93,11 +92,10 @@ class TopicWatch:
         if queues is not None and (waiter.partition is None or waiter.partition < queues.partition_count):
             return queues
         check_usable()
-        with self._lock:
-            error = waiter.error or self._hopeless
-            if error is not None:
-                raise error.with_traceback(None)  # shared: it must not collect the frames of all who raise it
-            self._wanted[waiter.topic] = None
+        error = waiter.error or self._hopeless
+        if error is not None:
+            raise error.with_traceback(None)  # shared: it must not collect the frames of all who raise it
+        self._wanted[waiter.topic] = None
         self._wakeup()
         if self._clock.now_ms() >= deadline_ms:
             raise self._timed_out(waiter, queues)
@@ -126,9 +124,9 @@ class TopicWatch:
         """Topics wanted since the last call."""
         if not self._wanted:
             return []
-        with self._lock:
-            wanted = list(self._wanted)
-            self._wanted.clear()
+        wanted = list(self._wanted)
+        for topic in wanted:  # not clear(): others may have come meanwhile
+            del self._wanted[topic]
         return wanted
 
     def tell(self, errors: dict[str, KafkaError], missing: dict[str, KafkaError]) -> None:
@@ -138,28 +136,25 @@ class TopicWatch:
             errors: Of topics that no retry brings.
             missing: Why other topics did not come with it.
         """
-        with self._lock:
-            self.is_connected = True
-            self._hopeless = None
-            self._last_trouble = None
-            for waiter in self._waiters:
-                waiter.error = errors.get(waiter.topic, waiter.error)
-                waiter.reason = missing.get(waiter.topic, waiter.reason)
-            self._wake_all()
+        self.is_connected = True
+        self._hopeless = None
+        self._last_trouble = None
+        for waiter in list(self._waiters):
+            waiter.error = errors.get(waiter.topic, waiter.error)
+            waiter.reason = missing.get(waiter.topic, waiter.reason)
+            waiter.wake()
 
     def tell_trouble(self, error: KafkaError, *, is_hopeless: bool) -> None:
         """No broker could be reached: the reason for those whose time runs out, or, if hopeless, for all at once."""
-        with self._lock:
-            self._last_trouble = error
-            if is_hopeless and not self.is_connected:
-                self._hopeless = error
-                self._wake_all()
+        self._last_trouble = error
+        if is_hopeless and not self.is_connected:
+            self._hopeless = error
+            self._wake_all()
 
     def tell_end(self) -> None:
         """The producer ends: wake everybody to find that out."""
-        with self._lock:
-            self._wake_all()
+        self._wake_all()
 
     def _wake_all(self) -> None:
-        for waiter in self._waiters:
+        for waiter in list(self._waiters):
             waiter.wake()

@@ -44,7 +44,7 @@ STEPS = [
     Step(
         "stubs",
         (
-            *(PYTHON, "-m", "mypy.stubtest", "kafkaprod._core"),
+            *(PYTHON, "-m", "mypy.stubtest", "kafkaprod._core", "kafkaprod.net.wakeup"),
             *("--mypy-config-file", "pyproject.toml"),
             *("--allowlist", "tests/stubtest_allowlist.txt", "--ignore-unused-allowlist"),
         ),

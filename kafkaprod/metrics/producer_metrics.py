@@ -10,12 +10,12 @@ Time is an argument. The groups:
     app-info, kafka-metrics-count
 
 Threads: `snapshot` and the `add_...` methods may be called by any, the `on_...` and `observe_...` methods by the
-sender's alone.
+sender's alone. There is no lock, so that signal handlers may call them too: of two threads that end a wait within the
+same few instructions, one may go uncounted.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
@@ -104,9 +104,8 @@ class ProducerMetrics:
         self._loop_observed: tuple[int, int, int] | None = None  # polls, ns waited, when
         self._gauges: dict[str, Callable[[int], float]] = {}
         self.histograms: dict[Stage, LatencyHistogram] = {stage: LatencyHistogram() for stage in STAGES}
-        self._lock = threading.Lock()
-        self._callers = SampleRing(CallerSample, *self._ring_size)  # guarded by _lock: written by any thread
-        self._timers_ns: dict[Timer, int] = dict.fromkeys(get_args(Timer), 0)  # guarded by _lock
+        self._callers = SampleRing(CallerSample, *self._ring_size)  # written by any thread
+        self._timers_ns: dict[Timer, int] = dict.fromkeys(get_args(Timer), 0)  # likewise
 
     def add_gauge(self, name: str, read: Callable[[int], float]) -> None:
         """Add a metric of `producer-metrics` that is read when asked for; `read` takes the time, on any thread."""
@@ -215,31 +214,26 @@ class ProducerMetrics:
 
     def add_memory_wait(self, wait_ns: int, now_ms: int) -> None:
         """A caller waited for memory. Thread-safe."""
-        with self._lock:
-            self._callers.current(now_ms).memory_wait_ns += wait_ns
+        self._callers.current(now_ms).memory_wait_ns += wait_ns
 
     def add_refused_records(self, count: int, now_ms: int) -> None:
         """Records were refused because memory stayed full. Thread-safe."""
-        with self._lock:
-            self._callers.current(now_ms).refused_records += count
+        self._callers.current(now_ms).refused_records += count
 
     def add_time(self, timer: Timer, time_ns: int) -> None:
         """A caller spent time in a call. Thread-safe."""
-        with self._lock:
-            self._timers_ns[timer] += time_ns
+        self._timers_ns[timer] += time_ns
 
     # --- read ------------------------------------------------------------------------------------------------------
 
     def snapshot(self, now_ms: int) -> Snapshot:
         """All metrics now. Thread-safe; costs the caller some 10 us per topic and broker."""
-        with self._lock:
-            callers = caller_values(self._callers, now_ms)
-            timers = {f"{name}-time-ns-total": float(time_ns) for name, time_ns in self._timers_ns.items()}
+        timers = {f"{name}-time-ns-total": float(time_ns) for name, time_ns in self._timers_ns.items()}
         groups: Snapshot = {
             "producer-metrics": {
                 **producer_values(self._producer, now_ms),
                 **connection_values(self._all_nodes, now_ms),
-                **callers,
+                **caller_values(self._callers, now_ms),
                 **timers,
                 **{name: read(now_ms) for name, read in self._gauges.copy().items()},
             },

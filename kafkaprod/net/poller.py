@@ -1,7 +1,7 @@
 """Readiness of sockets through `selectors` (epoll on Linux), and a wakeup other threads may call.
 
-Threads: everything belongs to the one I/O thread, except `wakeup`, which any thread may call at any time.
-Wakeups are coalesced: however many there are between two polls, one byte is written and one poll returns early.
+Threads: everything belongs to the one I/O thread, except `wakeup`, which any thread may call at any time, also in a
+signal handler. Wakeups are coalesced: however many there are between two polls, one poll returns early.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import select
 import selectors
 import socket
-import threading
 import time
 from typing import Any, Protocol
+
+from kafkaprod.net.wakeup import Wakeup
 
 READABLE = selectors.EVENT_READ
 WRITABLE = selectors.EVENT_WRITE
@@ -32,6 +33,7 @@ class Poller:
     Attributes:
         poll_count: How many times `poll` asked the kernel.
         wait_ns: Nanoseconds spent waiting there.
+        wakeup: Called, it makes the current or next `poll` return at once; does nothing after `close`.
     """
 
     def __init__(self) -> None:
@@ -44,8 +46,7 @@ class Poller:
         self._wakeup_receiver.setblocking(False)
         self._wakeup_sender.setblocking(False)
         self._selector.register(self._wakeup_receiver, READABLE, None)
-        self._lock = threading.Lock()  # orders a wakeup against close(): a closed descriptor may be somebody else's
-        self._is_woken = False  # a byte is in the socket pair, or about to be read from it
+        self.wakeup = Wakeup(self._wakeup_sender.fileno())
         self._is_closed = False
 
     def register(self, file: HasFileno, interest: int, data: Any) -> None:
@@ -94,33 +95,24 @@ class Poller:
                 events.append((key.data, mask))
         return events
 
-    def wakeup(self) -> None:
-        """Make the current or next `poll` return at once. Thread-safe; does nothing after `close`."""
-        if self._is_woken:
-            return
-        with self._lock:
-            if not self._is_closed:
-                self._is_woken = True
-                self._wakeup_sender.send(b"\0")
-
     def _drain_wakeup(self) -> None:
-        # Empty the pipe first, then lower the flag. The other order would lose wakeups: one that comes in between
-        # raises the flag, its byte is swallowed here, and every later wakeup believes that a byte is on its way.
+        # Empty the pipe first, then rearm. The other order would lose wakeups: the byte of one that comes in between
+        # is swallowed here, and every later wakeup believes that it is on its way.
         try:
             while self._wakeup_receiver.recv(64):
                 pass
         except BlockingIOError:
             pass
-        self._is_woken = False
+        self.wakeup.rearm()
 
     def close(self) -> None:
         """Release the descriptors. Idempotent. Registered files stay open."""
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            self._wakeup_sender.close()
-            self._wakeup_receiver.close()
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.wakeup.close()  # first: a closed descriptor may be somebody else's
+        self._wakeup_sender.close()
+        self._wakeup_receiver.close()
         self._selector.close()
 
     def fileno_count(self) -> int:

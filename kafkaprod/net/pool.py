@@ -55,6 +55,9 @@ class NodePool:
         settings: Of all connections.
         clock: The time of every timeout.
         random: Source of jitter and of the least-loaded scan's starting point.
+
+    Attributes:
+        wakeup: Called, it makes `poll` return soon. For any thread, and for signal handlers.
     """
 
     def __init__(
@@ -66,7 +69,8 @@ class NodePool:
         self._reconnect_backoff = settings.reconnect_backoff
         self._setup_timeout = settings.setup_timeout
         self._poller = Poller()
-        self._background = BackgroundCalls(self._poller.wakeup)
+        self.wakeup = self._poller.wakeup
+        self._background = BackgroundCalls(self.wakeup)
         self._receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._bootstrap: dict[int, Node] = {}
         self._cluster_id: str | None = None
@@ -357,10 +361,6 @@ class NodePool:
         """
         failures, self._failures = self._failures, []
         return failures
-
-    def wakeup(self) -> None:
-        """Make `poll` return soon. Thread-safe."""
-        self._poller.wakeup()
 
     def disconnect(self, node_id: int, error: KafkaError) -> None:
         """Close the connection to a node, if any, and back off; its requests fail with `error` as the cause."""
