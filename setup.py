@@ -10,6 +10,7 @@ from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 DEBUG = os.environ.get("KAFKAPROD_DEBUG") == "1"
 SANITIZE = os.environ.get("KAFKAPROD_SANITIZE", "")
@@ -54,12 +55,23 @@ extensions = [
     for path in sorted(Path("kafkaprod").rglob("*.pyx"))
 ]
 
+
+class ParallelBuild(build_ext):
+    """Compiles as many modules at once as there are processors, unless told how many."""
+
+    def finalize_options(self):
+        """See the base class."""
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
+
 setup(
+    cmdclass={"build_ext": ParallelBuild},
     ext_modules=cythonize(
         extensions,
         build_dir="build",
         compiler_directives=directives,
         annotate=os.environ.get("KAFKAPROD_ANNOTATE") == "1",
         nthreads=0,
-    )
+    ),
 )

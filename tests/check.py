@@ -1,8 +1,9 @@
 """The one check command: `python -m tests.check` runs, in order, everything that must be green before a commit.
 
 format, lint, cython-lint, types, build (no performance hints), stub test, import contracts, docs, then the unit,
-property, architecture and conformance tests. `--all` adds every other test. Each step is printed as it is run, so that
-it can be run by hand; all steps run even if one fails, and the exit status is 1 if any did.
+property, architecture and conformance tests. `--all` adds every other test (those of Spark and of the wheel run beside
+the others), and last the guard of speed. Each step is printed as it is run, so that it can be run by hand; all run even
+if one fails, and the exit status is 1 if any did.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable
+NEAR_TESTS = ("tests/unit", "tests/property", "tests/architecture", "tests/conformance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +58,26 @@ STEPS = [
         "tests",
         (
             *(PYTHON, "-m", "pytest", "-q"),
-            *("tests/unit", "tests/property", "tests/architecture", "tests/conformance"),
+            *NEAR_TESTS,
         ),
     ),
 ]
 OTHER_TESTS = Step(
     "other tests",
-    (
-        *(PYTHON, "-m", "pytest", "-q", "tests", "--ignore=tests/unit", "--ignore=tests/property"),
-        *("--ignore=tests/architecture", "--ignore=tests/conformance"),
-    ),
+    (*(PYTHON, "-m", "pytest", "-q", "tests"), *(f"--ignore={path}" for path in (*NEAR_TESTS, "tests/spark"))),
 )
-# After the tests, so that nothing else of this check runs beside what is measured.
-LAST_STEPS = [
-    Step("speed", (PYTHON, "-m", "benchmarks.guard")),
+# What mostly waits for other programs, and no figure is taken of.
+BESIDE = [
+    Step("spark tests", (PYTHON, "-m", "pytest", "-q", "tests/spark")),
     Step("wheel", (PYTHON, "-m", "tests.wheel_smoke")),
 ]
-ALL_STEPS = [*STEPS, OTHER_TESTS, *LAST_STEPS]
+# Alone, so that nothing else of this check runs beside what is measured.
+SPEED = Step("speed", (PYTHON, "-m", "benchmarks.guard"))
+ALL_STEPS = [*STEPS, OTHER_TESTS, *BESIDE, SPEED]
 
 
-def run(step: Step) -> bool:
-    """Run one step with its output passed through; return whether it succeeded."""
+def run(step: Step, *, is_beside: bool = False) -> bool:
+    """Run one step; return whether it succeeded. Beside others its output comes at its end."""
     print(f"\n== {step.title}: {' '.join(step.command)}", flush=True)
     started = time.monotonic()
     # The tools of this interpreter's environment come first, also when it is not activated.
@@ -85,13 +87,33 @@ def run(step: Step) -> bool:
     )
     assert process.stdout is not None
     is_clean = True
+    kept = []
     for line in process.stdout:
-        print(line, end="", flush=True)
+        if is_beside:
+            kept.append(line)
+        else:
+            print(line, end="", flush=True)
         if step.forbidden_output and step.forbidden_output in line.lower():
             is_clean = False
     succeeded = process.wait() == 0 and is_clean
-    print(f"== {step.title}: {'ok' if succeeded else 'FAILED'} in {time.monotonic() - started:.1f} s", flush=True)
+    kept.append(f"== {step.title}: {'ok' if succeeded else 'FAILED'} in {time.monotonic() - started:.1f} s\n")
+    print("".join(kept), end="", flush=True)
     return succeeded
+
+
+def failures(steps: list[Step], *, is_beside: bool = False) -> list[str]:
+    """Run steps one after the other; return the titles of those that failed."""
+    return [step.title for step in steps if not run(step, is_beside=is_beside)]
+
+
+def failures_of_all() -> list[str]:
+    """Run every step; return the titles of those that failed."""
+    *near, tests = STEPS
+    failed = failures(near)
+    with ThreadPoolExecutor() as executor:
+        lanes = [executor.submit(failures, lane, is_beside=True) for lane in ([tests, OTHER_TESTS], BESIDE)]
+        failed += [title for lane in lanes for title in lane.result()]
+    return failed + failures([SPEED])
 
 
 def main() -> int:
@@ -100,12 +122,13 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="run every other test too")
     parser.add_argument("--only", metavar="TITLE", help="run a single step, for example: types")
     arguments = parser.parse_args()
-    steps = ALL_STEPS if arguments.all else STEPS
     if arguments.only:
         steps = [step for step in ALL_STEPS if step.title == arguments.only]
         if not steps:
             parser.error(f"no step {arguments.only!r}; known: {', '.join(step.title for step in ALL_STEPS)}")
-    failed = [step.title for step in steps if not run(step)]
+        failed = failures(steps)
+    else:
+        failed = failures_of_all() if arguments.all else failures(STEPS)
     print(f"\n{'FAILED: ' + ', '.join(failed) if failed else 'all green'}")
     return 1 if failed else 0
 

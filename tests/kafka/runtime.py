@@ -157,7 +157,8 @@ def _resolve(pom: str, version: str) -> str:
     _executable("java")
     name = f"{Path(pom).stem}-{version}-{hashlib.sha256((_HERE / pom).read_bytes()).hexdigest()[:12]}.classpath"
     path = cache_dir() / name
-    with _lock(path.with_name(name + ".lock")):
+    # One for all: processes of Maven that fill one repository at a time disturb each other.
+    with _lock(cache_dir() / "maven.lock"):
         if not _is_complete(path):
             _ask_maven(pom, version, path)
     return path.read_text().strip()
