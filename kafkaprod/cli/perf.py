@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(totals.line())
         if steady is not None:
-            print(steady.line("steady state records sent"))
+            print(steady.line(is_steady_state=True))
     if options.print_metrics:
         for group, values in metrics.items():
             for name, value in sorted(values.items()):

@@ -6,11 +6,18 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 
 from kafkaprod.metrics import LatencyHistogram
 
 MB = 1024.0 * 1024.0
 SHARES = (0.5, 0.95, 0.99, 0.999)
+# As they stand in the Java class, but for the line's end.
+WINDOW_LINE = "%d records sent, %.1f records/sec (%.2f MB/sec), %.1f ms avg latency, %.1f ms max latency."
+TOTAL_LINE = (
+    "%d%s records sent, %f records/sec (%.2f MB/sec), %.2f ms avg latency, %.2f ms max latency, "
+    "%d ms 50th, %d ms 95th, %d ms 99th, %d ms 99.9th."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +31,22 @@ class Totals:
     highest_ms: float
     percentiles_ms: tuple[int, int, int, int]
 
-    def line(self, prefix: str = "records sent") -> str:
+    def line(self, *, is_steady_state: bool = False) -> str:
         """The last line of the Java tool."""
-        p50, p95, p99, p999 = self.percentiles_ms
-        return (
-            f"{self.records} {prefix}, {self.records_per_second:f} records/sec ({self.mb_per_second:.2f} MB/sec), "
-            f"{self.average_ms:.2f} ms avg latency, {self.highest_ms:.2f} ms max latency, {p50} ms 50th, "
-            f"{p95} ms 95th, {p99} ms 99th, {p999} ms 99.9th."
+        return TOTAL_LINE % (
+            self.records,
+            " steady state" if is_steady_state else "",
+            half_up(self.records_per_second, 6),
+            half_up(self.mb_per_second, 2),
+            half_up(self.average_ms, 2),
+            half_up(self.highest_ms, 2),
+            *self.percentiles_ms,
         )
+
+
+def half_up(number: float, digits: int) -> float:
+    """Rounded as Java's formatter does: the shortest decimal form that is this number, halves away from zero."""
+    return float(Decimal(repr(number)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
 
 
 class Stats:
@@ -72,10 +87,12 @@ class Stats:
     def _window_line(self, now_s: float) -> str:
         seconds = now_s - self._window_s
         window = self._window
-        return (
-            f"{window.count} records sent, {window.count / seconds:.1f} records/sec "
-            f"({self._window_bytes / MB / seconds:.2f} MB/sec), {window.mean / 1000:.1f} ms avg latency, "
-            f"{window.highest / 1000:.1f} ms max latency."
+        return WINDOW_LINE % (
+            window.count,
+            half_up(window.count / seconds, 1),
+            half_up(self._window_bytes / MB / seconds, 2),
+            half_up(window.mean / 1000, 1),
+            half_up(window.highest / 1000, 1),
         )
 
     def totals(self) -> Totals:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.cli import perf_stats
 from kafkaprod.cli.main import main
+from kafkaprod.cli.perf_stats import Totals
 from tests.load_rig import LoadRig, run_here
 
 PERF_LINE = (
@@ -186,9 +191,50 @@ def test_perf_and_the_java_tool_print_the_same_lines(kafka: object, kafka_tools:
     ]
     assert main(["topics", "create", topic_name, "-b", bootstrap]) == 0
     java = ["java", "-cp", kafka_tools, "org.apache.kafka.tools.ProducerPerformance"]
-    theirs = subprocess.run([*java, *arguments], capture_output=True, text=True, timeout=120, check=True).stdout
-    ours = run_here(["perf", *arguments]).out
+    warm = ["--warmup-records", "2000"]
+    theirs = subprocess.run([*java, *arguments, *warm], capture_output=True, text=True, timeout=120, check=True).stdout
+    ours = run_here(["perf", *arguments, *warm]).out
     for text in (theirs, ours):
-        lines = [line for line in text.splitlines() if "records sent" in line]
-        assert re.fullmatch(PERF_LINE, lines[-1]), text
-        assert all(re.fullmatch(WINDOW_LINE, line) for line in lines[:-1]), text
+        *windows, total, steady = [line for line in text.splitlines() if "records sent" in line]
+        assert all(re.fullmatch(WINDOW_LINE, line) for line in windows), text
+        assert rebuilt(total) == total
+        assert rebuilt(steady, is_steady_state=True) == steady
+        assert " steady state " in steady
+
+
+def rebuilt(line: str, *, is_steady_state: bool = False) -> str:
+    """The line that we print for the numbers in a line of the Java tool."""
+    records, rate, mb, average, highest, *percentiles = re.findall(r"(?<!\w)\d+(?:\.\d+)?(?= )", line)
+    whole = tuple(map(int, percentiles))
+    assert len(whole) == 4, line
+    totals = Totals(int(records), float(rate), float(mb), float(average), float(highest), whole)
+    return totals.line(is_steady_state=is_steady_state)
+
+
+@pytest.mark.external
+def test_perf_has_the_formats_of_the_java_tool(kafka_tools: str) -> None:
+    jar = next(path for path in kafka_tools.split(os.pathsep) if Path(path).name.startswith("kafka-tools-4"))
+    with zipfile.ZipFile(jar) as classes:
+        stats = classes.read("org/apache/kafka/tools/ProducerPerformance$Stats.class")
+    assert f"{perf_stats.WINDOW_LINE}%n".encode() in stats
+    assert f"{perf_stats.TOTAL_LINE}%n".encode() in stats
+
+
+@pytest.mark.external
+def test_numbers_are_rounded_as_java_rounds_them(kafka_tools: str, tmp_path: Path) -> None:
+    draw = random.Random(1)
+    halves = [number / 8 for number in range(1, 100)] + [number / 1000 for number in range(5, 3000, 10)]
+    numbers = [*halves, *(draw.uniform(0, 10.0 ** draw.randrange(8)) for _ in range(500))]
+    program = tmp_path / "Numbers.java"
+    program.write_text(
+        "class Numbers { public static void main(String[] a) throws Exception {"
+        " for (String text : java.nio.file.Files.readAllLines(java.nio.file.Path.of(a[0]))) {"
+        " double number = Double.parseDouble(text);"
+        ' System.out.printf(java.util.Locale.ROOT, "%.1f %.2f %f%n", number, number, number); } } }'
+    )
+    (tmp_path / "numbers").write_text("\n".join(map(repr, numbers)))
+    java = ["java", str(program), str(tmp_path / "numbers")]
+    theirs = subprocess.run(java, capture_output=True, text=True, timeout=120, check=True).stdout.splitlines()
+    assert theirs == [
+        f"{perf_stats.half_up(n, 1):.1f} {perf_stats.half_up(n, 2):.2f} {perf_stats.half_up(n, 6):f}" for n in numbers
+    ]
