@@ -12,13 +12,14 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, cast
 
 import lz4.frame
 import zstandard
 
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.stdin import open_stdin
+from kafkaprod.loader.zstd_frames import WholeFrames
 
 STDIN: Final = "-"
 FORMATS: Final = ("lines", "jsonl", "json", "csv", "tsv", "parquet", "arrow")
@@ -191,7 +192,8 @@ def _decompressed(raw: Any, compression: str) -> Any:
     if compression == "gzip":
         return _gzip_module().open(raw, "rb")
     if compression == "zstd":
-        return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True, closefd=False)
+        whole = cast(IO[bytes], WholeFrames(raw))
+        return zstandard.ZstdDecompressor().stream_reader(whole, read_across_frames=True, closefd=False)
     if compression == "lz4":
         return lz4.frame.open(raw, "rb")
     if compression == "bz2":

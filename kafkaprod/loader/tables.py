@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any, Final
+from zipfile import BadZipFile
 
 import numpy as np
 import zstandard
@@ -120,7 +121,7 @@ def _errors_of(source: Source) -> Iterator[None]:
     pyarrow = import_pyarrow(source.format)
     try:
         yield
-    except (pyarrow.ArrowException, EOFError, zlib.error, zstandard.ZstdError, RuntimeError) as error:
+    except (pyarrow.ArrowException, EOFError, zlib.error, zstandard.ZstdError, RuntimeError, BadZipFile) as error:
         raise LoadError(f"{source.name} is not a whole {source.format} file, or damaged: {error}") from error
     except OSError as error:
         if error.errno is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, Any, Final, NamedTuple
@@ -113,6 +114,8 @@ def pieces(source: Source, offset: int, split: Splitter, *, fills: bool = False)
             read = (_fill if fills else _read_into)(stream, source, memoryview(buffer)[filled:])
             is_last = not read
             filled += read
+            if is_last:
+                _check_end(source, offset + filled)
             if not filled:
                 split(b"", True)
                 return
@@ -147,7 +150,7 @@ def _read_into(stream: IO[bytes], source: Source, room: memoryview) -> int:
     """Read some bytes; return how many, 0 at the end."""
     try:
         return stream.readinto(room)  # type: ignore[attr-defined,no-any-return]
-    except (EOFError, zlib.error, zstandard.ZstdError, RuntimeError) as error:
+    except (EOFError, zlib.error, zstandard.ZstdError, RuntimeError, zipfile.BadZipFile) as error:
         raise LoadError(f"{source.name} is damaged or cut off: {error}") from error
     except OSError as error:
         raise LoadError(f"{source.name} cannot be read: {error}") from error
@@ -159,6 +162,12 @@ def _fill(stream: IO[bytes], source: Source, room: memoryview) -> int:
     while filled < len(room) and (read := _read_into(stream, source, room[filled:])):
         filled += read
     return filled
+
+
+def _check_end(source: Source, end: int) -> None:
+    """Somebody who cuts a file while it is read, to begin it anew, must not get a load that seems complete."""
+    if source.compression == "none" and end < (source.size or 0):
+        raise LoadError(f"{source.name} was cut to {end} bytes while it was read; it had {source.size}")
 
 
 def _skip(stream: IO[bytes], source: Source, offset: int) -> None:
