@@ -142,7 +142,7 @@ class AsyncProducer:
         """Producer.flush without blocking the event loop."""
         producer = self._producer
         producer._check_usable()
-        if producer.accumulator.incomplete_batch_count > 0:
+        if producer.accumulator.untold_batch_count > 0:
             told = _LoopWaiter()
             with producer._flushing(told.wake):
                 if not await told.wait(timeout):

@@ -416,7 +416,7 @@ class Producer(RecordSender):
     # --- flush and close -------------------------------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send everything queued so far at once and wait until each record has its outcome.
+        """Send everything queued so far at once and wait until each record has its outcome and its callbacks have run.
 
         Args:
             timeout: Seconds; None: as long as it takes, which delivery_timeout_ms bounds.
@@ -429,7 +429,7 @@ class Producer(RecordSender):
         self._check_usable()
         if self._is_in_callback():
             raise IllegalStateError("flush() inside a delivery callback would wait for itself")
-        if self.accumulator.incomplete_batch_count > 0:
+        if self.accumulator.untold_batch_count > 0:
             told = Waiter()
             with self._flushing(told.wake):
                 if not told.wait(timeout):
@@ -450,7 +450,10 @@ class Producer(RecordSender):
 
     def _flush_timed_out(self, timeout: float | None) -> TimeoutError:
         count = self.accumulator.incomplete_batch_count
-        return TimeoutError(f"{count} batches have no outcome after {timeout} s of flush()")
+        if count:
+            return TimeoutError(f"{count} batches have no outcome after {timeout} s of flush()")
+        work = self._engine.describe_work()
+        return TimeoutError(f"not everybody was told of the last outcomes after {timeout} s of flush(): {work} runs")
 
     def _raise_unseen_failures(self) -> None:
         count, error = self._engine.ledger.take()

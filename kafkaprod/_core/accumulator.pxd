@@ -58,6 +58,7 @@ cdef class Accumulator:
     cdef Batch *newest
     cdef int64_t last_serial
     cdef Py_ssize_t incomplete_count
+    cdef int telling_count      # batches off the list whose result is not told to everybody yet
 
     cdef AppendStatus append_locked(self, Partition *p, const RecordView *r, int64_t now_ms, int64_t ticket,
                                     Batch **batch, int *events) noexcept nogil

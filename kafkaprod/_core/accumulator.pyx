@@ -527,6 +527,12 @@ cdef class Accumulator:
         """Batches without an outcome: open, queued or in flight."""
         return self.incomplete_count
 
+    @property
+    def untold_batch_count(self):
+        """Likewise, and those whose outcome is being told: callbacks run, a failure is not in anybody's books yet."""
+        cdef Py_ssize_t count = self.incomplete_count       # first: a batch is counted there, then here
+        return count + load32(&self.telling_count)
+
     def close(self):
         """Refuse further appends; everything queued becomes sendable."""
         mutex_lock(&self._incomplete_lock)

@@ -24,7 +24,7 @@ from kafkaprod._core.batch cimport (
     batch_size_bytes,
 )
 from kafkaprod._core.completion cimport BatchResult, batch_result, publish
-from kafkaprod._core.lock cimport mutex_lock, mutex_unlock, store32
+from kafkaprod._core.lock cimport add32, mutex_lock, mutex_unlock, store32
 from kafkaprod._core.sequences cimport (
     forget_sequence,
     note_acked,
@@ -257,6 +257,7 @@ cdef bint finish_batch(Accumulator accumulator, Batch *b, Outcome outcome, long 
     if outcome == SUCCEEDED:
         note_acked(p, b)
     mutex_unlock(&p.lock)
+    add32(&accumulator.telling_count, 1)
     accumulator.delist(b)
     if b.request_count == 0:
         batch_release_memory(b, accumulator.pool)
@@ -267,6 +268,7 @@ cdef bint finish_batch(Accumulator accumulator, Batch *b, Outcome outcome, long 
             # Nobody has asked for a result yet; a failure must be heard of all the same.
             batch_result(b, accumulator.completion_factory, (<TopicQueues>accumulator.topic_list[p.topic_index]).name)
     finally:
+        add32(&accumulator.telling_count, -1)
         batch_release(b, accumulator.pool)      # the incomplete list's
         if was_queued:
             batch_release(b, accumulator.pool)

@@ -210,6 +210,22 @@ def test_callback_that_blocks_holds_up_results_but_loses_none(sink: Sink, produc
     assert all(future.succeeded() for future in futures)
 
 
+def test_flush_waits_for_the_callbacks_of_the_last_batch(sink: Sink, producer: Producer) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def hold_up(_: object) -> None:
+        began.set()
+        go_on.wait(60)
+
+    producer.send("t", b"x").add_done_callback(hold_up)
+    assert began.wait(20)
+    assert producer.accumulator.incomplete_batch_count == 0
+    with pytest.raises(TimeoutError, match=r"hold_up\(\)"):
+        producer.flush(0.01)
+    go_on.set()
+    producer.flush(20)
+
+
 def test_close_in_a_callback_ends_the_producer(sink: Sink) -> None:
     producer = Producer(bootstrap_servers=sink.bootstrap)
     producer.send("t", b"x").add_done_callback(lambda _: producer.close())
