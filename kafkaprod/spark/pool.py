@@ -16,6 +16,9 @@ from pyspark import cloudpickle
 from kafkaprod.errors import KafkaError
 from kafkaprod.producer import Producer
 
+# A worker has one core's share, and Spark makes rows slower than one thread compresses them: more threads would only
+# push each other's tables out of the cache.
+_COMPRESSION_WORKERS: Final = "compression.workers"
 MAX_PRODUCERS: Final = 4  # of a worker; the one that was not used for longest is closed
 
 _producers: dict[tuple[int, bytes], Producer] = {}  # by process id and pickled options; the last used is the last
@@ -36,7 +39,8 @@ def borrowed_producer(kafka: Mapping[str, Any]) -> Iterator[Producer]:
     if producer is None:
         while len(_producers) >= MAX_PRODUCERS:
             _producers.pop(next(iter(_producers))).close()  # it has nothing to send: tasks end with a flush
-        producer = Producer(kafka)
+        is_said = any(name.replace("_", ".") == _COMPRESSION_WORKERS for name in kafka)
+        producer = Producer(kafka if is_said else {**kafka, _COMPRESSION_WORKERS: 0})
     _producers[key] = producer
     try:
         yield producer

@@ -32,6 +32,14 @@ def test_options_that_cannot_be_hashed_are_taken() -> None:
         assert second is first
 
 
+@pytest.mark.parametrize(
+    ("options", "workers"), [({}, 0), ({"compression.workers": "3"}, 3), ({"compression_workers": 1}, 1)]
+)
+def test_sender_thread_compresses_unless_the_options_say_otherwise(options: dict[str, object], workers: int) -> None:
+    with borrowed_producer(SERVERS | {"compression.type": "zstd"} | options) as producer:
+        assert producer.config.compression_workers == workers
+
+
 def test_producer_of_a_failed_task_is_closed_and_not_kept() -> None:
     with pytest.raises(ZeroDivisionError), borrowed_producer(SERVERS) as first:
         raise ZeroDivisionError
