@@ -33,7 +33,7 @@ def round_trip(embedded_broker: EmbeddedBroker, topic_name: str, tmp_path: Path)
             env=environment | {"PYSPARK_PYTHON": worker, "PYTHONSAFEPATH": "1"},
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=900,
             check=False,
         )
         assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-4000:]
@@ -50,6 +50,7 @@ def check(output: str, ways: str, servers: str, topic: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1000)
 @pytest.mark.spark("4.0")
 @pytest.mark.parametrize("session", [LOCAL_CLUSTER, CONNECT], ids=["local-cluster", "connect"])
 @pytest.mark.parametrize("is_shipped", [False, True], ids=["installed", "shipped"])
@@ -67,6 +68,7 @@ def test_rows_come_back_as_spark_has_them(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1000)
 @pytest.mark.external
 @pytest.mark.spark("4.0")
 def test_rows_come_back_from_apache_kafka(round_trip: Run, kafka: KafkaCluster, topic_name: str) -> None:
