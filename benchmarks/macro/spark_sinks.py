@@ -164,6 +164,7 @@ def measure(
         few.write.parquet(f"{directory}/few")
         frames = {1: df, FOREACH_SHARE: spark.read.parquet(f"{directory}/few")}
         found = ways(cluster.bootstrap(), codec, json=not value_bytes)
+        found = {name: way for name, way in found.items() if name in arguments.ways}
         figures: dict[str, list[tuple[float, float]]] = {name: [] for name in found}
         costs: dict[str, list[CpuTime]] = {name: [] for name in found}
         for number in range(-arguments.warm_ups, arguments.rounds):
@@ -184,7 +185,7 @@ def measure(
                 if name in ("kafkaprod", "jvm", "foreach"):
                     cluster.delete_topic(f"{topic}-{name}")
     print(f"\n{label}, {codec}, {rows} rows, {arguments.master}; median (least..most) of {arguments.rounds} rounds")
-    base = statistics.median(core for _, core in figures["jvm"])
+    base = statistics.median(core for _, core in figures.get("jvm", [(0, 1)]))
     for name, pairs in figures.items():
         wall, core = (sorted(column) for column in zip(*pairs, strict=True))
         jvm, python = (statistics.median(column) for column in zip(*costs[name], strict=True))
@@ -206,6 +207,7 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--value-bytes", type=int, nargs="+", default=[100, 1000, 0], help="0: 8 columns as JSON")
     parser.add_argument("--codec", nargs="+", default=["none", "zstd"])
+    parser.add_argument("--ways", nargs="+", default=["noop", "null-arrow", "kafkaprod", "jvm", "foreach"])
     parser.add_argument("--default-arrow", action="store_true", help="leave Spark's Arrow settings alone")
     arguments = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
