@@ -25,7 +25,7 @@ from kafkaprod.loader.plan import AVRO, MS_PER_UNIT, RowPlan, Template
 from kafkaprod.loader.preview import print_preview
 from kafkaprod.loader.progress import Quiet, make_progress
 from kafkaprod.loader.readers import ReadOptions
-from kafkaprod.loader.session import LoadOptions
+from kafkaprod.loader.session import INTERRUPTED_S, LoadOptions
 from kafkaprod.producer import Producer
 
 SOME_BAD_ROWS: Final = 3
@@ -160,6 +160,7 @@ def _load(
     make_sink = partial(_sink, options.on_error, producer_options)
     sink = make_sink("", manifest, progress)
     load = Load(sources, reading, load_options, client, sink, progress, file, manifest)
+    patience_s: float | None = None
     try:
         if options.engine == "spark":
             from kafkaprod.cli.load_spark import SparkLoad, load_on_spark, places_of
@@ -173,6 +174,7 @@ def _load(
         else:
             load.run()
     except KeyboardInterrupt:
+        patience_s = INTERRUPTED_S
         progress.close()
         _print_report(load, options.json)
         how = "" if file is None or not load.has_sent else ": go on with the same command and --resume"
@@ -184,7 +186,7 @@ def _load(
             _print_report(load, options.json)
         raise
     finally:
-        sink.close()
+        sink.close(patience_s)
     progress.close()
     _print_report(load, options.json)
     return SOME_BAD_ROWS if load.report.bad_count else 0

@@ -25,10 +25,10 @@ class BadRowSink(Protocol):
     def rewind(self, position: int) -> None:
         """Rows are read again from where `position()` was this: forget what was put aside since."""
 
-    def sync(self) -> None:
-        """Return when everything put aside is safe."""
+    def sync(self, timeout_s: float | None = None) -> None:
+        """Return when everything put aside is safe. Raises KafkaError if it is not, TimeoutError."""
 
-    def close(self) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         """No more rows come."""
 
 
@@ -42,10 +42,10 @@ class Nowhere:
         """See BadRowSink."""
         return 0
 
-    def sync(self) -> None:
+    def sync(self, timeout_s: float | None = None) -> None:
         """See BadRowSink."""
 
-    def close(self) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         """See BadRowSink."""
 
 
@@ -114,7 +114,7 @@ class DeadLetterFile:
         except OSError as error:
             raise LoadError(f"the dead-letter file {self._path} cannot be written: {error}") from error
 
-    def sync(self) -> None:
+    def sync(self, timeout_s: float | None = None) -> None:
         """See BadRowSink."""
         try:
             self._file.flush()
@@ -122,7 +122,7 @@ class DeadLetterFile:
         except OSError as error:
             raise LoadError(f"the dead-letter file {self._path} cannot be written: {error}") from error
 
-    def close(self) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         """See BadRowSink."""
         self._file.close()
 
@@ -153,13 +153,13 @@ class DeadLetterTopic:
     def rewind(self, position: int) -> None:
         """See BadRowSink; what is in the topic stays there."""
 
-    def sync(self) -> None:
+    def sync(self, timeout_s: float | None = None) -> None:
         """See BadRowSink."""
-        self._producer.flush()
+        self._producer.flush(timeout_s)
 
-    def close(self) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         """See BadRowSink."""
-        self._producer.close()
+        self._producer.close(timeout_s)
 
 
 def dead_letter(row: BadRow) -> bytes:

@@ -132,6 +132,7 @@ class Load:
         """Raises LoadError if the input cannot be read again; what was learned is in the manifest then."""
         if self._is_pipe:
             if self._file is not None:
+                self._sink.sync()
                 self._file.write(manifest)
             raise LoadError(
                 "a part of stdin must be read again, which a pipe cannot: run the command with --resume and the same "

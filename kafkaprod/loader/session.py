@@ -134,6 +134,7 @@ class Session:
             self._skip[number] = state.sent - state.rows
         self._next_checkpoint_s = time.monotonic() + self._options.checkpoint_s
         self._next_part_s = 0.0
+        self._can_checkpoint = True
         self.has_sent = False  # a row, whatever became of it
 
     def run(self) -> None:
@@ -280,8 +281,10 @@ class Session:
             if self._in_flight.is_changed:
                 self._checkpoint()
 
-    def _checkpoint(self) -> None:
-        self._sink.sync()
+    def _checkpoint(self, timeout_s: float | None = None) -> None:
+        self._can_checkpoint = False  # bad rows that are nowhere must come again: no manifest may be ahead of them
+        self._sink.sync(timeout_s)
+        self._can_checkpoint = True
         if self._file is not None:
             self._file.write(self._manifest)
         self._in_flight.is_changed = False
@@ -292,12 +295,12 @@ class Session:
 
         What it does not tell is found in the log; a manifest that a Ctrl-C left half-changed is not written.
         """
-        if not self._in_flight.is_whole:
+        if not self._in_flight.is_whole or not self._can_checkpoint:
             return
         with contextlib.suppress(KafkaError, TimeoutError, LogIsAheadError, BatchTooLargeError, RowsRefusedError):
             with contextlib.suppress(TimeoutError):
                 self._producer.flush(wait_s)
             while self._in_flight and self._in_flight.settle(timeout_s=0.0):
                 pass
-        with contextlib.suppress(KafkaError):
-            self._checkpoint()
+        with contextlib.suppress(KafkaError, TimeoutError):
+            self._checkpoint(wait_s)

@@ -118,6 +118,26 @@ def test_bad_rows_are_put_aside_in_a_topic(rig: LoadRig, tmp_path: Path, topic_n
     assert dict(record.headers)["row"] == b"2"
 
 
+def test_rows_that_could_not_be_put_aside_are_not_passed_over_by_a_resumed_load(
+    rig: LoadRig, tmp_path: Path, topic_name: str
+) -> None:
+    path, aside, broken = tmp_path / "in.jsonl", f"{topic_name}-bad", b"broken " * 40
+    path.write_bytes(b'{"k":1}\n' + broken + b'\n{"k":2}\n')
+    rig.create(1)
+    make = ["topics", "create", aside, "-b", rig.bootstrap]
+    assert run_here([*make, "--config", "max.message.bytes=100"]).code == 0
+    load = [str(path), "--key", "k", "--on-error", f"dead-letter=topic:{aside}", "--checkpoint-interval", "0.000001"]
+    done = rig.run(*load)
+    assert done.code == 1
+    assert "1 records were not delivered" in done.err
+    assert run_here(["topics", "delete", aside, "-b", rig.bootstrap]).code == 0
+    assert run_here(make).code == 0
+    assert rig.run(*load, "--resume").code == 3
+    (record,) = [record for records in rig.read(aside).values() for record in records]
+    assert record.value == broken
+    assert rig.values() == [b'{"k":1}', b'{"k":2}']
+
+
 def test_rows_that_do_not_fit_the_avro_schema_are_put_aside(rig: LoadRig, tmp_path: Path) -> None:
     path, schema, aside = tmp_path / "in.csv", tmp_path / "row.avsc", tmp_path / "bad.jsonl"
     path.write_bytes(b"a,b\n1,x\n,y\n3,z\n")
