@@ -94,11 +94,12 @@ def load_on_spark(
             part = _part(manifest, job.sources[index], sum(counts[:index]), new_producer_id(client))
             ManifestFile(Path(job.manifests[index])).write(part)
     report = _sum(job, _run(spark, job, _load_source))
+    parts = [] if job.dead_letters is None else [f"{job.dead_letters}.{index}" for index in range(len(job.sources))]
     if job.dead_letters is not None:
-        _join(job.dead_letters, manifest.dead_letter_bytes, len(job.sources))
+        _join(job.dead_letters, manifest.dead_letter_bytes, parts)
     manifest.is_done = True
     file.write(manifest)
-    _remove(job.manifests)
+    _remove([*job.manifests, *parts])  # not before: whoever resumes joins them again
     report.seconds = time.monotonic() - started_s
     return report
 
@@ -131,15 +132,15 @@ def _session(job: SparkLoad, master: str | None) -> Any:
     return (builder if master is None else builder.master(master)).getOrCreate()
 
 
-def _join(path: str, length: int, count: int) -> None:
+def _join(path: str, length: int, parts: Sequence[str]) -> None:
     """Make the dead-letter file what it was when the load began, and the dead letters of all inputs, in order."""
-    parts = [f"{path}.{index}" for index in range(count)]
     with open(path, "ab") as out:
         out.truncate(length)
         for part in parts:
             with open(part, "rb") as file:
                 shutil.copyfileobj(file, out)
-    _remove(parts)
+        out.flush()
+        os.fsync(out.fileno())
 
 
 def _remove(paths: Sequence[str]) -> None:
