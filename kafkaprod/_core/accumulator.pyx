@@ -32,6 +32,7 @@ from kafkaprod._core.buffer_pool cimport LARGEST_CLASS, slab_total
 from kafkaprod._core.cache_lines cimport allocate_lines
 from kafkaprod._core.clock cimport READ_CLOCK, monotonic_us
 from kafkaprod._core.completion cimport batch_result, make_future
+from kafkaprod._core.gil_turns cimport let_others_in
 from kafkaprod._core.lock cimport (
     FREE_THREADED,
     load32,
@@ -403,6 +404,8 @@ cdef class Accumulator:
     cdef int tell_sender(self, int events) except -1:
         """Wake the sender once if it sleeps and the append made news for it. Needs the GIL."""
         cdef int awaited = load32(&self.awaited_events)
+        if events != 0:
+            let_others_in()
         if events & awaited and self.wakeup is not None:
             store32(&self.awaited_events, 0)
             try:

@@ -13,13 +13,14 @@ is the first batch of its queue (source: RecordAccumulator.ready, KIP-480, KIP-9
 
 Drain goes round the node's partitions from where the node's last drain stopped, takes the head of each queue that is
 not backing off, and stops before the request would pass max_request_bytes; one oversized batch goes alone.
-The loops run without the GIL; sealing (compression, CRC) is per batch and holds it, codecs release it themselves.
+Over many partitions the loops run without the GIL; sealing (compression, CRC) is per batch and holds it, codecs release
+it themselves.
 """
 
 cimport cython
 from libc.stdlib cimport free, malloc
 
-from kafkaprod._core.accumulator cimport TopicQueues
+from kafkaprod._core.accumulator cimport FEW_PARTITIONS, TopicQueues
 from kafkaprod._core.batch cimport (
     BATCH_HEADER_BYTES,
     CLOSED,
@@ -37,6 +38,7 @@ from kafkaprod._core.batch cimport (
     batch_size_bytes,
 )
 from kafkaprod._core.buffer_pool cimport size_class_for
+from kafkaprod._core.gil_turns cimport have_gil, want_gil
 from kafkaprod._core.lock cimport load32, mutex_lock, mutex_unlock, store32
 from kafkaprod._core.produce_request cimport ProduceRequest
 from kafkaprod._core.settlement cimport finish_batch
@@ -171,8 +173,13 @@ cdef class Drain:
             if node.node_id < 0:
                 self._find_waiting(node, unknown)
                 continue
-            with nogil:
+            if node.partition_count <= FEW_PARTITIONS:
                 is_ready = self._node_ready(node, now_us, hurry, &wait_us)
+            else:
+                with nogil:
+                    is_ready = self._node_ready(node, now_us, hurry, &wait_us)
+                    want_gil()
+                have_gil()
             if is_ready:
                 ready_nodes.append(node.node_id)
         self.next_check_us = now_us + wait_us
@@ -231,19 +238,16 @@ cdef class Drain:
         """
         cdef NodeQueues node = self._nodes.get(node_id)
         cdef ProduceRequest request
-        cdef Batch *b
-        cdef Py_ssize_t looked_at = 0
-        cdef Py_ssize_t room = self.max_request_bytes
         if node is None:
             return None
         request = ProduceRequest(self.accumulator, node_id)
-        while looked_at < node.partition_count:
+        if node.partition_count <= FEW_PARTITIONS:
+            self._take_all(node, now_ms, request)
+        else:
             with nogil:
-                b = self._take(node, now_ms, room, request.batch_count == 0, &looked_at)
-            if b is NULL:
-                break
-            room -= self._estimate(b)
-            request.add(b)
+                self._take_all(node, now_ms, request)
+                want_gil()
+            have_gil()
         self._compress(request)
         self._seal(request)
         if request.batch_count == 0:
@@ -303,6 +307,18 @@ cdef class Drain:
             batch_release(b, self.accumulator.pool)
         request.batch_count = kept
         return 0
+
+    cdef void _take_all(self, NodeQueues node, int64_t now_ms, ProduceRequest request) noexcept nogil:
+        """Fill the request; memory for it that there is not leaves batches in their queues."""
+        cdef Py_ssize_t looked_at = 0
+        cdef Py_ssize_t room = self.max_request_bytes
+        cdef Batch *b
+        while looked_at < node.partition_count and request.reserve():
+            b = self._take(node, now_ms, room, request.batch_count == 0, &looked_at)
+            if b is NULL:
+                return
+            room -= self._estimate(b)
+            request.add(b)
 
     cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, bint is_first,
                       Py_ssize_t *looked_at) noexcept nogil:

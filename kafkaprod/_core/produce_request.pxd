@@ -19,7 +19,8 @@ cdef class ProduceRequest:
     cdef int _export_count          # buffers that somebody still holds
     cdef bint _is_finished
 
-    cdef int add(self, Batch *b) except -1
+    cdef bint reserve(self) noexcept nogil
+    cdef void add(self, Batch *b) noexcept nogil
     cdef int sort(self) noexcept
     cdef int _give_back(self) except -1
     cdef Py_ssize_t _topic_count(self) noexcept

@@ -89,18 +89,21 @@ cdef class ProduceRequest:
         if self.batches is not NULL:
             self._give_back()
 
-    cdef int add(self, Batch *b) except -1:
-        """Take over a drained batch: its reference from the queue, and a claim on its memory."""
+    cdef bint reserve(self) noexcept nogil:
+        """Make room for one more batch; False if the system has no memory."""
         cdef Batch **grown
         if self.batch_count & (self.batch_count - 1) == 0:
-            grown = <Batch **>realloc(self.batches, (2 * self.batch_count + 1) * sizeof(Batch *))
+            grown = <Batch **>realloc(self.batches, <size_t>(2 * self.batch_count + 1) * sizeof(Batch *))
             if grown is NULL:
-                raise MemoryError
+                return False
             self.batches = grown
+        return True
+
+    cdef void add(self, Batch *b) noexcept nogil:
+        """Take over a drained batch: its reference from the queue, and a claim on its memory. After reserve()."""
         self.batches[self.batch_count] = b
         self.batch_count += 1
         self.record_count += b.record_count
-        return 0
 
     cdef int sort(self) noexcept:
         qsort(self.batches, <size_t>self.batch_count, sizeof(Batch *), _compare)
