@@ -6,17 +6,17 @@ signal handler. Wakeups are coalesced: however many there are between two polls,
 
 from __future__ import annotations
 
-import select
 import selectors
 import socket
 import time
 from typing import Any, Protocol
 
+from kafkaprod.net.socket_calls import receive_into, wait_ready
 from kafkaprod.net.wakeup import Wakeup
 
 READABLE = selectors.EVENT_READ
 WRITABLE = selectors.EVENT_WRITE
-FD_SETSIZE = 1024  # select() takes descriptors below this
+_EPOLL = getattr(selectors, "EpollSelector", ())
 
 
 class HasFileno(Protocol):
@@ -40,12 +40,12 @@ class Poller:
         self.poll_count = 0
         self.wait_ns = 0
         self._selector = selectors.DefaultSelector()
-        # epoll_wait(), as Python has it, sleeps up to a millisecond longer than asked.
-        self._counts_whole_ms = hasattr(select, "epoll") and self._selector.fileno() < FD_SETSIZE
+        self._epoll_fd = self._selector.fileno() if isinstance(self._selector, _EPOLL) else None
         self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
         self._wakeup_receiver.setblocking(False)
         self._wakeup_sender.setblocking(False)
         self._selector.register(self._wakeup_receiver, READABLE, None)
+        self._wakeup_bytes = bytearray(64)
         self.wakeup = Wakeup(self._wakeup_sender.fileno())
         self._is_closed = False
 
@@ -80,28 +80,31 @@ class Poller:
                 milliseconds counts, too.
         """
         started_ns = time.monotonic_ns()
-        if self._counts_whole_ms and timeout_ms is not None and timeout_ms % 1 and timeout_ms > 0:
-            # An epoll set is readable when something in it is ready, and select() takes microseconds.
-            select.select([self._selector.fileno()], [], [], timeout_ms / 1000)
-            timeout_ms = 0
-        ready = self._selector.select(None if timeout_ms is None else max(timeout_ms, 0) / 1000)
+        ready = self._wait(timeout_ms)
         self.wait_ns += time.monotonic_ns() - started_ns
         self.poll_count += 1
         events = []
-        for key, mask in ready:
-            if key.data is None:
+        for data, mask in ready:
+            if data is None:
                 self._drain_wakeup()
             else:
-                events.append((key.data, mask))
+                events.append((data, mask))
         return events
+
+    def _wait(self, timeout_ms: float | None) -> list[tuple[Any, int]]:
+        if self._epoll_fd is None:
+            ready = self._selector.select(None if timeout_ms is None else max(timeout_ms, 0) / 1000)
+            return [(key.data, mask) for key, mask in ready]
+        files = self._selector.get_map()
+        return [(files[fd].data, mask) for fd, mask in wait_ready(self._epoll_fd, timeout_ms)]
 
     def _drain_wakeup(self) -> None:
         # Empty the pipe first, then rearm. The other order would lose wakeups: the byte of one that comes in between
         # is swallowed here, and every later wakeup believes that it is on its way.
         try:
-            while self._wakeup_receiver.recv(64):
+            while receive_into(self._wakeup_receiver.fileno(), self._wakeup_bytes):
                 pass
-        except BlockingIOError:
+        except OSError:  # it is being closed
             pass
         self.wakeup.rearm()
 

@@ -16,19 +16,16 @@ import os
 import socket
 import ssl
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from kafkaprod.net.poller import READABLE, WRITABLE
+from kafkaprod.net.socket_calls import receive_into, send
 
 IOV_MAX = 1024  # Linux: most buffers one sendmsg takes
 TLS_RECORD_BYTES = 16_384  # RFC 8446 section 5.1: most plain text in one record
 OS_DEFAULT = -1
 
 Buffer = bytes | bytearray | memoryview
-
-# Linux: no SIGPIPE from a write to a closed connection, also in a program that restored the signal's default.
-_SEND_FLAGS = getattr(socket, "MSG_NOSIGNAL", 0)
 
 
 class Address(NamedTuple):
@@ -141,18 +138,12 @@ class TcpTransport:
         return READABLE | WRITABLE if has_output else READABLE
 
     def send(self, buffers: Sequence[Buffer]) -> int:
-        """One gathering write of at most `IOV_MAX` buffers; nothing is copied in user space."""
-        try:
-            return self._sock.sendmsg(islice(buffers, IOV_MAX), [], _SEND_FLAGS)
-        except BlockingIOError:
-            return 0
+        """Gathering writes of at most `IOV_MAX` buffers, until no more is taken; nothing is copied in user space."""
+        return send(self._sock.fileno(), buffers)
 
     def receive_into(self, target: memoryview) -> int | None:
         """One read."""
-        try:
-            return self._sock.recv_into(target)
-        except BlockingIOError:
-            return None
+        return receive_into(self._sock.fileno(), target)
 
     def close(self) -> None:
         """Close the socket."""

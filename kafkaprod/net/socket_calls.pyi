@@ -1,0 +1,9 @@
+from collections.abc import Iterable
+
+from typing_extensions import Buffer
+
+HAS_EPOLL: bool
+
+def wait_ready(epoll_fd: int, timeout_ms: float | None = None) -> list[tuple[int, int]]: ...
+def send(fd: int, buffers: Iterable[Buffer]) -> int: ...
+def receive_into(fd: int, target: Buffer) -> int | None: ...

@@ -1,0 +1,193 @@
+"""The system calls of the sender's loop, each with the GIL let go once at most, and asked back through gil_turns.
+
+Python's own socket methods and selectors let go of it for every call, and get it back from a busy application thread
+only after sys.getswitchinterval(): a loop of ten calls would take 50 ms. Linux has all of them; elsewhere there is no
+epoll, and wait_ready() raises NotImplementedError.
+
+Sockets are non-blocking. Errors of the kernel come as OSError, of the subclass that belongs to their number.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.exc cimport PyErr_SetFromErrno
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int64_t, uint32_t
+
+from kafkaprod._core.gil_turns cimport have_gil, want_gil
+
+from os import strerror
+
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void *iov_base
+        size_t iov_len
+
+cdef extern from "<sys/socket.h>" nogil:
+    struct msghdr:
+        iovec *msg_iov
+        size_t msg_iovlen
+    Py_ssize_t c_sendmsg "sendmsg"(int fd, const msghdr *message, int flags)
+    Py_ssize_t c_recv "recv"(int fd, void *buffer, size_t length, int flags)
+
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <poll.h>
+    #include <string.h>
+    #include <time.h>
+    #ifdef MSG_NOSIGNAL
+    #define KP_SEND_FLAGS (MSG_NOSIGNAL | MSG_DONTWAIT)
+    #else
+    #define KP_SEND_FLAGS MSG_DONTWAIT
+    #endif
+    #ifdef __linux__
+    #include <sys/epoll.h>
+    #define KP_HAS_EPOLL 1
+    typedef struct epoll_event kp_epoll_event;
+    static int kp_event_fd(const kp_epoll_event *event) { return event->data.fd; }
+    static int kp_epoll_wait(int epoll_fd, kp_epoll_event *events, int most, long long timeout_us) {
+        /* epoll_wait() counts whole milliseconds; the set itself is readable when something in it is ready. */
+        struct pollfd set = {epoll_fd, POLLIN, 0};
+        struct timespec timeout = {timeout_us / 1000000, timeout_us % 1000000 * 1000};
+        if (timeout_us != 0 && ppoll(&set, 1, timeout_us < 0 ? NULL : &timeout, NULL) <= 0)
+            return 0;   /* nothing, or a signal, or an error that the next call will meet, too */
+        return epoll_wait(epoll_fd, events, most, 0);
+    }
+    #else
+    #define KP_HAS_EPOLL 0
+    typedef struct { unsigned int events; } kp_epoll_event;
+    enum { EPOLLIN = 1, EPOLLOUT = 4 };
+    static int kp_event_fd(const kp_epoll_event *event) { return -1; }
+    static int kp_epoll_wait(int epoll_fd, kp_epoll_event *events, int most, long long timeout_us) { return -1; }
+    #endif
+    """
+    ctypedef struct kp_epoll_event:
+        uint32_t events
+    int SEND_FLAGS "KP_SEND_FLAGS"
+    int MSG_DONTWAIT
+    bint KP_HAS_EPOLL
+    uint32_t EPOLLIN
+    uint32_t EPOLLOUT
+    int kp_event_fd(const kp_epoll_event *event) noexcept nogil
+    int kp_epoll_wait(int epoll_fd, kp_epoll_event *events, int most, long long timeout_us) noexcept nogil
+    void *memset(void *target, int byte, size_t size) noexcept nogil
+
+cdef enum:
+    MOST_EVENTS = 64        # of one wait; the others come with the next
+    MOST_BUFFERS = 1024     # Linux: IOV_MAX, most buffers one sendmsg takes
+    READ = 1                # selectors.EVENT_READ
+    WRITE = 2
+    SMALL_WRITE = 16384     # bytes that are copied sooner than the GIL is handed over
+
+HAS_EPOLL = KP_HAS_EPOLL
+
+
+def wait_ready(int epoll_fd, timeout_ms=None):
+    """Wait until files of an epoll set are ready; fewer may be told than are.
+
+    Args: timeout_ms: whole or fractional; None: for ever.
+    Returns: a list of (descriptor, selectors' events).
+    """
+    cdef kp_epoll_event[MOST_EVENTS] events
+    cdef long long timeout_us = -1 if timeout_ms is None else <long long>(max(timeout_ms, 0) * 1000)
+    cdef int count
+    cdef int i
+    if not KP_HAS_EPOLL:
+        raise NotImplementedError("there is no epoll on this system")
+    with nogil:
+        count = kp_epoll_wait(epoll_fd, events, MOST_EVENTS, timeout_us)
+        want_gil()
+    have_gil()
+    if count < 0 and errno != EINTR:
+        PyErr_SetFromErrno(OSError)
+    cdef list ready = []
+    for i in range(count):
+        # As selectors has it: an error or a hang-up makes a file both readable and writable.
+        ready.append((
+            kp_event_fd(&events[i]),
+            (READ if events[i].events & ~EPOLLOUT else 0) | (WRITE if events[i].events & ~EPOLLIN else 0),
+        ))
+    return ready
+
+
+def send(int fd, buffers):
+    """Write a list of bytes-like objects; return how many bytes the kernel took from the front, 0 if it takes none now.
+
+    At most MOST_BUFFERS of them are looked at. Nothing is copied in user space.
+    """
+    cdef Py_buffer[MOST_BUFFERS] views
+    cdef iovec[MOST_BUFFERS] vectors
+    cdef int count = 0
+    cdef int64_t total = 0
+    cdef int64_t sent = 0
+    cdef int error = 0
+    try:
+        for buffer in buffers:
+            if count == MOST_BUFFERS:
+                break
+            PyObject_GetBuffer(buffer, &views[count], PyBUF_SIMPLE)
+            vectors[count].iov_base = views[count].buf
+            vectors[count].iov_len = <size_t>views[count].len
+            total += views[count].len
+            count += 1
+        if total <= SMALL_WRITE:
+            sent = _write(fd, vectors, count, &error)
+        else:
+            with nogil:
+                sent = _write(fd, vectors, count, &error)
+                want_gil()
+            have_gil()
+    finally:
+        while count > 0:
+            count -= 1
+            PyBuffer_Release(&views[count])
+    if sent == 0 and error != 0 and error != EAGAIN:
+        raise OSError(error, strerror(error))
+    return sent
+
+
+cdef int64_t _write(int fd, iovec *vectors, int count, int *error) noexcept nogil:
+    """Write until the kernel takes no more, or an error, which the next call meets again if bytes went before it."""
+    cdef msghdr message
+    cdef int64_t sent = 0
+    cdef Py_ssize_t taken
+    memset(&message, 0, sizeof(message))
+    while count > 0:
+        message.msg_iov = vectors
+        message.msg_iovlen = <size_t>count
+        taken = c_sendmsg(fd, &message, SEND_FLAGS)
+        if taken < 0:
+            if errno == EINTR:
+                continue
+            error[0] = errno
+            break
+        sent += taken
+        while count > 0 and <size_t>taken >= vectors[0].iov_len:
+            taken -= <Py_ssize_t>vectors[0].iov_len
+            vectors += 1
+            count -= 1
+        if count > 0:
+            vectors[0].iov_base = <char *>vectors[0].iov_base + taken
+            vectors[0].iov_len -= <size_t>taken
+    return sent
+
+
+def receive_into(int fd, target not None):
+    """Read into a writable buffer; return the number of bytes, 0 at the end of the stream, None if there are none now.
+
+    Keeps the GIL: answers are short.
+    """
+    cdef Py_buffer view
+    cdef Py_ssize_t size = -1
+    PyObject_GetBuffer(target, &view, PyBUF_WRITABLE)
+    try:
+        size = c_recv(fd, view.buf, <size_t>view.len, MSG_DONTWAIT)
+        while size < 0 and errno == EINTR:
+            size = c_recv(fd, view.buf, <size_t>view.len, MSG_DONTWAIT)
+        error = errno
+    finally:
+        PyBuffer_Release(&view)
+    if size >= 0:
+        return size
+    if error == EAGAIN:
+        return None
+    raise OSError(error, strerror(error))
