@@ -172,6 +172,10 @@ class FaultProxy:
 
     async def _stop_listening(self) -> None:
         if self._server is not None:
+            for listener in self._server.sockets:
+                self._loop.remove_reader(listener)
+            # What was accepted an instant ago needs the server to get a transport: without, it stays open for ever.
+            await asyncio.sleep(0)
             self._server.close()
             self._server = None
 

@@ -24,7 +24,13 @@ class Stalled:
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.producer = Producer(
-            bootstrap_servers=sink.bootstrap, buffer_memory=1 << 20, batch_size=65536, max_block_ms=60_000
+            bootstrap_servers=sink.bootstrap,
+            buffer_memory=1 << 20,
+            batch_size=65536,
+            # Nothing ends a wait but the signal, however slow the machine is.
+            max_block_ms=3_600_000,
+            request_timeout_ms=3_600_000,
+            delivery_timeout_ms=7_200_000,
         )
         self.engine = self.producer._engine
         self.producer.send("t", b"first").result(20)

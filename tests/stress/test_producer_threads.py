@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -14,7 +16,7 @@ import pytest
 from benchmarks.sink import Sink
 from kafkaprod import BlockResult, DeliveryFuture, Producer
 from kafkaprod.errors import BufferFullError, IllegalStateError, KafkaError, ProducerClosedError
-from tests.stress.scale import scaled
+from tests.stress.scale import scaled, wait_until
 
 THREADS = 16
 
@@ -96,7 +98,15 @@ def test_threads_that_wait_for_memory_still_fill_their_batches(sink: Sink) -> No
             for i in range(count):
                 producer.send("t", bytes(100), b"%d" % i)
 
-        run_threads([send] * 4)
+        def answer_when_one_waits() -> None:
+            try:
+                wait_until(lambda: producer.accumulator.pool.waiter_count > 0, "a thread waits for memory")
+            finally:
+                os.kill(sink.pid, signal.SIGCONT)
+
+        producer.partitions_for("t")
+        os.kill(sink.pid, signal.SIGSTOP)
+        run_threads([answer_when_one_waits, *[send] * 4])
         producer.flush()
         metrics = producer.metrics()["producer-metrics"]
     assert sink.counts().records == 4 * count
