@@ -404,7 +404,7 @@ cdef class Accumulator:
     cdef int tell_sender(self, int events) except -1:
         """Wake the sender once if it sleeps and the append made news for it. Needs the GIL."""
         cdef int awaited = load32(&self.awaited_events)
-        if events != 0:
+        if events & EVENT_BATCH_FULL:      # not for new ones: of many small batches the sender had better find many
             let_others_in()
         if events & awaited and self.wakeup is not None:
             store32(&self.awaited_events, 0)
