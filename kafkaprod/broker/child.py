@@ -21,6 +21,7 @@ from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.faults import Fault, FaultKind, Faults
 from kafkaprod.broker.server import BrokerServer
 from kafkaprod.broker.storage.group_commit import parse_policy
+from kafkaprod.broker.storage.log_config import LogConfig
 from kafkaprod.broker.tls import server_context
 from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -45,16 +46,18 @@ def main() -> int:
 def parse_config(options: dict[str, Any]) -> BrokerConfig:
     """The configuration in the first line: fields of BrokerConfig, with these written as plain values.
 
-    `flush_policy` is text, `initial_rebalance_delay_ms` stands for the group options, `tls_files` are paths,
-    `max_versions` has the numbers of the APIs as text.
+    `flush_policy` is text, `retention_ms` stands for the topics' options and `initial_rebalance_delay_ms` for those of
+    groups, `tls_files` are paths, `max_versions` has the numbers of the APIs as text.
     """
     delay_ms = options.pop("initial_rebalance_delay_ms")
     policy = parse_policy(options.pop("flush_policy"))
+    log = LogConfig(retention_ms=options.pop("retention_ms"))
     tls_files = options.pop("tls_files")
     max_versions = {ApiKey(int(api)): version for api, version in options.pop("max_versions").items()}
     return BrokerConfig(
         **options,
         flush_policy=policy,
+        log=log,
         groups=GroupConfig(initial_rebalance_delay_ms=delay_ms),
         tls=None if tls_files is None else server_context(*tls_files),
         max_versions=max_versions,

@@ -53,6 +53,7 @@ class EmbeddedBroker:
         auto_create_topics: bool = False,
         num_partitions: int = 1,
         flush_policy: str = "interval:1000",
+        retention_ms: int = -1,
         initial_rebalance_delay_ms: int = 0,
         sasl_users: Mapping[str, str] | None = None,
         tls_files: Sequence[str | os.PathLike[str]] | None = None,
@@ -67,6 +68,8 @@ class EmbeddedBroker:
             auto_create_topics: make topics that clients ask for.
             num_partitions: of topics made without a count.
             flush_policy: "each", "interval:<ms>" or "never".
+            retention_ms: of topics that say nothing else; -1: records stay however old their timestamps are, which
+                brokers with Kafka's default of 7 days look at every 5 minutes.
             initial_rebalance_delay_ms: how long a new group waits for its first members.
             sasl_users: user name -> password; clients must log in if there are any (PLAIN, SCRAM-SHA-256, -512).
             tls_files: certificate chain, private key and, to ask clients for certificates, their authority; PEM files.
@@ -83,6 +86,7 @@ class EmbeddedBroker:
             "auto_create_topics": auto_create_topics,
             "num_partitions": num_partitions,
             "flush_policy": flush_policy,
+            "retention_ms": retention_ms,
             "initial_rebalance_delay_ms": initial_rebalance_delay_ms,
             "sasl_users": dict(sasl_users or {}),
             "tls_files": None if tls_files is None else [os.fspath(file) for file in tls_files],
