@@ -484,6 +484,9 @@ cdef class Accumulator:
             self.tell_sender(EVENT_BATCH_FULL)      # a waiter makes everything sendable
             return None
         try:
+            if is_retained:         # making the result runs Python code: a signal handler there may wait for the record
+                self.tell_sender(events)
+                events = 0
             result = batch_result(b, self.completion_factory, topic.name)
             future = make_future(result, index, r.key_length, r.value_length, r.timestamp)
         finally:

@@ -201,9 +201,9 @@ cdef class Block:
             status = self._append_rows(now_ms, ticket, &events)
         if status != APPENDED:
             events |= EVENT_BATCH_FULL      # a waiter makes everything sendable
-        elif self.rows_appended == self.row_count:
-            self._let_go_of_input()
         self.accumulator.tell_sender(events)
+        if status == APPENDED and self.rows_appended == self.row_count:
+            self._let_go_of_input()
         return self.rows_appended == self.row_count
 
     cdef int _let_go_of_input(self) except -1:

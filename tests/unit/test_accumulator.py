@@ -276,6 +276,22 @@ def test_sleeping_sender_is_woken_once_by_news():
     assert engine.wakeups == 3
 
 
+@pytest.mark.parametrize("partition", [-1, 0])
+def test_sender_is_woken_before_python_code_makes_a_result(partition):
+    """A signal handler may run there, and wait for a record: in this batch, which nobody else will tell of."""
+    wakeups = []
+
+    def make_result(topic, partition):
+        wakeups.append(engine.wakeups)
+        return CountingResult(topic, partition)
+
+    engine = Engine(make_result=make_result)
+    engine.accumulator.set_sender_sleeps(True)
+    engine.append(b"v", partition=partition)
+    assert wakeups == [1]
+    assert engine.wakeups == 1
+
+
 def test_sender_that_looks_again_soon_is_woken_by_full_batches_only():
     engine = Engine([1, 1], batch_size=1000)
     engine.accumulator.set_sender_sleeps(True)
