@@ -28,7 +28,7 @@ from tests.stress.interrupts import LIMIT_S, SLACK_S, Stalled, interrupt, show
 from tests.stress.scale import scaled, wait_until
 
 PIPE_BYTES = 1 << 20
-LOOP_S = 1.5  # a signal just before its system call waits for the event loop's next timer
+LOOP_S = 1.5  # a signal just before its system call waits for the event loop's next timer, or for another signal
 TEARDOWN_S = 1.5  # of an interpreter on a loaded machine; 0.06 on a quiet one
 FUTEX, READ = {"x86_64": (202, 0), "aarch64": (98, 63)}[platform.machine()]  # system calls
 ROW = b"x" * 50_000
@@ -79,7 +79,7 @@ def test_ctrl_c_ends_an_asyncio_program_that_waits(stalled: Stalled, verb: str) 
     threads = threading.active_count()
     producer = of(stalled)
     took_s = [
-        interrupt(lambda: asyncio.run(awaiting(call(producer, stalled))), lambda: is_waiting(stalled))
+        interrupt(lambda: asyncio.run(awaiting(call(producer, stalled))), lambda: is_waiting(stalled), LOOP_S)
         for _ in range(scaled(5, 200))
     ]
     show(took_s)
@@ -99,9 +99,10 @@ def test_ctrl_c_ends_an_asyncio_program_whose_block_waits(stalled: Stalled, verb
     took_s = []
     for number in range(3):
         waiting = lambda number=number: pool.waiter_count > number  # noqa: E731
-        took_s.append(interrupt(lambda: asyncio.run(awaiting(BLOCKS[verb](producer))), waiting))
+        took_s.append(interrupt(lambda: asyncio.run(awaiting(BLOCKS[verb](producer))), waiting, LOOP_S))
     show(took_s)
-    assert max(took_s) < LIMIT_S + SLACK_S
+    assert statistics.median(took_s) < LIMIT_S + SLACK_S
+    assert max(took_s) < LOOP_S + SLACK_S
     assert all(thread.daemon for thread in threading.enumerate() if thread.name == "kafkaprod-block")
     os.kill(stalled.sink.pid, signal.SIGCONT)
     wait_until(lambda: pool.waiter_count == 0, "the blocks are queued")
