@@ -1,5 +1,6 @@
 """Fixtures shared by all tests; each group lives in its own module."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -31,6 +32,8 @@ __all__ = [
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let kafka-python be imported, which reads its schemas with a deprecated call, and PySpark beside pandas 3."""
+    # A shell's background jobs ignore Ctrl-C, and so would every program that a test starts and interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
     # PySpark says so in every session where pandas is installed; nothing here uses it through pandas.
     config.addinivalue_line("filterwarnings", "ignore:PySpark does not yet fully support pandas:FutureWarning")

@@ -19,9 +19,9 @@ def sink() -> Iterator[Sink]:
         os.kill(sink.pid, signal.SIGCONT)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def ctrl_c() -> Iterator[None]:
-    """SIGINT raises KeyboardInterrupt, as it does in a program."""
+    """SIGINT raises KeyboardInterrupt, as it does in a program, and ends commands: a shell's background jobs ignore it."""
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, previous)
