@@ -21,7 +21,7 @@ def sink() -> Iterator[Sink]:
 
 @pytest.fixture(autouse=True)
 def ctrl_c() -> Iterator[None]:
-    """SIGINT raises KeyboardInterrupt, as it does in a program, and ends commands: a shell's background jobs ignore it."""
+    """SIGINT raises KeyboardInterrupt, as it does in a program, and ends the programs that are started."""
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, previous)
