@@ -1,4 +1,4 @@
-"""Handing the GIL over: a sender that has come back from the kernel gets it at the next batch, not 5 ms later.
+"""Handing the GIL over: a sender that has come back from the kernel gets it when a batch is full, not 5 ms later.
 
 A thread that calls send() in a loop never lets go of the GIL by itself, and CPython takes it away from it only when
 another thread has waited for sys.getswitchinterval(), 5 ms. A sender that waits so long after each system call falls

@@ -1,4 +1,4 @@
-"""Readiness of sockets through `selectors` (epoll on Linux), and a wakeup other threads may call.
+"""Readiness of sockets through `selectors` (epoll), and a wakeup other threads may call.
 
 Threads: everything belongs to the one I/O thread, except `wakeup`, which any thread may call at any time, also in a
 signal handler. Wakeups are coalesced: however many there are between two polls, one poll returns early.
@@ -16,7 +16,6 @@ from kafkaprod.net.wakeup import Wakeup
 
 READABLE = selectors.EVENT_READ
 WRITABLE = selectors.EVENT_WRITE
-_EPOLL = getattr(selectors, "EpollSelector", ())
 
 
 class HasFileno(Protocol):
@@ -39,8 +38,7 @@ class Poller:
     def __init__(self) -> None:
         self.poll_count = 0
         self.wait_ns = 0
-        self._selector = selectors.DefaultSelector()
-        self._epoll_fd = self._selector.fileno() if isinstance(self._selector, _EPOLL) else None
+        self._selector = selectors.EpollSelector()
         self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
         self._wakeup_receiver.setblocking(False)
         self._wakeup_sender.setblocking(False)
@@ -92,11 +90,8 @@ class Poller:
         return events
 
     def _wait(self, timeout_ms: float | None) -> list[tuple[Any, int]]:
-        if self._epoll_fd is None:
-            ready = self._selector.select(None if timeout_ms is None else max(timeout_ms, 0) / 1000)
-            return [(key.data, mask) for key, mask in ready]
         files = self._selector.get_map()
-        return [(files[fd].data, mask) for fd, mask in wait_ready(self._epoll_fd, timeout_ms)]
+        return [(files[fd].data, mask) for fd, mask in wait_ready(self._selector.fileno(), timeout_ms)]
 
     def _drain_wakeup(self) -> None:
         # Empty the pipe first, then rearm. The other order would lose wakeups: the byte of one that comes in between

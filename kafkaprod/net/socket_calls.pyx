@@ -1,8 +1,7 @@
 """The system calls of the sender's loop, each with the GIL let go once at most, and asked back through gil_turns.
 
 Python's own socket methods and selectors let go of it for every call, and get it back from a busy application thread
-only after sys.getswitchinterval(): a loop of ten calls would take 50 ms. Linux has all of them; elsewhere there is no
-epoll, and wait_ready() raises NotImplementedError.
+only after sys.getswitchinterval(): a loop of ten calls would take 50 ms. Linux only, as epoll is.
 
 Sockets are non-blocking. Errors of the kernel come as OSError, of the subclass that belongs to their number.
 """
@@ -34,14 +33,8 @@ cdef extern from *:
     #include <poll.h>
     #include <string.h>
     #include <time.h>
-    #ifdef MSG_NOSIGNAL
-    #define KP_SEND_FLAGS (MSG_NOSIGNAL | MSG_DONTWAIT)
-    #else
-    #define KP_SEND_FLAGS MSG_DONTWAIT
-    #endif
-    #ifdef __linux__
     #include <sys/epoll.h>
-    #define KP_HAS_EPOLL 1
+    #define KP_SEND_FLAGS (MSG_NOSIGNAL | MSG_DONTWAIT)
     typedef struct epoll_event kp_epoll_event;
     static int kp_event_fd(const kp_epoll_event *event) { return event->data.fd; }
     static int kp_epoll_wait(int epoll_fd, kp_epoll_event *events, int most, long long timeout_us) {
@@ -52,19 +45,11 @@ cdef extern from *:
             return 0;   /* nothing, or a signal, or an error that the next call will meet, too */
         return epoll_wait(epoll_fd, events, most, 0);
     }
-    #else
-    #define KP_HAS_EPOLL 0
-    typedef struct { unsigned int events; } kp_epoll_event;
-    enum { EPOLLIN = 1, EPOLLOUT = 4 };
-    static int kp_event_fd(const kp_epoll_event *event) { return -1; }
-    static int kp_epoll_wait(int epoll_fd, kp_epoll_event *events, int most, long long timeout_us) { return -1; }
-    #endif
     """
     ctypedef struct kp_epoll_event:
         uint32_t events
     int SEND_FLAGS "KP_SEND_FLAGS"
     int MSG_DONTWAIT
-    bint KP_HAS_EPOLL
     uint32_t EPOLLIN
     uint32_t EPOLLOUT
     int kp_event_fd(const kp_epoll_event *event) noexcept nogil
@@ -78,8 +63,6 @@ cdef enum:
     WRITE = 2
     SMALL_WRITE = 16384     # bytes that are copied sooner than the GIL is handed over
 
-HAS_EPOLL = KP_HAS_EPOLL
-
 
 def wait_ready(int epoll_fd, timeout_ms=None):
     """Wait until files of an epoll set are ready; fewer may be told than are.
@@ -91,8 +74,6 @@ def wait_ready(int epoll_fd, timeout_ms=None):
     cdef long long timeout_us = -1 if timeout_ms is None else <long long>(max(timeout_ms, 0) * 1000)
     cdef int count
     cdef int i
-    if not KP_HAS_EPOLL:
-        raise NotImplementedError("there is no epoll on this system")
     with nogil:
         count = kp_epoll_wait(epoll_fd, events, MOST_EVENTS, timeout_us)
         want_gil()

@@ -131,7 +131,6 @@ def test_closed_set_is_an_error() -> None:
         wait_ready(-1, 0)
 
 
-@pytest.mark.skipif(not hasattr(select, "epoll"), reason="no epoll here")
 def test_thread_back_from_the_kernel_gets_the_gil_at_the_next_batch(pair: Pair) -> None:
     """Though the appending thread never lets go of it by itself: the interval after which it must is a minute here."""
     engine = Engine(leaders=[1], batch_size=1000, pool_bytes=1 << 20)
