@@ -7,13 +7,9 @@ import contextlib
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
-
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from benchmarks.delay_proxy import DelayProxy
 from benchmarks.sink import Sink
@@ -47,7 +43,7 @@ class SinkEnd:
     """The broker-less sink. Its topics are fixed when it starts."""
 
     def __init__(self, sink: Sink, description: str) -> None:
-        self._sink = sink
+        self.sink = sink
         self.description = description
         self.bootstrap = sink.bootstrap
 
@@ -58,56 +54,8 @@ class SinkEnd:
 
     def arrived(self, topics: Mapping[str, int]) -> int:
         """By its offsets."""
-        offsets = self._sink.offsets()
+        offsets = self.sink.offsets()
         return sum(sum(offsets[name]) for name in topics)
-
-
-class KafkaEnd:
-    """Apache Kafka, reached at ``bootstrap``."""
-
-    def __init__(self, bootstrap: str, description: str) -> None:
-        self.bootstrap = bootstrap
-        self.description = description
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-
-    @contextlib.contextmanager
-    def topics(self, partition_counts: Mapping[str, int]) -> Iterator[None]:
-        """Create the topics, keep at most a few megabytes of each partition, delete them at the end."""
-        settings = {"segment.bytes": "16777216", "retention.bytes": "16777216", "file.delete.delay.ms": "0"}
-        replicas = min(3, len(self._admin.list_topics(timeout=10).brokers))
-        names = list(partition_counts)
-        topics = [NewTopic(name, partition_counts[name], replicas, config=settings) for name in names]
-        for future in self._admin.create_topics(topics, operation_timeout=30).values():
-            future.result(30)
-        self._wait_for_leaders(partition_counts)
-        try:
-            yield
-        finally:
-            for future in self._admin.delete_topics(names, operation_timeout=30).values():
-                future.result(30)
-
-    def arrived(self, topics: Mapping[str, int]) -> int:
-        """By the end offsets. Raises RuntimeError if the brokers do not tell them."""
-        wanted = {
-            TopicPartition(name, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
-            for name, count in topics.items()
-            for partition in range(count)
-        }
-        try:
-            return sum(future.result(30).offset for future in self._admin.list_offsets(wanted).values())
-        except TimeoutError:
-            raise RuntimeError(f"{self.description} did not tell its end offsets within 30 s") from None
-
-    def _wait_for_leaders(self, partition_counts: Mapping[str, int]) -> None:
-        deadline = time.monotonic() + _WAIT_S
-        while True:
-            try:
-                self.arrived(partition_counts)
-                return
-            except KafkaException:  # not created yet, or no leader yet
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
 
 
 @contextlib.contextmanager
@@ -118,7 +66,7 @@ def far_end(name: str, partition_counts: Mapping[str, int]) -> Iterator[FarEnd]:
 
 
 @contextlib.contextmanager
-def sink_end(partition_counts: Mapping[str, int]) -> Iterator[FarEnd]:
+def sink_end(partition_counts: Mapping[str, int]) -> Iterator[SinkEnd]:
     """A sink with these topics."""
     with Sink(partition_counts) as sink:
         yield SinkEnd(sink, "broker-less sink")
@@ -145,6 +93,8 @@ def kafka_end(nodes: int) -> Iterator[FarEnd]:
         if not line:
             raise RuntimeError("Apache Kafka did not start: see the error above")
         answer = json.loads(line)
+        from benchmarks.kafka_far_end import KafkaEnd  # its library is not there for every Python that the sink runs on
+
         yield KafkaEnd(answer["bootstrap"], f"Apache Kafka {answer['version']}, {nodes} node{'s' * (nodes > 1)}")
     finally:
         process.stdin.close()

@@ -1,7 +1,10 @@
 """On what a figure was measured: a class of machine, not this one's name."""
 
+import json
 import os
 import platform
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -12,9 +15,16 @@ def describe() -> dict[str, str | int | float]:
         "cores": os.cpu_count() or 0,
         "memory_gb": round(int((_field("/proc/meminfo", "MemTotal") or "0 kB").split()[0]) / 2**20),
         "kernel": platform.release(),
-        "python": platform.python_version(),
+        "python": platform.python_version()
+        + ("" if getattr(sys, "_is_gil_enabled", lambda: True)() else " without GIL"),
         "load_average": os.getloadavg()[0],
     }
+
+
+def keep(path: Path | None, name: str, rows: Sequence[object]) -> None:
+    """Write the rows of a benchmark and the machine as JSON, if there is a path."""
+    if path:
+        path.write_text(json.dumps({"machine": describe(), name: rows}, indent=1) + "\n")
 
 
 def _processor() -> str:

@@ -91,7 +91,7 @@ CASES = (
     Case("1-partition", "1 partition", STRONGEST, partitions=1),
     Case("100-partitions", "100 partitions", STRONGEST, partitions=100),
     Case("10000-partitions", "10,000 partitions", STRONGEST, partitions=10_000),
-    Case("1000-topics", "1,000 topics of 1 partition", STRONGEST, partitions=1,
+    Case("1000-topics", "1,000 topics of 1 partition", STRONGEST, partitions=1, records=200_000,
          options={"topics": 1_000, "call_records": 200}),
     Case("1-topic-blocks", "1 topic of 1 partition, 200 rows a call", (SEND_MANY, SEND_COLUMNS), partitions=1,
          options={"call_records": 200}),

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from benchmarks.compare.cases import YARDSTICK, Case
 from benchmarks.peers.run import Peer
-from benchmarks.peers.task import Figures
+from benchmarks.peers.task import Figures, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +26,6 @@ class Spread:
     def of(cls, values: Sequence[float]) -> Self:
         """Of at least one value."""
         return cls(statistics.median(values), min(values), max(values))
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One run of one client."""
-
-    records: int
-    seconds: float
-    cpu_s: float
-    max_rss_mb: float
-
-    @property
-    def rate(self) -> float:
-        """Records a second."""
-        return self.records / self.seconds
-
-    @property
-    def cpu_ns(self) -> float:
-        """CPU nanoseconds a record."""
-        return self.cpu_s / self.records * 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +63,7 @@ class CaseFigures:
                 client=peer.client,
                 version=runs[peer][0].version if peer in runs else "",
                 settings=runs[peer][0].settings if peer in runs else {},
-                turns=[Turn(run.records, run.seconds, run.cpu_s, run.max_rss_mb) for run in runs.get(peer, [])],
+                turns=[run.turn() for run in runs.get(peer, [])],
                 missing=missing.get(peer, ""),
             )
             for peer in case.peers

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.compare.chart import chart
-from benchmarks.compare.figures import CaseFigures, PeerFigures, Spread, Turn
+from benchmarks.compare.figures import CaseFigures, PeerFigures, Spread
 from benchmarks.far_ends import ROOT
+from benchmarks.peers.task import Turn
 
 README_BEGIN = "<!-- made by python -m benchmarks.compare.report: begin -->"
 README_END = "<!-- end -->"

@@ -18,7 +18,6 @@ answered request. Kafka runs with its optimizing compiler and 512 MiB of heap. N
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import statistics
@@ -181,8 +180,7 @@ def main() -> None:
     rows = measure(options.client, options.turns, options.megabytes)
     for row in rows:
         print(f"{row['figure']:28} {row['broker']:16} {row['median']:14,.2f} ({row['low']:,.2f} to {row['high']:,.2f})")
-    if options.json:
-        options.json.write_text(json.dumps({"machine": machine.describe(), "rows": rows}, indent=1) + "\n")
+    machine.keep(options.json, "rows", rows)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ are due at even distances, whatever the client does: one that holds its caller u
 """
 
 import argparse
-import json
 import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -120,8 +119,7 @@ def main() -> None:
         for row in measure(end, records, turns=options.turns, seconds=options.seconds, linger_ms=options.linger_ms):
             print(line(row), flush=True)
             rows.append({"far_end": end.description, "linger_ms": options.linger_ms, **row})
-    if options.json:
-        options.json.write_text(json.dumps({"machine": machine.describe(), "latency": rows}, indent=1) + "\n")
+    machine.keep(options.json, "latency", rows)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ so many GB of lines through stdin and tells the memory used.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -152,10 +151,7 @@ def main() -> None:
         for turns in measure({k: v for k, v in files.items() if k in options.formats.split(",")}, options.turns):
             show(turns)
             results += turns
-    if options.json is not None:
-        options.json.write_text(
-            json.dumps({"machine": machine.describe(), "turns": [asdict(turn) for turn in results]}, indent=1)
-        )
+    machine.keep(options.json, "turns", [asdict(turn) for turn in results])
 
 
 if __name__ == "__main__":

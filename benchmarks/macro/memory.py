@@ -125,8 +125,7 @@ def main() -> None:
                 f"{row['records']:,} records, grew by {row['grown_bytes'] / _MIB:6.1f} MiB",
                 flush=True,
             )
-    if options.json:
-        options.json.write_text(json.dumps({"machine": machine.describe(), "memory": rows}, indent=1) + "\n")
+    machine.keep(options.json, "memory", rows)
 
 
 if __name__ == "__main__":

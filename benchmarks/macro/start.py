@@ -6,7 +6,6 @@ Each in a fresh process, clients taking turns, against the sink; medians, smalle
 """
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -88,8 +87,7 @@ def main() -> None:
     for row in rows:
         figures = "   ".join(f"{what} {row[what]['median']:6.1f} (from {row[what]['low']:.1f})" for what in FIGURES)
         print(f"{row['client']:16} {figures}")
-    if options.json:
-        options.json.write_text(json.dumps({"machine": machine.describe(), "start": rows}, indent=1) + "\n")
+    machine.keep(options.json, "start", rows)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ For each pair: records a second and CPU a record at full speed, and p50 and p99 
 """
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -68,8 +67,7 @@ def main() -> None:
                     f"p50 {row['p50_ms']:7.2f} ms, p99 {row['p99_ms']:7.2f} ms",
                     flush=True,
                 )
-    if options.json:
-        options.json.write_text(json.dumps({"machine": machine.describe(), "sweep": rows}, indent=1) + "\n")
+    machine.keep(options.json, "sweep", rows)
 
 
 if __name__ == "__main__":

@@ -31,11 +31,7 @@ class Sender:
         self._headers = records.headers
         self._is_reading = task.results == "read"
         topics = task.topic_names()
-        keys: list[bytes] | list[None] = [None] * len(records.values) if records.keys is None else records.keys
-        self._rows = [
-            (topics[index % len(topics)], value, key)
-            for index, (value, key) in enumerate(zip(records.values, keys, strict=True))
-        ]
+        self._rows = records.rows(topics)
         self._runner = asyncio.Runner()
         self._producer = self._runner.run(self._start(topics))
 

@@ -33,6 +33,8 @@ def _options(task: Task) -> dict[str, Any]:
         options["delivery.report.only.error"] = True
     if task.batch_bytes:
         options["batch.size"] = task.batch_bytes
+    if task.buffer_bytes:
+        options["queue.buffering.max.kbytes"] = task.buffer_bytes // 1024
     return options
 
 
@@ -60,10 +62,7 @@ class _Producer:
         self._headers = records.headers
         self._reports = _Reports(is_reading=task.results == "read")
         self._on_delivery: dict[str, Any] = {"on_delivery": self._reports} if task.results != "ignored" else {}
-        self._rows = [
-            (topic, value, key)
-            for (value, key), topic in zip(_pairs(records), _in_turn(task, len(records.values)), strict=True)
-        ]
+        self._rows = records.rows(task.topic_names())
 
     def _check(self) -> None:
         if self._reports.failure is not None:
@@ -86,7 +85,7 @@ class Sender(_Producer):
             rows = task.call_records or len(records.values)
             for start in range(0, len(records.values), rows):
                 topic = task.topic_names()[start // rows % task.topics]
-                batch = [{"value": value, "key": key} for value, key in _pairs(records)[start : start + rows]]
+                batch = [{"value": value, "key": key} for _, value, key in self._rows[start : start + rows]]
                 self._batches.append((topic, batch))
 
     def send_round(self) -> None:
@@ -177,16 +176,6 @@ class AsyncSender(_Producer):
 
     def flush(self) -> None:
         self._runner.run(self._producer.flush())
-
-
-def _pairs(records: Records) -> list[tuple[bytes, bytes | None]]:
-    keys: list[bytes] | list[None] = [None] * len(records.values) if records.keys is None else records.keys
-    return list(zip(records.values, keys, strict=True))
-
-
-def _in_turn(task: Task, count: int) -> list[str]:
-    topics = task.topic_names()
-    return [topics[index % len(topics)] for index in range(count)]
 
 
 def make_client(task: Task, records: Records) -> Client:

@@ -29,11 +29,7 @@ class Sender:
         self._results = task.results
         self._headers = records.headers
         topics = task.topic_names()
-        keys: list[bytes] | list[None] = [None] * len(records.values) if records.keys is None else records.keys
-        self._rows = [
-            (topics[index % len(topics)], value, key)
-            for index, (value, key) in enumerate(zip(records.values, keys, strict=True))
-        ]
+        self._rows = records.rows(topics)
         self._producer = kafka.KafkaProducer(bootstrap_servers=task.bootstrap.split(","), **self.settings)
         for topic in topics:
             self._producer.partitions_for(topic)

@@ -20,6 +20,8 @@ def _options(task: Task) -> dict[str, Any]:
     }
     if task.batch_bytes:
         options["batch_size"] = task.batch_bytes
+    if task.buffer_bytes:
+        options["buffer_memory"] = task.buffer_bytes
     return options
 
 
@@ -49,12 +51,7 @@ class Sender(_Producer):
 
     def __init__(self, task: Task, records: Records) -> None:
         super().__init__(task, records)
-        keys: list[bytes] | list[None] = [None] * len(records.values) if records.keys is None else records.keys
-        topics = self._topics
-        self._rows = [
-            (topics[index % len(topics)], value, key)
-            for index, (value, key) in enumerate(zip(records.values, keys, strict=True))
-        ]
+        self._rows = records.rows(self._topics)
 
     def send_round(self) -> None:
         send, headers = self._producer.send, self._records.headers or None

@@ -6,9 +6,10 @@ metadata nor a virtual machine's start are in them.
 """
 
 import dataclasses
+import itertools
 import json
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -36,6 +37,7 @@ class Task:
         threads: application threads that send at the same time.
         call_records: rows of one call where a call takes many; 0: a whole round.
         batch_bytes: largest batch; 0: what the client's documentation advises, else its default.
+        buffer_bytes: what may wait in the client; 0: as each client program says.
     """
 
     bootstrap: str
@@ -54,6 +56,7 @@ class Task:
     idempotence: bool = True
     linger_ms: int = 5
     batch_bytes: int = 0
+    buffer_bytes: int = 0
     compression: str = "none"
 
     def arguments(self) -> list[str]:
@@ -79,28 +82,20 @@ class Task:
 
 
 @dataclass(slots=True)
-class Figures:
-    """What a client measured.
+class Turn:
+    """What is kept of one run of one client.
 
     Attributes:
         records: sent and acknowledged (acks=0: written) within the measurement.
-        all_records: the same with the warm-up: what must have arrived.
         seconds: wall time of the measurement, the last flush included.
         cpu_s: CPU time of the client's process in it, user and system, all threads.
         max_rss_mb: largest resident set of the process so far, in 2**20 bytes.
-        version: of the client library.
-        settings: what it was set to, under the client's own names.
-        latencies_us: with a rate: of each sampled record from the time it was to be sent to its acknowledgement.
     """
 
     records: int
-    all_records: int
     seconds: float
     cpu_s: float
     max_rss_mb: float
-    version: str
-    settings: Mapping[str, Any]
-    latencies_us: list[int] = field(default_factory=list)
 
     @property
     def rate(self) -> float:
@@ -111,6 +106,27 @@ class Figures:
     def cpu_ns(self) -> float:
         """CPU nanoseconds a record."""
         return self.cpu_s / self.records * 1e9
+
+
+@dataclass(slots=True)
+class Figures(Turn):
+    """What a client answers.
+
+    Attributes:
+        all_records: those of the measurement and of the warm-up: what must have arrived.
+        version: of the client library.
+        settings: what it was set to, under the client's own names.
+        latencies_us: with a rate: of each sampled record from the time it was to be sent to its acknowledgement.
+    """
+
+    all_records: int
+    version: str
+    settings: Mapping[str, Any]
+    latencies_us: list[int] = field(default_factory=list)
+
+    def turn(self) -> Turn:
+        """Without what is the same in every run."""
+        return Turn(self.records, self.seconds, self.cpu_s, self.max_rss_mb)
 
     def to_json(self) -> str:
         """One line."""
@@ -129,6 +145,11 @@ class Records:
     values: list[bytes]
     keys: list[bytes] | None
     headers: list[tuple[str, bytes]]
+
+    def rows(self, topics: Sequence[str]) -> list[tuple[str, bytes, bytes | None]]:
+        """Topic, value and key of each record; topics are taken in turn."""
+        keys: Iterable[bytes | None] = itertools.repeat(None) if self.keys is None else self.keys
+        return list(zip(itertools.cycle(topics), self.values, keys, strict=False))
 
 
 def write_records(path: Path, workload: Workload) -> None:

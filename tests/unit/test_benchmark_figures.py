@@ -1,18 +1,24 @@
 """What benchmarks compute from what they measured, and the files and texts they make of it."""
 
+import contextlib
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
 from benchmarks import guard
+from benchmarks.compare import turns
 from benchmarks.compare.cases import CASES, JAVA, SEND, YARDSTICK, Case
 from benchmarks.compare.chart import chart
 from benchmarks.compare.figures import CaseFigures, Spread
 from benchmarks.compare.report import README_BEGIN, README_END, case_lines, markdown_table, write_readme
+from benchmarks.macro import growth
 from benchmarks.macro.latency import Percentiles
+from benchmarks.peers.build import PeerUnavailableError
+from benchmarks.peers.run import Peer
 from benchmarks.peers.task import Figures, Task, read_records, write_records
 from benchmarks.workloads import HEADERS, make_workload
 
@@ -21,7 +27,7 @@ BASELINE = {"machine": HERE, "multiples": {"send": 2.0, "send_many": 5.0, "send_
 
 
 def _figures(rate: float, cpu_ns: float) -> Figures:
-    return Figures(1000, 1000, 1000 / rate, cpu_ns * 1000 / 1e9, 10.0, "1.0", {"acks": "all"})
+    return Figures(1000, 1000 / rate, cpu_ns * 1000 / 1e9, 10.0, 1000, "1.0", {"acks": "all"})
 
 
 def _costs(send: float, noise: float = 0.0) -> dict[str, guard.Cost]:
@@ -72,6 +78,39 @@ def test_tables_name_who_was_not_measured_and_why() -> None:
         assert "1.00 M (1.00-1.00)" in text
         assert "java is not on the PATH" in text
         assert "more" not in text
+
+
+def test_client_that_fails_is_left_out_from_then_on_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns_of = {YARDSTICK: iter([1e6, 2e6]), SEND: iter([3e6]), JAVA: iter([])}
+
+    def run_once(_case: Case, peer: Peer, *_: object) -> Figures:
+        rate = next(turns_of[peer], None)
+        if rate is None:
+            raise PeerUnavailableError("no more")
+        return _figures(rate, 100)
+
+    monkeypatch.setattr(turns, "run_once", run_once)
+    monkeypatch.setattr(turns, "far_end", lambda *_: contextlib.nullcontext(SimpleNamespace(description="sink")))
+    figures = turns.run_case(Case("x", "x", (YARDSTICK, SEND, JAVA), records=10), turns=2, seconds=1)
+    assert [(peer.label, len(peer.turns), peer.missing) for peer in figures.peers] == [
+        (YARDSTICK.label, 2, ""),
+        (SEND.label, 1, "no more"),
+        (JAVA.label, 0, "no more"),
+    ]
+
+
+def test_growth_is_taken_within_each_turn() -> None:
+    base = [growth.Point(_figures(1e6, 100).turn(), 10.0), growth.Point(_figures(1e6, 200).turn(), 10.0)]
+    here = [growth.Point(_figures(5e5, 150).turn(), 2.0), growth.Point(_figures(5e5, 300).turn(), 2.0)]
+    cell = growth.Cell.of("many", here, base)
+    assert dataclasses.astuple(cell.growth) == pytest.approx((1.5, 1.5, 1.5))
+    assert cell.text() == "0.50 M/s 225 ns x1.50 (2.0)"
+
+
+def test_growth_has_enough_rows_a_round_to_reach_every_topic() -> None:
+    for case in [case for table in growth.TABLES.values() for case in table] + list(CASES):
+        rows_a_call = case.options.get("call_records", 1)
+        assert case.records >= rows_a_call * case.options.get("topics", 1), case.title
 
 
 def test_readme_section_is_replaced_and_the_rest_is_kept(tmp_path: Path) -> None:

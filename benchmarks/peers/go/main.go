@@ -23,7 +23,7 @@ import (
 )
 
 const maxBufferedRecords = 1_000_000
-const maxBufferedBytes = 64 << 20
+const usualBufferedBytes = 64 << 20
 
 type figures struct {
 	Records     int64             `json:"records"`
@@ -88,6 +88,10 @@ func (b *bench) connect() map[string]string {
 		"snappy": kgo.SnappyCompression(),
 		"lz4":    kgo.Lz4Compression(),
 		"zstd":   kgo.ZstdCompression(),
+	}
+	maxBufferedBytes := b.number("buffer_bytes")
+	if maxBufferedBytes == 0 {
+		maxBufferedBytes = usualBufferedBytes
 	}
 	options := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(b.task["bootstrap"], ",")...),

@@ -55,7 +55,7 @@ final class Bench {
         settings.put("linger.ms", task.get("linger_ms"));
         settings.put("compression.type", task.get("compression"));
         settings.put("batch.size", number("batch_bytes") == 0 ? "262144" : task.get("batch_bytes"));
-        settings.put("buffer.memory", "67108864");
+        settings.put("buffer.memory", number("buffer_bytes") == 0 ? "67108864" : task.get("buffer_bytes"));
         Properties all = new Properties();
         all.putAll(settings);
         all.put("bootstrap.servers", task.get("bootstrap"));
