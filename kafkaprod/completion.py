@@ -1,12 +1,12 @@
 """Results people hold: one per batch underneath, a handle per record (`block_result` has those of blocks).
 
-On the record's line this is the end: the sender thread settles a batch (`_core.settlement`), which calls
-`BatchCompletion.on_done` once; that wakes waiters, runs callbacks and tells each waiting event loop once.
+On the record's line this is the end: the sender thread settles a batch (`_core.settlement`), which wakes waiters, tells
+each waiting event loop once, and runs callbacks.
 Reading and waiting are thread-safe. Callbacks run on the sender thread; one that raises is logged and counted.
 
 There are no locks: a signal handler may interrupt any of this, and wait for the sender thread or for a thread that
-waits for it; either would wait for the lock. Who waits enters a list and looks then whether the outcome is there; the
-sender says so first and reads the list then. So one of the two always sees the other.
+waits for it; either would wait for the lock. Who waits enters a list of the compiled base, where nothing interrupts,
+and is told at once if the outcome is there.
 """
 
 from __future__ import annotations
@@ -93,57 +93,34 @@ class FailureLedger:
 
 
 class BatchCompletion(BatchResult):
-    """The outcome of one batch, with those who wait for it.
+    """The outcome of one batch, with those who wait for it. Its `ledger` and `guard` are the classes above, or None."""
 
-    Attributes:
-        is_seen: Somebody looked at its failure.
-    """
+    __slots__ = ()
 
-    def __init__(
-        self, topic: str, partition: int, ledger: FailureLedger | None = None, guard: WaitGuard | None = None
-    ) -> None:
-        super().__init__(topic, partition)
-        self._ledger = ledger
-        self._guard = guard
-        self._waiters: list[Waiter] = []
-        self._loop_futures: dict[asyncio.AbstractEventLoop, asyncio.Future[None]] = {}
-        self._is_told = False
-        self.is_seen = False
-
-    def on_done(self) -> None:
-        """Wake everybody who waits; once, on the sender thread."""
-        if self.error is not None and self._ledger is not None:
-            self._ledger.add(self)
-        self._is_told = True
-        for waiter in list(self._waiters):
-            waiter.wake()
-        for loop in list(self._loop_futures):
-            try:
-                loop.call_soon_threadsafe(_set_done, self._loop_futures.pop(loop))
-            except RuntimeError:  # the loop was closed while its tasks waited: nobody is left to tell
-                _log.debug("an event loop was closed before its records of %s were delivered", self.topic)
+    def on_failure(self) -> None:
+        """Book it, for flush() to report."""
+        if self.ledger is not None:
+            self.ledger.add(self)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the outcome is known; False after `timeout` seconds.
 
         Raises: IllegalStateError, ForkedProducerError where it could never become known while waiting.
         """
-        if self._guard is not None and timeout != 0:
-            self._guard.check()
+        if self.guard is not None and timeout != 0:
+            self.guard.check()
         waiter = Waiter()
         try:
-            self._waiters.append(waiter)
-            return self._is_told or waiter.wait(timeout)
+            return not self.add_waiter(waiter) or waiter.wait(timeout)
         finally:
-            with contextlib.suppress(ValueError):
-                self._waiters.remove(waiter)
+            self.remove_waiter(waiter)
 
     def mark_seen(self) -> None:
         """Somebody looked at the failure: flush() need not report it."""
         if not self.is_seen:
             self.is_seen = True
-            if self._ledger is not None:
-                self._ledger.discard(self)
+            if self.ledger is not None:
+                self.ledger.discard(self)
 
     async def await_record(self, future: DeliveryFuture) -> Any:
         """Wait inside the running event loop, then return the record's metadata or raise its error."""
@@ -156,25 +133,48 @@ class BatchCompletion(BatchResult):
         """Wait inside the running event loop until the outcome is known; False if it was known already."""
         import asyncio
 
-        waiting = self._future_in(asyncio.get_running_loop())
-        if waiting is None:
+        waiter = self._waiter_in(asyncio.get_running_loop())
+        if waiter is None:
             return False
         # Shielded: one task that is cancelled must not take the others' wait away.
-        await asyncio.shield(waiting)
+        await asyncio.shield(waiter.future)
         return True
 
-    def _future_in(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None] | None:
-        """One future for all tasks of a loop; None if the outcome is known."""
-        future = self._loop_futures.get(loop)
-        if future is None:
-            future = self._loop_futures[loop] = loop.create_future()
-        return None if self._is_told else future
+    def _waiter_in(self, loop: asyncio.AbstractEventLoop) -> LoopWaiter | None:
+        """One for all tasks of a loop; None if the outcome is known."""
+        for waiter in self._waiters or ():
+            if isinstance(waiter, LoopWaiter) and waiter.loop is loop:
+                return waiter
+        waiter = LoopWaiter(loop)
+        return waiter if self.add_waiter(waiter) else None
 
     def on_callback_error(self) -> None:
         """Log and count."""
-        if self._ledger is not None:
-            self._ledger.callback_error_count += 1
+        if self.ledger is not None:
+            self.ledger.callback_error_count += 1
         _log.exception("a delivery callback for %s[%d] raised", self.topic, self.partition)
+
+
+class LoopWaiter:
+    """The tasks of one event loop that wait for a batch.
+
+    Attributes:
+        loop: Where they run.
+        future: What they await.
+    """
+
+    __slots__ = ("future", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.future: asyncio.Future[None] = loop.create_future()
+
+    def wake(self) -> None:
+        """Any thread, once."""
+        try:
+            self.loop.call_soon_threadsafe(_set_done, self.future)
+        except RuntimeError:  # the loop was closed while its tasks waited: nobody is left to tell
+            _log.debug("an event loop was closed before its records were delivered")
 
 
 def _set_done(future: asyncio.Future[None]) -> None:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import kafkaprod
 from kafkaprod._core.accumulator import Accumulator
 from kafkaprod._core.buffer_pool import BufferPool
+from kafkaprod._core.completion import ResultMaker
 from kafkaprod._core.drain import Drain
 from kafkaprod.clock import Clock
 from kafkaprod.completion import BatchCompletion, FailureLedger, WaitGuard
@@ -74,7 +74,7 @@ class Engine:
             buffers,
             config.batch_size,
             config.max_request_size,
-            partial(BatchCompletion, ledger=self.ledger, guard=self.guard),
+            ResultMaker(BatchCompletion, self.ledger, self.guard),
             self.node_pool.wakeup,
         )
         self.accumulator.ignore_keys = config.partitioner_ignore_keys

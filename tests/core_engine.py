@@ -26,8 +26,9 @@ class CountingResult(BatchResult):
     def __init__(self, topic: str, partition: int) -> None:
         super().__init__(topic, partition)
         self.told_count = 0
+        self.add_listener(self._count)
 
-    def on_done(self) -> None:
+    def _count(self) -> None:
         self.told_count += 1
 
     def wait(self, timeout: float | None) -> bool:

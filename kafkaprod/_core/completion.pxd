@@ -18,14 +18,26 @@ cdef class BatchResult:
     cdef readonly object error              # exception of a FAILED batch
     cdef readonly dict record_errors        # index in batch -> exception, for the records the broker named (KIP-467)
     cdef readonly list children             # of a SPLIT batch: (first index, BatchResult), ascending
-    # Whom to call with the outcome, in turn a DeliveryFuture, or None, and a callable; None: nobody. Guarded by a
-    # critical section on this object, which is the GIL where there is one.
-    cdef list _callbacks
-    cdef bint _is_told                      # the callbacks are being called, or were: who comes now is called at once
+    cdef readonly object ledger             # for the subclass: where failures are booked, or None
+    cdef readonly object guard              # for the subclass: what refuses waits that could not end, or None
+    cdef public bint is_seen                # somebody looked at its failure
+    # Guarded by a critical section on this object, which is the GIL where there is one; None: nobody.
+    cdef readonly list _waiters             # whom to wake
+    cdef list _callbacks                    # whom to call, in turn a DeliveryFuture, or None, and a callable
+    cdef bint _is_told                      # they are being told, or were: who comes now is told at once
 
     cdef bint _listen(self, DeliveryFuture future, object callback) except -1
     cdef int _call(self, DeliveryFuture future, object callback) except -1
     cdef int _tell(self) except -1
+    cdef int _track(self) except -1
+
+
+cdef class ResultMaker:
+    cdef type _kind
+    cdef object _ledger
+    cdef object _guard
+
+    cdef BatchResult _make(self, str topic, int32_t partition)
 
 
 cdef class DeliveryFuture:

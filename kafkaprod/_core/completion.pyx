@@ -1,19 +1,31 @@
 """One result object per batch, and a small handle per record that reads from it.
 
-A result is written once, by the sender thread, and read by any thread; waiting and callbacks are added by the Python
-subclass that the accumulator is given (`kafkaprod.completion.BatchCompletion`). A split batch points at its children.
+A result is written once, by the sender thread, and read by any thread; how to wait is added by the Python subclass that
+the accumulator is given (`kafkaprod.completion.BatchCompletion`). A split batch points at its children.
+
+With thousands of partitions nearly every record opens a batch, and has a result object of its own, in which nobody waits.
+So making, telling and freeing one runs no Python code, and the garbage collector hears of it only when something is
+attached that could be part of a cycle.
 """
 
 cimport cython
+from cpython.object cimport PyTypeObject
 from cpython.ref cimport PyObject, Py_INCREF
 
 from kafkaprod._core.batch cimport FAILED, PENDING, SPLIT, SUCCEEDED
 from kafkaprod._core.lock cimport mutex_lock, mutex_unlock
 
+from kafkaprod.errors import IllegalStateError
 from kafkaprod.structs import RecordMetadata
+
+cdef extern from "Python.h":
+    void PyObject_GC_Track(PyObject *thing)
+    void PyObject_GC_UnTrack(PyObject *thing)
+    bint PyObject_GC_IsTracked(PyObject *thing)
 
 # What RecordMetadata(...) comes to: a named tuple's own constructor is Python code and takes three times as long.
 cdef object new_tuple = tuple.__new__
+cdef tuple NO_ARGUMENTS = ()
 
 
 cdef class BatchResult:
@@ -27,13 +39,25 @@ cdef class BatchResult:
         error: why all of them failed, else None.
         record_errors: index -> exception for records that the broker named.
         children: for a split batch, (first index, BatchResult) pairs.
+        ledger, guard: for the subclass.
+        is_seen: somebody looked at its failure.
     """
 
-    def __init__(self, str topic not None, int32_t partition):
-        self.topic = topic
-        self.partition = partition
+    def __cinit__(self):
+        PyObject_GC_UnTrack(<PyObject *>self)
         self.base_offset = -1
         self.log_append_time = -1
+
+    def __init__(self, str topic not None, int32_t partition, ledger=None, guard=None):
+        self.topic = topic
+        self.partition = partition
+        self.ledger = ledger
+        self.guard = guard
+
+    cdef int _track(self) except -1:
+        if not PyObject_GC_IsTracked(<PyObject *>self):
+            PyObject_GC_Track(<PyObject *>self)
+        return 0
 
     @property
     def is_done(self):
@@ -55,8 +79,8 @@ cdef class BatchResult:
             return self.record_errors[index]
         return self.error
 
-    def on_done(self):
-        """Called once by the sender thread when the outcome is set, before callbacks. Subclasses wake waiters here."""
+    def on_failure(self):
+        """Called once by the sender thread when the batch has failed, before anybody is told. Subclasses book it here."""
 
     def on_callback_error(self):
         """Called while the exception that a callback raised is handled. Subclasses log and count it here."""
@@ -69,11 +93,33 @@ cdef class BatchResult:
         if not self._listen(None, listener):
             self._call(None, listener)
 
+    def add_waiter(self, waiter):
+        """Have `waiter.wake()` called when the outcome is known; False if it is known already. It must not raise."""
+        with cython.critical_section(self):
+            if self._is_told:
+                return False
+            self._track()
+            if self._waiters is None:
+                self._waiters = []
+            self._waiters.append(waiter)
+        return True
+
+    def remove_waiter(self, waiter):
+        """Undo add_waiter(); nothing if it was woken, or never added."""
+        cdef Py_ssize_t i
+        with cython.critical_section(self):
+            if self._waiters is not None:
+                for i in range(len(self._waiters)):
+                    if self._waiters[i] is waiter:
+                        del self._waiters[i]
+                        break
+
     cdef bint _listen(self, DeliveryFuture future, object callback) except -1:
         """Have the callback called by _tell(); False if that is too late."""
         with cython.critical_section(self):
             if self._is_told:
                 return False
+            self._track()
             if self._callbacks is None:
                 self._callbacks = []
             self._callbacks.append(future)
@@ -93,17 +139,51 @@ cdef class BatchResult:
         return 0
 
     cdef int _tell(self) except -1:
-        """Call everybody, once."""
+        """Wake and call everybody, once."""
+        cdef list waiters
         cdef list callbacks
         cdef Py_ssize_t i
         with cython.critical_section(self):
+            if self._is_told:
+                raise IllegalStateError(f"the outcome of a batch of {self.topic}[{self.partition}] was told before")
             self._is_told = True
+            waiters = self._waiters
             callbacks = self._callbacks
+            self._waiters = None
             self._callbacks = None
+        if waiters is not None:
+            for waiter in waiters:
+                waiter.wake()
         if callbacks is not None:
             for i in range(0, len(callbacks), 2):
                 self._call(callbacks[i], callbacks[i + 1])
         return 0
+
+
+@cython.final
+cdef class ResultMaker:
+    """Makes results as `kind(topic, partition, ledger, guard)` does, without a call through Python.
+
+    Args: kind: BatchResult, or a subclass that has no constructor of its own.
+    """
+
+    def __init__(self, type kind not None, ledger=None, guard=None):
+        if not issubclass(kind, BatchResult) or kind.__init__ is not BatchResult.__init__:
+            raise TypeError(f"{kind.__name__} is no subclass of BatchResult, or has a constructor of its own")
+        self._kind = kind
+        self._ledger = ledger
+        self._guard = guard
+
+    def __call__(self, str topic not None, int32_t partition):
+        return self._make(topic, partition)
+
+    cdef BatchResult _make(self, str topic, int32_t partition):
+        cdef BatchResult result = (<PyTypeObject *>self._kind).tp_new(self._kind, <PyObject *>NO_ARGUMENTS, NULL)
+        result.topic = topic
+        result.partition = partition
+        result.ledger = self._ledger
+        result.guard = self._guard
+        return result
 
 
 @cython.final
@@ -253,7 +333,10 @@ cdef object batch_result(Batch *b, object factory, str topic):
     cdef bint is_done
     if b.completion is not NULL:
         return <object>b.completion
-    result = factory(topic, b.partition.index)
+    if type(factory) is ResultMaker:
+        result = (<ResultMaker>factory)._make(topic, b.partition.index)
+    else:
+        result = factory(topic, b.partition.index)
     # The outcome is set under the same lock: either this sees it, or publish() sees the object.
     mutex_lock(&b.partition.lock)
     is_first = b.completion is NULL
@@ -272,12 +355,15 @@ cdef object batch_result(Batch *b, object factory, str topic):
 cdef int publish(Batch *b, BatchResult result) except -1:
     """Copy the batch's outcome to its result object and tell it. Once per batch."""
     _copy_outcome(b, result)
-    result.on_done()
+    if b.error is not NULL:
+        result.on_failure()
     result._tell()
     return 0
 
 
-cdef void _copy_outcome(Batch *b, BatchResult result) noexcept:
+cdef int _copy_outcome(Batch *b, BatchResult result) except -1:
+    if b.error is not NULL or b.children is not NULL:
+        result._track()
     result.record_count = b.record_count
     result.base_offset = b.base_offset
     result.log_append_time = b.log_append_time
@@ -288,3 +374,4 @@ cdef void _copy_outcome(Batch *b, BatchResult result) noexcept:
     if b.children is not NULL:
         result.children = <list>b.children
     result.outcome = b.outcome      # last: readers look at it first
+    return 0

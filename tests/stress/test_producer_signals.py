@@ -28,6 +28,10 @@ def assert_nobody_waits(stalled: Stalled) -> None:
     )
 
 
+def is_waited_for() -> bool:
+    return any(each._waiters for each in gc.get_objects() if isinstance(each, BatchCompletion))
+
+
 def deliver_all(stalled: Stalled) -> None:
     os.kill(stalled.sink.pid, signal.SIGCONT)
     stalled.producer.flush(20)
@@ -94,8 +98,7 @@ def test_ctrl_c_ends_a_wait_for_memory(stalled: Stalled, verb: str) -> None:
 
 @pytest.mark.parametrize("verb", FOR_OUTCOME)
 def test_ctrl_c_ends_a_wait_for_an_outcome(stalled: Stalled, verb: str) -> None:
-    pending = [each for each in gc.get_objects() if isinstance(each, BatchCompletion) and not each.is_done]
-    run_interrupts(stalled, lambda: FOR_OUTCOME[verb](stalled), lambda: any(each._waiters for each in pending))
+    run_interrupts(stalled, lambda: FOR_OUTCOME[verb](stalled), is_waited_for)
 
 
 def test_ctrl_c_ends_a_flush(stalled: Stalled) -> None:

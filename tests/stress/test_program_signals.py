@@ -23,7 +23,7 @@ import pytest
 from benchmarks.sink import Sink
 from kafkaprod import AsyncProducer
 from kafkaprod.cli.command_producer import INTERRUPTED_S
-from kafkaprod.completion import BatchCompletion
+from kafkaprod.completion import LoopWaiter
 from tests.stress.interrupts import LIMIT_S, SLACK_S, Stalled, interrupt, show
 from tests.stress.scale import scaled, wait_until
 
@@ -53,8 +53,8 @@ BLOCKS: dict[str, Callable[[AsyncProducer], object]] = {
 
 
 def is_awaited() -> bool:
-    awaited = [each._loop_futures for each in gc.get_objects() if isinstance(each, BatchCompletion)]
-    return any(not loop.is_closed() for futures in awaited for loop in futures or ())
+    waiters = [each for each in gc.get_objects() if isinstance(each, LoopWaiter)]
+    return any(not waiter.loop.is_closed() and not waiter.future.done() for waiter in waiters)
 
 
 def is_flushed(stalled: Stalled) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,12 +15,13 @@ import pytest
 
 from kafkaprod._core.blocks import Block
 from kafkaprod._core.columns import Column, Headers
-from kafkaprod._core.completion import DeliveryFuture
+from kafkaprod._core.completion import DeliveryFuture, ResultMaker
 from kafkaprod._core.split import split_batch
 from kafkaprod.block_result import CLIENT_ERROR, PENDING, BlockResult
 from kafkaprod.completion import MAX_UNSEEN_BATCHES, BatchCompletion, FailureLedger, WaitGuard
 from kafkaprod.errors import BrokerError, BufferFullError, ForkedProducerError, IllegalStateError, KafkaError
 from kafkaprod.protocol.error_codes import error_for
+from kafkaprod.waiting import Waiter
 from tests.core_engine import TOPIC, Engine, only_ref, succeed
 
 REFUSED = BrokerError("refused", code=87, name="INVALID_RECORD")
@@ -100,6 +104,37 @@ def until_waited_for(future_or_batch: BatchCompletion, count: int = 1) -> None:
             return
         threading.Event().wait(0.0005)
     raise AssertionError("nobody waits")
+
+
+def test_collector_hears_of_a_result_when_something_is_attached_that_could_be_part_of_a_cycle() -> None:
+    make = ResultMaker(BatchCompletion, FailureLedger(), WaitGuard())
+    attach: list[Callable[[Any], object]] = [lambda it: it.add_listener(print), lambda it: it.add_waiter(Waiter())]
+    for each in attach:
+        result = make("t", 3)
+        assert isinstance(result, BatchCompletion)
+        assert (result.topic, result.partition, result.base_offset) == ("t", 3, -1)
+        assert not gc.is_tracked(result)
+        each(result)
+        assert gc.is_tracked(result)
+
+
+def test_failed_result_in_a_cycle_with_its_error_is_collected() -> None:
+    place = Place()
+    result = place.queued([b"v"], [0])._segments[0][0]
+    error = BrokerError("refused", code=87)
+    error.batch = result  # type: ignore[attr-defined]
+    gone = weakref.ref(error)
+    place.fail(error)
+    assert result.error is error
+    del place, result, error
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("kind", [dict, type("Own", (BatchCompletion,), {"__init__": lambda self: None})])
+def test_result_maker_refuses_what_it_would_not_construct_rightly(kind: type[Any]) -> None:
+    with pytest.raises(TypeError, match="no subclass of BatchResult, or has a constructor"):
+        ResultMaker(kind)
 
 
 class TestWaiting:
