@@ -157,10 +157,10 @@ cdef int batch_move(Batch *b, BatchState state) noexcept nogil
 cdef Py_ssize_t batch_size_bytes(const Batch *b) noexcept nogil
 cdef void batch_release_memory(Batch *b, BufferPool pool) noexcept nogil
 cdef void batch_release(Batch *b, BufferPool pool) noexcept
-cdef int batch_seal(Batch *b) except -1
+cdef int batch_seal(Batch *b) noexcept nogil
 cdef list batch_records(Batch *b)
 cdef int batch_set_compressed(Batch *b, bytes blob, int codec_id) except -1
-cdef Py_ssize_t batch_sealed_size(const Batch *b) noexcept
+cdef Py_ssize_t batch_sealed_size(const Batch *b) noexcept nogil
 
 
 cdef inline void remember(Hint *hint, Batch *b) noexcept nogil:

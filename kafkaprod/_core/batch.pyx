@@ -5,9 +5,8 @@ writes a batch holds its partition's lock, except seal and release, which run wh
 """
 
 from cpython.buffer cimport PyBUF_READ
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdlib cimport free
 
 from kafkaprod._core.big_endian cimport put_i16, put_i32, put_i64
@@ -18,7 +17,14 @@ from kafkaprod._core.lock cimport add32, store64
 from kafkaprod._core.record_view cimport APPENDED, BATCH_FULL, POOL_EXHAUSTED
 from kafkaprod._core.record_writer cimport record_size_bound
 
-from kafkaprod.errors import IllegalStateError
+cdef extern from * nogil:
+    """
+    #define kp_blob_start(blob) PyBytes_AS_STRING(blob)
+    #define kp_blob_size(blob) PyBytes_GET_SIZE(blob)
+    """
+    # Of a bytes object, which does not change: holding a reference is enough.
+    const char *blob_start "kp_blob_start"(PyObject *blob)
+    Py_ssize_t blob_size "kp_blob_size"(PyObject *blob)
 
 # TRANSITIONS[state] has bit n set where state -> n is legal.
 cdef int[4] TRANSITIONS
@@ -111,10 +117,10 @@ cdef Py_ssize_t batch_size_bytes(const Batch *b) noexcept nogil:
     return b.closed_bytes + (b.position - b.last.data)
 
 
-cdef Py_ssize_t batch_sealed_size(const Batch *b) noexcept:
+cdef Py_ssize_t batch_sealed_size(const Batch *b) noexcept nogil:
     """Bytes of the batch on the wire."""
     if b.compressed is not NULL:
-        return BATCH_HEADER_BYTES + PyBytes_GET_SIZE(<object>b.compressed)
+        return BATCH_HEADER_BYTES + blob_size(b.compressed)
     return batch_size_bytes(b)
 
 
@@ -166,11 +172,11 @@ cdef int batch_set_compressed(Batch *b, bytes blob, int codec_id) except -1:
     return 0
 
 
-cdef int batch_seal(Batch *b) except -1:
+cdef int batch_seal(Batch *b) noexcept nogil:
     """Write header and CRC; nothing if that was done for these header fields.
 
-    The batch must not be OPEN: its producer fields are final. Needs the GIL.
-    Raises IllegalStateError if the batch is open; it is unchanged then.
+    The producer fields of a batch that is not OPEN are final. Returns 0; -1, and nothing is written, if it is OPEN or has
+    no memory any more.
     """
     cdef char *header
     cdef Slab *slab
@@ -178,7 +184,7 @@ cdef int batch_seal(Batch *b) except -1:
     if b.sealed:
         return 0
     if b.state == OPEN or b.first is NULL:
-        raise IllegalStateError("only a closed batch that still has its memory can be sealed")
+        return -1
     b.last.used = b.position - b.last.data
     header = b.first.data
     put_i64(header, 0)
@@ -195,7 +201,7 @@ cdef int batch_seal(Batch *b) except -1:
     put_i32(header + 57, b.record_count)
     if b.compressed is not NULL:
         crc = extend_crc(0, header + CRC_START, BATCH_HEADER_BYTES - CRC_START)
-        crc = extend_crc(crc, PyBytes_AS_STRING(<object>b.compressed), PyBytes_GET_SIZE(<object>b.compressed))
+        crc = extend_crc(crc, blob_start(b.compressed), blob_size(b.compressed))
     else:
         crc = extend_crc(0, header + CRC_START, b.first.used - CRC_START)
         slab = b.first.next

@@ -1,5 +1,5 @@
-"""CRC-32C (Castagnoli, reflected polynomial 0x82F63B78) through one seam: the crc32c package."""
+"""CRC-32C (Castagnoli, reflected polynomial 0x82F63B78) without the GIL. See checksum.pyx."""
 
 from libc.stdint cimport uint32_t
 
-cdef uint32_t extend_crc(uint32_t crc, const char *data, Py_ssize_t length) except? 0xFFFFFFFF
+cdef uint32_t extend_crc(uint32_t crc, const char *data, Py_ssize_t length) noexcept nogil

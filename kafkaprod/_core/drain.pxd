@@ -29,6 +29,7 @@ cdef class Drain:
     cdef readonly bint wants_epoch          # a partition waits for a newer producer epoch
     cdef readonly int64_t next_check_us     # when ready() should be asked again if nothing else happens
     cdef object codec
+    cdef bint compresses                    # there is a codec
     cdef object workers
     cdef readonly bint is_adaptive
     cdef readonly int64_t availability_timeout_ms
@@ -43,7 +44,7 @@ cdef class Drain:
     cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, bint is_first, Py_ssize_t *looked_at) noexcept nogil
     cdef int _compress(self, ProduceRequest request) except -1
     cdef list _compress_all(self, list sections)
-    cdef int _seal(self, ProduceRequest request) except -1
+    cdef int _drop_failed(self, ProduceRequest request) except -1
     cdef bint _is_available(self, int32_t leader) except -1
     cdef int _find_waiting(self, NodeQueues node, set topics) except -1
     cdef void _take_head(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil

@@ -13,8 +13,7 @@ is the first batch of its queue (source: RecordAccumulator.ready, KIP-480, KIP-9
 
 Drain goes round the node's partitions from where the node's last drain stopped, takes the head of each queue that is
 not backing off, and stops before the request would pass max_request_bytes; one oversized batch goes alone.
-Over many partitions the loops run without the GIL; sealing (compression, CRC) is per batch and holds it, codecs release
-it themselves.
+Over many partitions the loops run without the GIL; codecs release it themselves.
 """
 
 cimport cython
@@ -90,6 +89,7 @@ cdef class Drain:
         self.is_idempotent = is_idempotent
         self.mutes = mutes
         self.codec = codec
+        self.compresses = codec is not None
         self.workers = workers
         self.is_adaptive = is_adaptive
         self.availability_timeout_ms = availability_timeout_ms
@@ -248,27 +248,23 @@ cdef class Drain:
                 self._take_all(node, now_ms, request)
                 want_gil()
             have_gil()
-        self._compress(request)
-        self._seal(request)
+        if self.codec is not None:
+            self._compress(request)
         if request.batch_count == 0:
             return None
         request.sort()
         return request
 
     cdef int _compress(self, ProduceRequest request) except -1:
-        """Compress the batches that are not compressed yet, several at a time if the codec is given workers."""
+        """Compress the batches that are not compressed yet, several at a time if the codec is given workers; seal all."""
         cdef Py_ssize_t i
         cdef Batch *b
         cdef list waiting = []
         cdef list sections = []
-        if self.codec is None:
-            return 0
         for i in range(request.batch_count):
             if request.batches[i].compressed is NULL:
                 waiting.append(i)
                 sections.append(batch_records(request.batches[i]))
-        if not waiting:
-            return 0
         for position, blob in zip(waiting, self._compress_all(sections)):
             i = position
             b = request.batches[i]
@@ -278,6 +274,9 @@ cdef class Drain:
             else:
                 batch_set_compressed(b, blob, self.codec.codec_id)
                 self._learn_ratio(b)
+        self._drop_failed(request)
+        for i in range(request.batch_count):
+            batch_seal(request.batches[i])
         return 0
 
     cdef list _compress_all(self, list sections):
@@ -289,15 +288,14 @@ cdef class Drain:
                 self.workers = None     # the interpreter ends: its executors take no more work
         return [_compressed(self.codec, section) for section in sections]
 
-    cdef int _seal(self, ProduceRequest request) except -1:
-        """Seal what still is to be sent, and drop what failed in compression."""
+    cdef int _drop_failed(self, ProduceRequest request) except -1:
+        """Drop what failed in compression."""
         cdef Py_ssize_t i
         cdef Py_ssize_t kept = 0
         cdef Batch *b
         for i in range(request.batch_count):
             b = request.batches[i]
             if b.state != DONE:
-                batch_seal(b)
                 request.batches[kept] = b
                 kept += 1
                 continue
@@ -309,7 +307,7 @@ cdef class Drain:
         return 0
 
     cdef void _take_all(self, NodeQueues node, int64_t now_ms, ProduceRequest request) noexcept nogil:
-        """Fill the request; memory for it that there is not leaves batches in their queues."""
+        """Fill the request, sealed if there is nothing to compress; without memory for it batches stay in their queues."""
         cdef Py_ssize_t looked_at = 0
         cdef Py_ssize_t room = self.max_request_bytes
         cdef Batch *b
@@ -319,6 +317,8 @@ cdef class Drain:
                 return
             room -= self._estimate(b)
             request.add(b)
+            if not self.compresses:
+                batch_seal(b)
 
     cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, bint is_first,
                       Py_ssize_t *looked_at) noexcept nogil:

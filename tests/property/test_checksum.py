@@ -1,0 +1,58 @@
+"""CRC-32C of any bytes at any address, against the crc32c package; both ways of reckoning it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaprod._core.checksum import checksum, checksum_by_table
+
+WAYS = {"instruction": checksum, "table": checksum_by_table}
+RANDOM = random.Random(1).randbytes(200_000)
+# RFC 3720, appendix B.4: the CRC as the number whose bytes are listed there, lowest first.
+VECTORS = [
+    (bytes(32), 0x8A9136AA),
+    (b"\xff" * 32, 0x62A8AB43),
+    (bytes(range(32)), 0x46DD794E),
+    (bytes(reversed(range(32))), 0x113FDB5C),
+    (
+        bytes.fromhex(
+            "01c00000000000000000000000000000140000000000040000000014000000182800000000000000" + "0200000000000000"
+        ),
+        0xD9963A56,
+    ),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("data", "expected"), VECTORS)
+def test_vectors_of_the_rfc(way: str, data: bytes, expected: int) -> None:
+    assert WAYS[way](data) == expected
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_length_up_to_a_few_streams_at_every_alignment(way: str) -> None:
+    check = WAYS[way]
+    for length in range(1600):
+        start = length % 9
+        piece = memoryview(RANDOM)[start : start + length]
+        assert check(piece, length) == crc32c(piece, length), (length, start)
+
+
+@given(
+    way=st.sampled_from(list(WAYS.values())), start=st.integers(0, 70), length=st.integers(0, 150_000), data=st.data()
+)
+def test_any_stretch_carried_on_over_any_pieces(
+    way: Callable[[memoryview, int], int], start: int, length: int, data: st.DataObject
+) -> None:
+    piece = memoryview(RANDOM)[start : start + length]
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(piece)), max_size=4)))
+    crc = 0
+    for begin, end in zip([0, *cuts], [*cuts, len(piece)], strict=True):
+        crc = way(piece[begin:end], crc)
+    assert crc == crc32c(piece)
