@@ -137,6 +137,12 @@ def test_case_names_are_unique_and_every_case_has_its_topics() -> None:
     assert Case("x", "x", partitions=2, options={"topics": 2}).topics() == {"bench-0": 2, "bench-1": 2}
 
 
+def test_pytest_collects_the_micro_benchmarks(pytestconfig: pytest.Config) -> None:
+    micro = Path(__file__).parents[2] / "benchmarks" / "micro"
+    assert list(micro.glob("bench_*.py"))
+    assert "bench_*.py" in pytestconfig.getini("python_files")
+
+
 @pytest.mark.parametrize(("send_ns", "noise", "has_failed"), [(22.9, 0, False), (23.1, 0, True), (23.1, 0.01, False)])
 def test_guard_fails_beyond_what_is_allowed_and_the_noise(send_ns: float, noise: float, has_failed: bool) -> None:
     send, *others = guard.judge(_costs(send_ns, noise), BASELINE, HERE)
