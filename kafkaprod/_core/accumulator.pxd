@@ -28,11 +28,11 @@ cdef class TopicQueues:
     cdef FastModulo modulo                  # by partition_count; read with the GIL
     cdef int32_t allocated_count            # with those that went when the topic was made anew with fewer
     cdef Partition **partitions
-    cdef Hint *hints                        # one per partition; kept up where there are more than FEW_PARTITIONS
+    cdef Hint *hints                     # one per partition; kept up where there are more than FEW_PARTITIONS
     cdef StickyPartitioner sticky
     cdef int sticky_used                    # since the last load update; load32, store32
     cdef int was_used                       # since the last take_used(); load32, store32
-    cdef list _retired                      # capsules of outgrown arrays
+    cdef list _kept                         # capsules of the partitions' memory, and of outgrown arrays
 
     cdef int grow(self, int32_t count) except -1
 
@@ -61,10 +61,9 @@ cdef class Accumulator:
     cdef int telling_count      # batches off the list whose result is not told to everybody yet
 
     cdef AppendStatus append_locked(self, Partition *p, const RecordView *r, int64_t now_ms, int64_t ticket,
-                                    Batch **batch, int *events) noexcept nogil
-    cdef AppendStatus append_sticky(self, TopicQueues topic, const RecordView *r, int64_t now_ms, int64_t ticket,
-                                    Partition **partition, Batch **batch, int *index, bint *is_retained,
                                     int *events) noexcept nogil
+    cdef AppendStatus append_sticky(self, TopicQueues topic, const RecordView *r, int64_t now_ms, int64_t ticket,
+                                    Partition **partition, int *events) noexcept nogil
     cdef bint _has_room(self, const Batch *b, const RecordView *r) noexcept nogil
     cdef bint must_leave(self, Partition *p, const RecordView *r) noexcept nogil
     cdef void leave_sticky(self, TopicQueues topic, Partition *p, const RecordView *r, int *events) noexcept nogil

@@ -15,9 +15,10 @@ from libc.string cimport memcpy
 from kafkaprod._core.batch cimport (
     BATCH_HEADER_BYTES,
     CLOSED,
-    OPEN,
+    OpenBatch,
     batch_append,
     batch_extend,
+    batch_hold,
     batch_move,
     batch_open,
     batch_release,
@@ -25,24 +26,22 @@ from kafkaprod._core.batch cimport (
     batch_retain,
     batch_size_bytes,
     delta_between,
+    fetch_ahead,
     fetch_hinted,
     remember,
 )
 from kafkaprod._core.buffer_pool cimport LARGEST_CLASS, slab_total
-from kafkaprod._core.cache_lines cimport allocate_lines
+from kafkaprod._core.cache_lines cimport CACHE_LINE, allocate_lines
 from kafkaprod._core.clock cimport READ_CLOCK, monotonic_us
-from kafkaprod._core.completion cimport batch_result, make_future
+from kafkaprod._core.completion cimport BatchResult, batch_result, make_future
 from kafkaprod._core.gil_turns cimport let_others_in
 from kafkaprod._core.lock cimport (
     FREE_THREADED,
     load32,
     load64,
-    mutex_destroy,
-    mutex_init,
     mutex_lock,
     mutex_unlock,
     store32,
-    store64,
 )
 from kafkaprod._core.murmur2 cimport fast_modulo, partition_for_key
 from kafkaprod._core.prefetch cimport prefetch_write
@@ -56,7 +55,6 @@ from kafkaprod._core.record_view cimport (
 from kafkaprod._core.record_writer cimport record_body_size, record_size_bound
 from kafkaprod._core.varint cimport uvarint_size
 
-from kafkaprod._core.completion import BatchResult
 from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
 
 
@@ -64,15 +62,15 @@ cdef void _free_array(object capsule) noexcept:
     free(PyCapsule_GetPointer(capsule, NULL))
 
 
-cdef inline bint retain_for_result(Batch *b) noexcept nogil:
+cdef inline bint hold_for_result(OpenBatch *o) noexcept nogil:
     """Keep the batch until its result object is fetched; whether that was necessary.
 
     Making the object runs Python code, during which the sender may finish the batch. Where there is a GIL and an
     object already, nothing can come between.
     """
-    if not FREE_THREADED and b.completion is not NULL:
+    if not FREE_THREADED and o.completion is not NULL:
         return False
-    batch_retain(b)
+    batch_hold(o)
     return True
 
 
@@ -90,31 +88,29 @@ cdef class TopicQueues:
             raise InvalidRecordError(f"topic {name!r:.80} cannot be written as UTF-8") from error
         self.name = name
         self.index = index
-        self._retired = []
+        self._kept = []
 
     def __dealloc__(self):
-        cdef int32_t i
-        for i in range(self.allocated_count):
-            mutex_destroy(&self.partitions[i].lock)
-            free(self.partitions[i])
         free(self.partitions)
         free(self.hints)
 
     cdef int grow(self, int32_t count) except -1:
         cdef int32_t i
         cdef Partition *p
+        cdef size_t stride = (sizeof(Partition) + CACHE_LINE - 1) & ~<size_t>(CACHE_LINE - 1)
         cdef Partition **grown = <Partition **>calloc(count, sizeof(Partition *))
         cdef Hint *hints = <Hint *>calloc(count, sizeof(Hint))
-        if grown is NULL or hints is NULL:
+        cdef char *fresh = <char *>allocate_lines(<size_t>(count - self.allocated_count) * stride)
+        if grown is NULL or hints is NULL or fresh is NULL:
             free(grown)
             free(hints)
+            free(fresh)
             raise MemoryError
+        self._kept.append(PyCapsule_New(fresh, NULL, _free_array))
         if self.allocated_count:
             memcpy(grown, self.partitions, self.allocated_count * sizeof(Partition *))
         for i in range(self.allocated_count, count):
-            p = <Partition *>allocate_lines(sizeof(Partition))
-            if p is NULL or mutex_init(&p.lock) != 0:
-                raise MemoryError
+            p = <Partition *>(fresh + <size_t>(i - self.allocated_count) * stride)
             p.index = i
             p.topic_index = self.index
             p.leader = -1
@@ -124,11 +120,9 @@ cdef class TopicQueues:
             p.last_acked_sequence = -1
             p.last_acked_offset = -1
             grown[i] = p
-        for i in range(count):
-            hints[i].partition = grown[i]
         if self.partitions is not NULL:
-            self._retired.append(PyCapsule_New(self.partitions, NULL, _free_array))
-            self._retired.append(PyCapsule_New(self.hints, NULL, _free_array))
+            self._kept.append(PyCapsule_New(self.partitions, NULL, _free_array))
+            self._kept.append(PyCapsule_New(self.hints, NULL, _free_array))
         self.partitions = grown
         self.hints = hints
         self.allocated_count = count
@@ -155,8 +149,6 @@ cdef class Accumulator:
 
     def __cinit__(self, BufferPool pool not None, Py_ssize_t batch_size=262144, Py_ssize_t max_record_bytes=1048576,
                   completion_factory=BatchResult, wakeup=None):
-        if mutex_init(&self._incomplete_lock) != 0:
-            raise MemoryError("no memory for a mutex")
         self.pool = pool
         self.topics = {}
         self.topic_list = []
@@ -175,7 +167,6 @@ cdef class Accumulator:
             b.references = 1
             batch_release(b, self.pool)
             b = newer
-        mutex_destroy(&self._incomplete_lock)
 
     def set_topic(self, str name not None, leaders not None, epochs=None, bytes topic_id=None):
         """Create or update a topic from metadata. Sender thread only.
@@ -304,23 +295,22 @@ cdef class Accumulator:
         mutex_unlock(&self._incomplete_lock)
 
     cdef AppendStatus append_locked(self, Partition *p, const RecordView *r, int64_t now_ms, int64_t ticket,
-                                    Batch **batch, int *events) noexcept nogil:
-        """Append to the partition, whose lock the caller holds. `batch` is where the record went, at record_count - 1.
+                                    int *events) noexcept nogil:
+        """Append to the partition, whose lock the caller holds. The record is the last one of `p.open.batch`.
 
         POOL_EXHAUSTED: nothing written; the open batch may have been closed because the record did not fit.
         """
-        cdef Batch *b = p.tail
+        cdef OpenBatch *o = &p.open
+        cdef Batch *b = o.batch
         cdef Py_ssize_t body
         cdef int status
-        if b is not NULL and b.state == OPEN:
-            if batch_append(b, r) > 0:
-                batch[0] = b
+        if b is not NULL:
+            if batch_append(o, r) > 0:
                 return APPENDED
-            body = record_body_size(r, delta_between(r.timestamp, b.base_timestamp), b.record_count)
+            body = record_body_size(r, delta_between(r.timestamp, o.base_timestamp), o.record_count)
             status = batch_extend(b, self.pool, uvarint_size(<unsigned long long>body << 1) + body, ticket)
             if status == APPENDED:
-                batch_append(b, r)
-                batch[0] = b
+                batch_append(o, r)
                 return APPENDED
             if status == POOL_EXHAUSTED:
                 return POOL_EXHAUSTED
@@ -334,6 +324,7 @@ cdef class Accumulator:
         b.created_ms = b.created_us // 1000
         b.last_attempt_ms = b.created_ms
         if not self.enlist(b, NULL):
+            o.batch = NULL
             batch_release_memory(b, self.pool)
             free(b)
             return POOL_EXHAUSTED       # the next attempt says that it is closed
@@ -344,9 +335,8 @@ cdef class Accumulator:
         p.tail = b
         store32(&p.queue_length, p.queue_length + 1)
         p.incomplete_count += 1
-        batch_append(b, r)
+        batch_append(o, r)
         events[0] |= EVENT_NEW_BATCH
-        batch[0] = b
         return APPENDED
 
     cdef bint must_leave(self, Partition *p, const RecordView *r) noexcept nogil:
@@ -354,18 +344,17 @@ cdef class Accumulator:
 
         A batch's worth of bytes and no batch that could take this record too; or two batches' worth in any case.
         """
-        cdef Batch *b = p.tail
         if p.sticky_bytes < self.batch_size:
             return False
-        if p.sticky_bytes >= 2 * self.batch_size or b is NULL or b.state != OPEN:
+        if p.sticky_bytes >= 2 * self.batch_size or p.open.batch is NULL:
             return True
-        return not self._has_room(b, r)
+        return not self._has_room(p.open.batch, r)
 
     cdef void leave_sticky(self, TopicQueues topic, Partition *p, const RecordView *r, int *events) noexcept nogil:
         """Make another partition the sticky one. The caller holds the lock of `p`, the current one."""
         p.sticky_bytes = 0
-        if p.tail is not NULL and p.tail.state == OPEN and not self._has_room(p.tail, r):
-            batch_move(p.tail, CLOSED)
+        if p.open.batch is not NULL and not self._has_room(p.open.batch, r):
+            batch_move(p.open.batch, CLOSED)
             p.first_class = LARGEST_CLASS
             events[0] |= EVENT_BATCH_FULL
         store32(&topic.sticky._current, topic.sticky.draw())
@@ -374,9 +363,8 @@ cdef class Accumulator:
         return batch_size_bytes(b) + record_size_bound(r) <= b.limit
 
     cdef AppendStatus append_sticky(self, TopicQueues topic, const RecordView *r, int64_t now_ms, int64_t ticket,
-                                    Partition **partition, Batch **batch, int *index, bint *is_retained,
-                                    int *events) noexcept nogil:
-        """Append a record without a key to the sticky partition; takes and releases the partition's lock."""
+                                    Partition **partition, int *events) noexcept nogil:
+        """Append a record without a key to the sticky partition, and leave that locked."""
         cdef Partition *p
         cdef AppendStatus status
         cdef int current
@@ -392,13 +380,10 @@ cdef class Accumulator:
                 self.leave_sticky(topic, p, r, events)
                 mutex_unlock(&p.lock)
                 continue
-            status = self.append_locked(p, r, now_ms, ticket, batch, events)
+            status = self.append_locked(p, r, now_ms, ticket, events)
             if status == APPENDED:
                 p.sticky_bytes += record_size_bound(r)
-                index[0] = batch[0].record_count - 1
-                is_retained[0] = retain_for_result(batch[0])
             partition[0] = p
-            mutex_unlock(&p.lock)
             return status
 
     cdef int tell_sender(self, int events) except -1:
@@ -445,12 +430,14 @@ cdef class Accumulator:
                               int64_t ticket):
         """Append a checked record; a DeliveryFuture, or None if the pool is exhausted. With the GIL."""
         cdef Partition *p = NULL
+        cdef OpenBatch *o
         cdef Batch *b = NULL
+        cdef PyObject *completion = NULL
         cdef int events = 0
         cdef int index = 0
-        cdef bint is_retained = False
+        cdef bint is_held = False
+        cdef bint is_scattered = False
         cdef AppendStatus status
-        cdef Hint *hint = NULL
         if record_size_bound(r) > self.max_record_bytes:
             raise RecordTooLargeError(
                 f"record of up to {record_size_bound(r)} bytes for topic {topic.name!r} exceeds "
@@ -465,37 +452,39 @@ cdef class Accumulator:
                 r.key, r.key_length, fast_modulo(topic.partition_count) if FREE_THREADED else topic.modulo
             )
         if partition == ANY_PARTITION:
-            status = self.append_sticky(topic, r, now_ms, ticket, &p, &b, &index, &is_retained, &events)
+            status = self.append_sticky(topic, r, now_ms, ticket, &p, &events)
         else:
             p = topic.partitions[partition]
-            if topic.partition_count > FEW_PARTITIONS:
-                hint = topic.hints + partition
-                fetch_hinted(hint, 3)
-                prefetch_write(<void *>load64(<const long long *>&hint.completion))
+            is_scattered = topic.partition_count > FEW_PARTITIONS
+            if is_scattered:
+                prefetch_write(p)
+                fetch_hinted(&topic.hints[partition])
             mutex_lock(&p.lock)
-            status = self.append_locked(p, r, now_ms, ticket, &b, &events)
-            if status == APPENDED:
-                index = b.record_count - 1
-                is_retained = retain_for_result(b)
-                if hint is not NULL:
-                    remember(hint, b)
-            mutex_unlock(&p.lock)
+            status = self.append_locked(p, r, now_ms, ticket, &events)
+        o = &p.open
+        if status == APPENDED:
+            b = o.batch
+            completion = o.completion
+            index = o.record_count - 1
+            is_held = hold_for_result(o)
+            if is_scattered:
+                remember(&topic.hints[partition], o)
+            else:
+                fetch_ahead(o)
+        mutex_unlock(&p.lock)
         if status != APPENDED:
             self.tell_sender(EVENT_BATCH_FULL)      # a waiter makes everything sendable
             return None
+        if not is_held:
+            future = make_future(<BatchResult>completion, index, r.key_length, r.value_length, r.timestamp)
+            self.tell_sender(events)
+            return future
+        self.tell_sender(events)    # first: making the result runs Python code, where a signal handler may wait for the record
         try:
-            if is_retained:         # making the result runs Python code: a signal handler there may wait for the record
-                self.tell_sender(events)
-                events = 0
             result = batch_result(b, self.completion_factory, topic.name)
-            future = make_future(result, index, r.key_length, r.value_length, r.timestamp)
         finally:
-            if is_retained:
-                batch_release(b, self.pool)
-        if hint is not NULL:
-            store64(<long long *>&hint.completion, <long long><PyObject *>result)
-        self.tell_sender(events)
-        return future
+            batch_release(b, self.pool)
+        return make_future(result, index, r.key_length, r.value_length, r.timestamp)
 
     @staticmethod
     def memory_need(key, value, headers=None):

@@ -36,6 +36,7 @@ cdef enum:
     BATCH_HEADER_BYTES = 61
     CRC_START = 21              # the CRC covers attributes to the end
     LOG_OVERHEAD = 12           # base offset and batch length are not counted by batch length
+    OPEN_BIAS = 1 << 30         # in `references` of an OPEN batch, so that they cannot come to 0
 
 
 cdef enum BatchState:
@@ -54,17 +55,16 @@ cdef enum Outcome:
 
 cdef struct Batch:
     # guarded by partition.lock until DONE; afterwards only the holders of references read it
-    # what every append touches, in one cache line
-    char *position              # where the next record goes
-    char *end                   # end of the tail slab, or of the batch limit if that comes first
-    int64_t base_timestamp
-    int64_t max_timestamp
-    PyObject *completion        # completion.BatchResult, or NULL while nobody asked
     Partition *partition
-    int32_t record_count
-    int references              # atomic; held by: incomplete list, queue or request, block, BatchRef
     uint8_t state
     uint8_t outcome
+    int references              # atomic; held by: incomplete list, queue or request, block, BatchRef
+    PyObject *completion        # completion.BatchResult, or NULL while nobody asked
+    # of no meaning while OPEN: see OpenBatch
+    char *position              # end of what is written
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int32_t record_count
     # lists
     Batch *next                 # in the partition's queue
     Batch *older                # incomplete batches of the accumulator in order of creation
@@ -108,14 +108,28 @@ cdef struct Batch:
     PyObject *children          # list of (first index, BatchResult) of a SPLIT batch
 
 
+cdef struct OpenBatch:
+    # What an append reads and writes of the OPEN batch; batch_move() copies it into the Batch when it leaves that state.
+    Batch *batch                # NULL: there is none, and the rest means nothing
+    char *position              # where the next record goes; written with store64, for fetch_to_write()
+    char *end                   # end of the tail slab, or of the batch limit if that comes first
+    int64_t base_timestamp
+    int64_t max_timestamp
+    PyObject *completion        # batch.completion
+    int32_t record_count
+    int32_t holds               # references to the batch that are not counted in `batch.references` yet
+
+
 cdef struct Partition:
+    # One cache line, and all that an append to an open batch needs: with thousands of partitions it is a miss for each.
     mutex_t lock
     # guarded by lock:
+    int queue_length            # written under lock, peeked at with load32
+    OpenBatch open
+    # the next line
     Batch *head
     Batch *tail                 # the only one that may be OPEN
-    int queue_length            # written under lock, peeked at with load32
     int incomplete_count        # batches not DONE, queued or sent
-    # so far the first cache line
     int8_t first_class          # of slabs, for the next batch's first one: what its last batch would have needed
     Batch *first_outstanding
     int64_t last_ordinal
@@ -141,11 +155,9 @@ cdef struct Partition:
 
 
 cdef struct Hint:
-    # Addresses to fetch ahead and never to read at, for they may be old: what the next append to a partition will touch.
-    # Side by side for all partitions, so that they are found in the cache themselves. Any thread reads and writes them,
-    # with load64 and store64.
-    Partition *partition
-    Batch *batch
+    # What an append of one record to a partition will touch. Side by side for all partitions, so that they stay in the
+    # cache and all can be asked for at once. Any thread reads and writes them, with load64 and store64: addresses to fetch
+    # ahead and never to read at, for they may be old.
     char *position
     PyObject *completion
 
@@ -163,16 +175,23 @@ cdef int batch_set_compressed(Batch *b, bytes blob, int codec_id) except -1
 cdef Py_ssize_t batch_sealed_size(const Batch *b) noexcept nogil
 
 
-cdef inline void remember(Hint *hint, Batch *b) noexcept nogil:
-    store64(<long long *>&hint.batch, <long long>b)
-    store64(<long long *>&hint.position, <long long>b.position)
+cdef inline void remember(Hint *hint, const OpenBatch *o) noexcept nogil:
+    store64(<long long *>&hint.position, <long long>o.position)
+    store64(<long long *>&hint.completion, <long long>o.completion)
 
 
-cdef inline void fetch_hinted(const Hint *hint, int lines) noexcept nogil:
-    """Ask for lock, batch, and so many cache lines of where that is written to."""
+cdef inline void fetch_hinted(const Hint *hint) noexcept nogil:
+    """Ask for where a record will be written to, and for the result object that its future will refer to."""
     cdef char *position = <char *>load64(<const long long *>&hint.position)
-    prefetch_write(hint.partition)
-    prefetch_write(<void *>load64(<const long long *>&hint.batch))
+    prefetch_write(position)
+    prefetch_write(position + 64)
+    prefetch_write(position + 128)
+    prefetch_write(<void *>load64(<const long long *>&hint.completion))
+
+
+cdef inline void fetch_to_write(const Partition *p, int lines) noexcept nogil:
+    """Ask for so many cache lines of where the open batch is written to. Without the lock: the answer may be old, no harm."""
+    cdef char *position = <char *>load64(<const long long *>&p.open.position)
     while lines > 0:
         prefetch_write(position)
         position += 64
@@ -194,20 +213,28 @@ cdef inline void batch_check_tail(const Batch *b) noexcept nogil:
         abort()
 
 
-cdef inline Py_ssize_t batch_append(Batch *b, const RecordView *r) noexcept nogil:
+cdef inline Py_ssize_t batch_append(OpenBatch *o, const RecordView *r) noexcept nogil:
     """Write the record behind the last one and return its size in bytes; 0 if it does not fit the tail slab: nothing changed."""
-    cdef int64_t timestamp_delta = delta_between(r.timestamp, b.base_timestamp)
-    cdef Py_ssize_t body = record_body_size(r, timestamp_delta, b.record_count)
+    cdef int64_t timestamp_delta = delta_between(r.timestamp, o.base_timestamp)
+    cdef Py_ssize_t body = record_body_size(r, timestamp_delta, o.record_count)
     cdef Py_ssize_t size = uvarint_size(<unsigned long long>body << 1) + body
-    if size > b.end - b.position:
+    if size > o.end - o.position:
         return 0
     if KP_DEBUG:
-        batch_check_tail(b)
-    b.position = write_record(b.position, r, body, timestamp_delta, b.record_count)
-    b.record_count += 1
-    if r.timestamp > b.max_timestamp:
-        b.max_timestamp = r.timestamp
-    # Slabs come round only when all others have been used: what is written to is in no cache. Unlocking would wait for it.
-    prefetch_write(b.position + BYTES_AHEAD)
-    prefetch_write(b.position + BYTES_AHEAD + 64)
+        batch_check_tail(o.batch)
+    store64(<long long *>&o.position, <long long>write_record(o.position, r, body, timestamp_delta, o.record_count))
+    o.record_count += 1
+    if r.timestamp > o.max_timestamp:
+        o.max_timestamp = r.timestamp
     return size
+
+
+cdef inline void fetch_ahead(const OpenBatch *o) noexcept nogil:
+    """Where few partitions are written to: slabs come round only when all others have been used, and are in no cache then."""
+    prefetch_write(o.position + BYTES_AHEAD)
+    prefetch_write(o.position + BYTES_AHEAD + 64)
+
+
+cdef inline void batch_hold(OpenBatch *o) noexcept nogil:
+    """Take a reference to the open batch, to be given back by batch_release(), without touching its memory."""
+    o.holds += 1

@@ -36,18 +36,27 @@ TRANSITIONS[<int>DONE] = 0
 
 cdef int batch_move(Batch *b, BatchState state) noexcept nogil:
     """Change the state; return 0, or -1 with the state unchanged if the transition is illegal."""
+    cdef OpenBatch *o = &b.partition.open
     if not TRANSITIONS[b.state] & (1 << <int>state):
         return -1
+    if b.state == OPEN:
+        b.position = o.position
+        b.base_timestamp = o.base_timestamp
+        b.max_timestamp = o.max_timestamp
+        b.record_count = o.record_count
+        add32(&b.references, o.holds - OPEN_BIAS)
+        o.batch = NULL
     b.state = <uint8_t>state
     return 0
 
 
 cdef void _enter_slab(Batch *b, Slab *slab) noexcept nogil:
     cdef Py_ssize_t room = b.limit - b.closed_bytes
+    cdef OpenBatch *o = &b.partition.open
     b.last = slab
     b.last_generation = slab.generation
-    b.position = slab.data
-    b.end = slab.data + (room if room < slab.size else slab.size)
+    store64(<long long *>&o.position, <long long>slab.data)
+    o.end = slab.data + (room if room < slab.size else slab.size)
 
 
 cdef inline int _first_class(const Partition *p, Py_ssize_t batch_size) noexcept nogil:
@@ -60,8 +69,12 @@ cdef inline int _first_class(const Partition *p, Py_ssize_t batch_size) noexcept
 
 cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *first_record, Py_ssize_t batch_size,
                        int64_t ticket) noexcept nogil:
-    """Make an OPEN batch with one reference and a first slab that holds `first_record` for sure. NULL: no memory now."""
+    """Make the partition's OPEN batch with one reference and a first slab that holds `first_record` for sure.
+
+    NULL: no memory now.
+    """
     cdef Py_ssize_t need = BATCH_HEADER_BYTES + record_size_bound(first_record)
+    cdef OpenBatch *o = &partition.open
     cdef Slab *slab = pool.try_acquire(need, _first_class(partition, batch_size), ticket)
     if slab is NULL:
         return NULL
@@ -70,15 +83,19 @@ cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *
         pool.release_chain(slab)
         return NULL
     b.partition = partition
-    b.references = 1
+    b.references = 1 + OPEN_BIAS
     b.state = OPEN
     b.limit = batch_size if batch_size > need else need
     b.first = slab
     store64(&b.held_bytes, slab.total)
     _enter_slab(b, slab)
-    b.position += BATCH_HEADER_BYTES
-    b.base_timestamp = first_record.timestamp
-    b.max_timestamp = first_record.timestamp
+    o.batch = b
+    store64(<long long *>&o.position, <long long>(o.position + BATCH_HEADER_BYTES))
+    o.base_timestamp = first_record.timestamp
+    o.max_timestamp = first_record.timestamp
+    o.completion = NULL
+    o.record_count = 0
+    o.holds = 0
     b.producer_id = -1
     b.producer_epoch = -1
     b.base_sequence = -1
@@ -89,7 +106,7 @@ cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *
 
 cdef int batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, int64_t ticket) noexcept nogil:
     """Add a slab with room for `need` bytes. APPENDED, BATCH_FULL or POOL_EXHAUSTED; the latter two change nothing."""
-    cdef Py_ssize_t used = b.position - b.last.data
+    cdef Py_ssize_t used = b.partition.open.position - b.last.data
     cdef Py_ssize_t room = b.limit - b.closed_bytes - used
     cdef int wanted = b.last.size_class + 1
     if need > room:
@@ -111,10 +128,11 @@ cdef int batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, int64_t ticket
 
 
 cdef Py_ssize_t batch_size_bytes(const Batch *b) noexcept nogil:
-    """Bytes written so far, header included, uncompressed."""
+    """Bytes written so far, header included, uncompressed. Of a batch that may be OPEN the caller holds the lock."""
+    cdef const char *position = b.partition.open.position if b.state == OPEN else b.position
     if b.first is NULL:
         return 0
-    return b.closed_bytes + (b.position - b.last.data)
+    return b.closed_bytes + (position - b.last.data)
 
 
 cdef Py_ssize_t batch_sealed_size(const Batch *b) noexcept nogil:
@@ -132,7 +150,6 @@ cdef void batch_release_memory(Batch *b, BufferPool pool) noexcept nogil:
     b.first = NULL
     b.last = NULL
     b.position = NULL
-    b.end = NULL
     pool.release_chain(first)
 
 

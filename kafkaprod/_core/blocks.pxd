@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from kafkaprod._core.accumulator cimport Accumulator, TopicQueues
-from kafkaprod._core.batch cimport Batch, Hint, Partition
+from kafkaprod._core.batch cimport Batch, OpenBatch, Partition
 from kafkaprod._core.columns cimport Column, Headers
 from kafkaprod._core.record_view cimport AppendStatus, RecordView
 
@@ -42,7 +42,6 @@ cdef class Block:
     cdef object _kept
     cdef int32_t *_row_partitions           # where each row went
     cdef Partition **_partition_array
-    cdef Hint *_hints
     cdef int32_t _partition_count
     cdef int32_t *_last_segments            # index of each partition's newest segment, -1: none
     # The round. Its rows count from its first one.
@@ -71,7 +70,7 @@ cdef class Block:
     cdef AppendStatus _append_run(self, int32_t partition, int32_t run_end, int64_t now_ms, int64_t ticket,
                                   int *events) noexcept nogil
     cdef int32_t _lock_sticky(self, int *events) noexcept nogil
-    cdef void _put_back(self, int32_t partition, Batch *b, char *position, int64_t max_timestamp, int32_t record_count,
+    cdef void _put_back(self, int32_t partition, char *position, int64_t max_timestamp, int32_t record_count,
                         int32_t first_index) noexcept nogil
     cdef int _reserve_segments(self) noexcept nogil
     cdef int _let_go_of_input(self) except -1

@@ -19,18 +19,16 @@ from kafkaprod._core.batch cimport (
     BATCH_HEADER_BYTES,
     BYTES_AHEAD,
     KP_DEBUG,
-    OPEN,
     batch_check_tail,
+    batch_hold,
     batch_release,
-    batch_retain,
     delta_between,
-    fetch_hinted,
-    remember,
+    fetch_to_write,
 )
 from kafkaprod._core.buffer_pool cimport slab_total
 from kafkaprod._core.columns cimport NULLS, ByteColumn, HeaderColumn, column_fetch, column_get
 from kafkaprod._core.completion cimport batch_result
-from kafkaprod._core.lock cimport load32, mutex_lock, mutex_unlock, store32
+from kafkaprod._core.lock cimport load32, mutex_lock, mutex_unlock, store32, store64
 from kafkaprod._core.murmur2 cimport FastModulo, fast_modulo, partition_for_key
 from kafkaprod._core.prefetch cimport prefetch_read, prefetch_write
 from kafkaprod._core.record_view cimport APPENDED, EVENT_BATCH_FULL, NULL_LENGTH, POOL_EXHAUSTED
@@ -126,7 +124,6 @@ cdef class Block:
             partition_view = self._kept[1]
             self._partitions = &partition_view[0]
         self._partition_array = topic.partitions
-        self._hints = topic.hints
         self._partition_count = topic.partition_count
         self._row_partitions = <int32_t *>malloc(<size_t>(self.row_count + 1) * sizeof(int32_t))
         self._round_rows = min(
@@ -339,8 +336,8 @@ cdef class Block:
         cdef Py_ssize_t body
         cdef int64_t delta
         # The state of the batch that is written to, in registers.
-        cdef Batch *b = NULL
-        cdef Batch *tail = NULL
+        cdef OpenBatch *o = &p.open
+        cdef bint has_batch = o.batch is not NULL
         cdef char *position = NULL
         cdef char *end = NULL
         cdef int64_t base_timestamp = 0
@@ -354,10 +351,9 @@ cdef class Block:
         if is_scattered:
             fetch_end = <int32_t>(self._round_end - round_first) - 2 * ROWS_AHEAD
         r.timestamp = self._timestamp
-        if p.tail is not NULL and p.tail.state == OPEN:
-            b = p.tail
-            position, end, base_timestamp = b.position, b.end, b.base_timestamp
-            max_timestamp, record_count = b.max_timestamp, b.record_count
+        if has_batch:
+            position, end, base_timestamp = o.position, o.end, o.base_timestamp
+            max_timestamp, record_count = o.max_timestamp, o.record_count
             first_index = record_count
         while at < end_at:
             if not is_scattered:
@@ -376,14 +372,15 @@ cdef class Block:
             body = record_body_size(&r, delta, record_count)
             if uvarint_size(<unsigned long long>body << 1) + body <= end - position and sticky_bytes < sticky_limit:
                 if KP_DEBUG:
-                    batch_check_tail(b)
+                    batch_check_tail(o.batch)
                 position = write_record(position, &r, body, delta, record_count)
                 record_count += 1
                 if r.timestamp > max_timestamp:
                     max_timestamp = r.timestamp
             else:
-                self._put_back(partition, b, position, max_timestamp, record_count, first_index)
-                b = NULL
+                if has_batch:
+                    self._put_back(partition, position, max_timestamp, record_count, first_index)
+                has_batch = False
                 self._fill(row, &refused)
                 if is_sticky:
                     p.sticky_bytes = sticky_bytes
@@ -392,18 +389,19 @@ cdef class Block:
                 if self._reserve_segments() != 0:
                     status = POOL_EXHAUSTED
                     break
-                status = self.accumulator.append_locked(p, &refused, now_ms, ticket, &tail, events)
+                status = self.accumulator.append_locked(p, &refused, now_ms, ticket, events)
                 if status != APPENDED:
                     break
-                b = tail
-                position, end, base_timestamp = b.position, b.end, b.base_timestamp
-                max_timestamp, record_count = b.max_timestamp, b.record_count
+                has_batch = True
+                position, end, base_timestamp = o.position, o.end, o.base_timestamp
+                max_timestamp, record_count = o.max_timestamp, o.record_count
                 first_index = record_count - 1
             row_partitions[row] = partition
             if is_sticky:
                 sticky_bytes += record_size_bound(&r)
             at += 1
-        self._put_back(partition, b, position, max_timestamp, record_count, first_index)
+        if has_batch:
+            self._put_back(partition, position, max_timestamp, record_count, first_index)
         if is_sticky:
             p.sticky_bytes = sticky_bytes
         self.rows_appended += at - self._at
@@ -430,29 +428,33 @@ cdef class Block:
             mutex_unlock(&p.lock)
 
     cdef void _fetch_ahead(self) noexcept nogil:
-        """Ask for the memory that a partition coming up will need: its lock, its batch, and where that is written to.
+        """Ask for the memory that partitions coming up will need: the partition, and a step later where its batch is written to.
 
         With thousands of partitions nearly every run of rows would wait for each of them, one after the other.
         """
         cdef const int32_t *coming = self._groups + self._group
+        cdef int32_t left = self._group_count - self._group
         cdef int32_t rows
-        if FETCH_STEP < self._group_count - self._group:
+        if 2 * FETCH_STEP < left:
+            prefetch_write(self._partition_array[coming[2 * FETCH_STEP]])
+        if FETCH_STEP < left:
             rows = self._ends[coming[FETCH_STEP]] - self._ends[coming[FETCH_STEP - 1]]
-            fetch_hinted(self._hints + coming[FETCH_STEP], min(MOST_LINES, 2 * rows + 1))
+            fetch_to_write(self._partition_array[coming[FETCH_STEP]], min(MOST_LINES, 2 * rows + 1))
 
     cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil:
         fill_record(&self._key.c, &self._value.c, &self._headers.c, i, r)
         r.timestamp = self._timestamps[i] if self._timestamps is not NULL else self._timestamp
 
-    cdef inline void _put_back(self, int32_t partition, Batch *b, char *position, int64_t max_timestamp,
+    cdef inline void _put_back(self, int32_t partition, char *position, int64_t max_timestamp,
                                int32_t record_count, int32_t first_index) noexcept nogil:
-        """Write the state of the batch back, and remember that its records from first_index on are the block's."""
+        """Write the state of the open batch back, and remember that its records from first_index on are the block's."""
         cdef Segment *segment
-        if b is NULL or record_count == first_index:
+        cdef OpenBatch *o = &self._partition_array[partition].open
+        cdef Batch *b = o.batch
+        if record_count == first_index:
             return
-        b.position, b.max_timestamp, b.record_count = position, max_timestamp, record_count
-        if self._partition_count > FEW_PARTITIONS:
-            remember(self._hints + partition, b)
+        store64(<long long *>&o.position, <long long>position)
+        o.max_timestamp, o.record_count = max_timestamp, record_count
         if self._last_segments[partition] >= 0:
             segment = &self._segments[self._last_segments[partition]]
             if segment.batch == b and segment.first_index + segment.count == first_index:
@@ -460,7 +462,7 @@ cdef class Block:
                 return
         segment = &self._segments[self._segment_count]
         segment.batch = b
-        batch_retain(b)
+        batch_hold(o)
         segment.partition = partition
         segment.first_index = first_index
         segment.count = record_count - first_index

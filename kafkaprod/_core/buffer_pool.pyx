@@ -9,7 +9,7 @@ cimport cython
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
-from kafkaprod._core.lock cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
+from kafkaprod._core.lock cimport mutex_lock, mutex_unlock
 from kafkaprod._core.prefetch cimport prefetch_write
 
 from kafkaprod.errors import IllegalStateError, InvalidRecordError
@@ -24,8 +24,6 @@ cdef class BufferPool:
     """
 
     def __cinit__(self, Py_ssize_t capacity):
-        if mutex_init(&self._lock) != 0:
-            raise MemoryError("no memory for a mutex")
         if capacity < class_total(0):
             raise InvalidRecordError(f"capacity={capacity} bytes is below the smallest slab of {class_total(0)} bytes")
         self._capacity = capacity
@@ -38,7 +36,6 @@ cdef class BufferPool:
             waiter = self._first_waiter
             self._first_waiter = waiter.next
             free(waiter)
-        mutex_destroy(&self._lock)
 
     cdef Slab *try_acquire(self, Py_ssize_t need, int wanted_class, int64_t ticket) noexcept nogil:
         """Hand out a slab of at least `need` payload bytes, of `wanted_class` or the largest smaller one that there is room for.

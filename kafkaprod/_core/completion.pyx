@@ -343,6 +343,8 @@ cdef object batch_result(Batch *b, object factory, str topic):
     is_done = b.outcome != PENDING
     if is_first:
         b.completion = <PyObject *>result
+        if b.partition.open.batch == b:
+            b.partition.open.completion = b.completion
     mutex_unlock(&b.partition.lock)
     if not is_first:
         return <object>b.completion

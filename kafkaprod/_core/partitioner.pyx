@@ -8,7 +8,7 @@ Source: org.apache.kafka.clients.producer.internals.BuiltInPartitioner.
 cimport cython
 from libc.stdlib cimport free, malloc
 
-from kafkaprod._core.lock cimport load32, mutex_destroy, mutex_init, mutex_lock, mutex_unlock, store32
+from kafkaprod._core.lock cimport load32, mutex_lock, mutex_unlock, store32
 
 from kafkaprod.errors import InvalidRecordError
 
@@ -25,14 +25,11 @@ cdef class StickyPartitioner:
     def __cinit__(self, int32_t partition_count, uint64_t seed=1):
         if partition_count < 1:
             raise InvalidRecordError(f"partition_count must be at least 1, not {partition_count}")
-        if mutex_init(&self._lock) != 0:
-            raise MemoryError("no memory for a mutex")
         self._random = seed * <uint64_t>0x9E3779B97F4A7C15U + 1
         self.set_loads(range(partition_count))
         self._current = self.draw()
 
     def __dealloc__(self):
-        mutex_destroy(&self._lock)
         free(self._candidates)
         free(self._cumulative)
 

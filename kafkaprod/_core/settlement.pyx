@@ -6,7 +6,7 @@ the slabs go back only when no request references them any more (produce_request
 
 cimport cython
 from cpython.ref cimport PyObject, Py_INCREF
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 
 from kafkaprod._core.accumulator cimport TopicQueues
@@ -65,7 +65,11 @@ cdef class BatchRef:
     @property
     def record_count(self):
         """Records in the batch."""
-        return self.batch.record_count
+        cdef Batch *b = self.batch
+        mutex_lock(&b.partition.lock)
+        cdef int32_t count = b.partition.open.record_count if b.state == OPEN else b.record_count
+        mutex_unlock(&b.partition.lock)
+        return count
 
     @property
     def attempts(self):
@@ -120,7 +124,10 @@ cdef class BatchRef:
     @property
     def size_bytes(self):
         """Bytes written so far, header included, uncompressed."""
-        return batch_size_bytes(self.batch)
+        mutex_lock(&self.batch.partition.lock)
+        cdef Py_ssize_t size = batch_size_bytes(self.batch)
+        mutex_unlock(&self.batch.partition.lock)
+        return size
 
     def __dealloc__(self):
         if self.batch is not NULL:

@@ -159,7 +159,6 @@ cdef Batch *_open_child(Accumulator accumulator, Batch *b, int32_t index, const 
     child.last = child.first
     child.last_generation = child.first.generation
     child.position = child.first.data + BATCH_HEADER_BYTES
-    child.end = child.first.data + child.limit
     store64(&child.held_bytes, child.first.total)
     child.rank = b.rank + index
     child.created_ms = b.created_ms
