@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,68 +22,54 @@ from benchmarks.sink import Sink
 
 TOPIC = "memory"
 PARTITIONS = (1, 100, 10_000)
-CLIENTS = ("kafkaprod", "confluent-kafka")
 BUFFER_BYTES = 64 * 1024 * 1024
 VALUE = bytes(100)
 _MIB = 1024 * 1024
+
+# What sends a record, what flushes, and what a full buffer raises.
+_Client = tuple[Callable[..., Any], Callable[[float], Any], type[Exception]]
 
 
 def _resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _fill_kafkaprod(bootstrap: str, partitions: int) -> int:
+def _kafkaprod(bootstrap: str) -> _Client:
     from kafkaprod import Producer
     from kafkaprod.errors import BufferFullError
 
     producer = Producer(bootstrap_servers=bootstrap, buffer_memory=BUFFER_BYTES, buffer_full_policy="raise")
-    for partition in range(partitions):
-        producer.send(TOPIC, VALUE, partition=partition)
-    producer.flush(30)
-    _freeze()
-    count = 0
-    try:
-        while True:
-            producer.send(TOPIC, VALUE, partition=count % partitions)
-            count += 1
-    except BufferFullError:
-        return count
+    producer.partitions_for(TOPIC)
+    return producer.send, producer.flush, BufferFullError
 
 
-def _fill_confluent(bootstrap: str, partitions: int) -> int:
+def _confluent(bootstrap: str) -> _Client:
     from confluent_kafka import Producer
 
     options = {"queue.buffering.max.kbytes": BUFFER_BYTES // 1024, "queue.buffering.max.messages": 10_000_000}
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0, **options})
     producer.list_topics(TOPIC)
-    for partition in range(partitions):
-        producer.produce(TOPIC, VALUE, partition=partition)
-    producer.flush(30)
-    _freeze()
-    count = 0
-    try:
-        while True:
-            producer.produce(TOPIC, VALUE, partition=count % partitions)
-            count += 1
-    except BufferError:
-        return count
+    return producer.produce, producer.flush, BufferError
 
 
-_resident_before = 0
-
-
-def _freeze() -> None:
-    """Let the parent stop the sink, and note the resident set."""
-    global _resident_before
-    print("ready", flush=True)
-    sys.stdin.readline()
-    _resident_before = _resident_bytes()
+CLIENTS = {"kafkaprod": _kafkaprod, "confluent-kafka": _confluent}
 
 
 def _fill(client: str, bootstrap: str, partitions: int) -> None:
     """Body of a client's process; it ends without waiting for what it cannot deliver."""
-    count = (_fill_kafkaprod if client == "kafkaprod" else _fill_confluent)(bootstrap, partitions)
-    print(json.dumps({"records": count, "grown_bytes": _resident_bytes() - _resident_before}), flush=True)
+    send, flush, full_error = CLIENTS[client](bootstrap)
+    for partition in range(partitions):
+        send(TOPIC, VALUE, partition=partition)
+    flush(30)
+    print("ready", flush=True)
+    sys.stdin.readline()  # the sink is stopped now
+    resident_before, count = _resident_bytes(), 0
+    try:
+        while True:
+            send(TOPIC, VALUE, partition=count % partitions)
+            count += 1
+    except full_error:
+        print(json.dumps({"records": count, "grown_bytes": _resident_bytes() - resident_before}), flush=True)
     os._exit(0)
 
 
