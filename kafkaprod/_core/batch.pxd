@@ -25,6 +25,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, u
 from libc.stdlib cimport abort
 
 from kafkaprod._core.buffer_pool cimport BufferPool, KP_DEBUG, Slab
+from kafkaprod._core.cache_lines cimport CACHE_LINE
 from kafkaprod._core.lock cimport add32, load64, mutex_t, store64
 from kafkaprod._core.prefetch cimport prefetch_write
 from kafkaprod._core.record_view cimport RecordView
@@ -170,6 +171,7 @@ cdef Py_ssize_t batch_size_bytes(const Batch *b) noexcept nogil
 cdef void batch_release_memory(Batch *b, BufferPool pool) noexcept nogil
 cdef void batch_release(Batch *b, BufferPool pool) noexcept
 cdef int batch_seal(Batch *b) noexcept nogil
+cdef char *batch_copy(char *target, const Batch *b) noexcept nogil
 cdef list batch_records(Batch *b)
 cdef int batch_set_compressed(Batch *b, bytes blob, int codec_id) except -1
 cdef Py_ssize_t batch_sealed_size(const Batch *b) noexcept nogil
@@ -196,6 +198,14 @@ cdef inline void fetch_to_write(const Partition *p, int lines) noexcept nogil:
         prefetch_write(position)
         position += 64
         lines -= 1
+
+
+cdef inline void prefetch_batch(const Batch *b) noexcept nogil:
+    """Ask for the whole struct."""
+    cdef size_t at = 0
+    while at < sizeof(Batch):
+        prefetch_write(<const char *>b + at)
+        at += CACHE_LINE
 
 
 cdef inline void batch_retain(Batch *b) noexcept nogil:

@@ -8,6 +8,7 @@ from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdlib cimport free
+from libc.string cimport memcpy
 
 from kafkaprod._core.big_endian cimport put_i16, put_i32, put_i64
 from kafkaprod._core.buffer_pool cimport LARGEST_CLASS, class_payload
@@ -228,3 +229,18 @@ cdef int batch_seal(Batch *b) noexcept nogil:
     put_i32(header + 17, <int32_t>crc)
     b.sealed = True
     return 0
+
+
+cdef char *batch_copy(char *target, const Batch *b) noexcept nogil:
+    """Write the bytes of a sealed batch, batch_sealed_size() of them; return the position after them."""
+    cdef const Slab *slab = b.first
+    if b.compressed is not NULL:
+        memcpy(target, slab.data, BATCH_HEADER_BYTES)
+        target += BATCH_HEADER_BYTES
+        memcpy(target, blob_start(b.compressed), <size_t>blob_size(b.compressed))
+        return target + blob_size(b.compressed)
+    while slab is not NULL:
+        memcpy(target, slab.data, <size_t>slab.used)
+        target += slab.used
+        slab = slab.next
+    return target

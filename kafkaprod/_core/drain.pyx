@@ -31,14 +31,15 @@ from kafkaprod._core.batch cimport (
     batch_records,
     batch_release,
     batch_release_memory,
-    batch_seal,
     batch_sealed_size,
     batch_set_compressed,
     batch_size_bytes,
+    prefetch_batch,
 )
 from kafkaprod._core.buffer_pool cimport size_class_for
 from kafkaprod._core.gil_turns cimport have_gil, want_gil
-from kafkaprod._core.lock cimport load32, mutex_lock, mutex_unlock, store32
+from kafkaprod._core.lock cimport load32, load64, mutex_lock, mutex_unlock, store32
+from kafkaprod._core.prefetch cimport prefetch_write
 from kafkaprod._core.produce_request cimport ProduceRequest
 from kafkaprod._core.settlement cimport finish_batch
 from kafkaprod._core.sequences cimport assign_sequence, sequence_allows
@@ -48,6 +49,7 @@ from functools import partial
 from kafkaprod.errors import InvalidRecordError
 
 cdef enum:
+    AHEAD = 4                           # partitions between asking for memory and looking at it
     NOTHING_TO_WAIT_FOR = 0x7FFFFFFF    # in us: 35 minutes
     # Timers end late by about 70 us, and from there it takes 150 to 200 us until the batch is written: so much earlier
     # it may go, and has then waited for its linger, not longer.
@@ -250,10 +252,7 @@ cdef class Drain:
             have_gil()
         if self.codec is not None:
             self._compress(request)
-        if request.batch_count == 0:
-            return None
-        request.sort()
-        return request
+        return request if request.batch_count > 0 else None
 
     cdef int _compress(self, ProduceRequest request) except -1:
         """Compress the batches that are not compressed yet, several at a time if the codec is given workers; seal all."""
@@ -262,12 +261,13 @@ cdef class Drain:
         cdef list waiting = []
         cdef list sections = []
         for i in range(request.batch_count):
-            if request.batches[i].compressed is NULL:
+            b = request.entries[i].batch
+            if b.compressed is NULL:
                 waiting.append(i)
-                sections.append(batch_records(request.batches[i]))
+                sections.append(batch_records(b))
         for position, blob in zip(waiting, self._compress_all(sections)):
             i = position
-            b = request.batches[i]
+            b = request.entries[i].batch
             if isinstance(blob, Exception):
                 # The codec refused, or memory ran out: these records fail, the others go.
                 finish_batch(self.accumulator, b, FAILED, -1, -1, blob, None)
@@ -276,7 +276,7 @@ cdef class Drain:
                 self._learn_ratio(b)
         self._drop_failed(request)
         for i in range(request.batch_count):
-            batch_seal(request.batches[i])
+            request.seal(i)
         return 0
 
     cdef list _compress_all(self, list sections):
@@ -294,9 +294,9 @@ cdef class Drain:
         cdef Py_ssize_t kept = 0
         cdef Batch *b
         for i in range(request.batch_count):
-            b = request.batches[i]
+            b = request.entries[i].batch
             if b.state != DONE:
-                request.batches[kept] = b
+                request.entries[kept] = request.entries[i]
                 kept += 1
                 continue
             request.record_count -= b.record_count
@@ -314,11 +314,12 @@ cdef class Drain:
         while looked_at < node.partition_count and request.reserve():
             b = self._take(node, now_ms, room, request.batch_count == 0, &looked_at)
             if b is NULL:
-                return
+                break
             room -= self._estimate(b)
             request.add(b)
             if not self.compresses:
-                batch_seal(b)
+                request.seal(request.batch_count - 1)
+        request.arrange()
 
     cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, bint is_first,
                       Py_ssize_t *looked_at) noexcept nogil:
@@ -326,6 +327,8 @@ cdef class Drain:
         cdef Partition *p
         cdef Batch *b
         while looked_at[0] < node.partition_count:
+            if node.partition_count > FEW_PARTITIONS:
+                _fetch_ahead(node)
             p = node.partitions[node.start]
             b = NULL
             if load32(&p.queue_length) > 0:
@@ -436,6 +439,18 @@ cdef class Drain:
             if self.is_adaptive:
                 queues = [load32(&topic.partitions[i].queue_length) for i in candidates]
             topic.sticky.set_loads(candidates, queues)
+
+
+cdef inline void _fetch_ahead(NodeQueues node) noexcept nogil:
+    """Ask for the partition that is looked at a few later, and for the batch of one nearer by."""
+    cdef Py_ssize_t i = node.start + 2 * AHEAD
+    cdef const Partition *p
+    if i < node.partition_count:
+        prefetch_write(&node.partitions[i].lock)
+        prefetch_write(&node.partitions[i].head)
+        p = node.partitions[i - AHEAD]
+        if load32(&p.queue_length) > 0:
+            prefetch_batch(<const Batch *>load64(<const long long *>&p.head))   # perhaps an old one, not looked into
 
 
 def _compressed(codec, list section):

@@ -1,4 +1,7 @@
-"""The body of a Produce request: small headers and pointers into slabs, never a copy of records.
+"""The body of a Produce request: small headers and pointers into slabs.
+
+Batches of less than COPY_BELOW bytes are copied in between the headers: to make a buffer of one, and the kernel take
+it, would cost more. All others go to the socket from where their records were written.
 
 On the record's line between drain and the connection. A request references its batches' memory from drain until
 finish(): the sender calls that when the answer has come or the socket is closed. If somebody still holds an exported
@@ -15,27 +18,45 @@ Source: Kafka protocol guide, Produce (key 0); KIP-516 for topic ids.
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
-from libc.stdlib cimport free, qsort, realloc
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int16_t, int32_t, int64_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
 
-from kafkaprod._core.accumulator cimport TopicQueues
+from kafkaprod._core.accumulator cimport FEW_PARTITIONS, TopicQueues
 from kafkaprod._core.batch cimport (
     BATCH_HEADER_BYTES,
     DONE,
     SENT,
     Batch,
+    batch_copy,
     batch_release,
     batch_release_memory,
+    batch_seal,
     batch_sealed_size,
     batch_size_bytes,
+    prefetch_batch,
 )
+from kafkaprod._core.big_endian cimport put_i16, put_i32
+from kafkaprod._core.gil_turns cimport have_gil, want_gil
 from kafkaprod._core.lock cimport add32, load32, mutex_lock, mutex_unlock
+from kafkaprod._core.prefetch cimport prefetch_read, prefetch_write
 from kafkaprod._core.settlement cimport make_ref
+from kafkaprod._core.varint cimport put_uvarint
 
 from kafkaprod.errors import IllegalStateError, UnsupportedVersionError
 from kafkaprod.structs import RequestSums
 
 cdef enum:
-    COMPRESSED = -1         # a piece that starts at -1 - i is the i-th compressed batch
+    COPY_BELOW = 2048       # bytes of a batch: 5 times cheaper at 170, no cheaper at 2,000
+    COUNTED_MS = 1024       # times in the queue of which there may be one for every batch of a request
+    AHEAD = 4               # batches between asking for memory and reading it
+    COMPACT_FROM = 9        # version with compact encodings and tag sections
+    TOPIC_IDS_FROM = 13
+    # Upper bounds of header bytes, without names:
+    HEAD_BOUND = 5 + 2 + 4 + 5 + 1      # length of the transactional id, acks, timeout, topic count, tags
+    TOPIC_BOUND = 5 + 5 + 1             # length of the name, partition count, tags
+    BATCH_BOUND = 4 + 5 + 1             # partition, size, tags
 
 OLDEST_VERSION = 3      # record batches of magic 2
 NEWEST_VERSION = 13
@@ -65,16 +86,6 @@ cdef class SlabBuffer:
             self._request._give_back()
 
 
-cdef int _compare(const void *left, const void *right) noexcept nogil:
-    cdef Batch *a = (<Batch **>left)[0]
-    cdef Batch *b = (<Batch **>right)[0]
-    if a.partition.topic_index != b.partition.topic_index:
-        return -1 if a.partition.topic_index < b.partition.topic_index else 1
-    if a.partition.index != b.partition.index:
-        return -1 if a.partition.index < b.partition.index else 1
-    return 0
-
-
 @cython.final
 @cython.no_gc_clear
 cdef class ProduceRequest:
@@ -86,28 +97,52 @@ cdef class ProduceRequest:
 
     def __dealloc__(self):
         # Nobody can read any more: exports hold references to this object.
-        if self.batches is not NULL:
+        if self.entries is not NULL:
             self._give_back()
 
     cdef bint reserve(self) noexcept nogil:
         """Make room for one more batch; False if the system has no memory."""
-        cdef Batch **grown
+        cdef Entry *grown
         if self.batch_count & (self.batch_count - 1) == 0:
-            grown = <Batch **>realloc(self.batches, <size_t>(2 * self.batch_count + 1) * sizeof(Batch *))
+            grown = <Entry *>realloc(self.entries, <size_t>(2 * self.batch_count + 1) * sizeof(Entry))
             if grown is NULL:
                 return False
-            self.batches = grown
+            self.entries = grown
         return True
 
     cdef void add(self, Batch *b) noexcept nogil:
         """Take over a drained batch: its reference from the queue, and a claim on its memory. After reserve()."""
-        self.batches[self.batch_count] = b
+        cdef Entry *entry = &self.entries[self.batch_count]
+        entry.batch = b
+        entry.topic_index = b.partition.topic_index
+        entry.partition = b.partition.index
+        entry.record_count = b.record_count
+        entry.created_ms = b.created_ms
+        entry.plain_size = batch_size_bytes(b)
         self.batch_count += 1
         self.record_count += b.record_count
 
-    cdef int sort(self) noexcept:
-        qsort(self.batches, <size_t>self.batch_count, sizeof(Batch *), _compare)
-        return 0
+    cdef void seal(self, Py_ssize_t i) noexcept nogil:
+        """Seal batch `i`, which was compressed if it is to be."""
+        batch_seal(self.entries[i].batch)
+        self.entries[i].size = batch_sealed_size(self.entries[i].batch)
+
+    cdef void arrange(self) noexcept nogil:
+        """Order by topic and partition. Batches are added in that order, but for the place where the round began."""
+        cdef Py_ssize_t first = 1
+        while first < self.batch_count and _is_before(&self.entries[first - 1], &self.entries[first]):
+            first += 1
+        if first < self.batch_count:
+            _reverse(self.entries, self.entries + first)
+            _reverse(self.entries + first, self.entries + self.batch_count)
+            _reverse(self.entries, self.entries + self.batch_count)
+
+    cdef Py_ssize_t topic_end(self, Py_ssize_t i) noexcept nogil:
+        """Index behind the last batch of the topic of batch `i`."""
+        cdef int32_t topic_index = self.entries[i].topic_index
+        while i < self.batch_count and self.entries[i].topic_index == topic_index:
+            i += 1
+        return i
 
     def __len__(self):
         return self.batch_count
@@ -115,15 +150,13 @@ cdef class ProduceRequest:
     def refs(self):
         """Its batches as BatchRefs, by topic and partition."""
         cdef Py_ssize_t i
-        return [make_ref(self.accumulator, self.batches[i]) for i in range(self.batch_count)]
+        return [make_ref(self.accumulator, self.entries[i].batch) for i in range(self.batch_count)]
 
     def sums(self, int64_t now_ms):
         """What metrics want to know of the batches, as RequestSums; times in ms since their first record came."""
         cdef Py_ssize_t i
-        cdef Batch *b
-        cdef Py_ssize_t size
+        cdef const Entry *entry
         cdef int64_t queue_ms
-        cdef int alike = 0
         cdef Py_ssize_t size_bytes = 0
         cdef Py_ssize_t largest = 0
         cdef double largest_mean = 0.0
@@ -131,33 +164,38 @@ cdef class ProduceRequest:
         cdef Py_ssize_t topic_bytes = 0
         cdef list topics = []
         cdef list queue_times = []
+        cdef int32_t[COUNTED_MS] counts
+        memset(counts, 0, sizeof(counts))
         for i in range(self.batch_count):
-            b = self.batches[i]
-            size = batch_size_bytes(b)
-            queue_ms = now_ms - b.created_ms
-            alike += 1
-            if i + 1 == self.batch_count or self.batches[i + 1].created_ms != b.created_ms:
-                queue_times.append((queue_ms, alike))
-                alike = 0
-            size_bytes += size
-            topic_bytes += size
-            topic_records += b.record_count
-            largest = max(largest, size)
-            if b.record_count > 0:
-                largest_mean = max(largest_mean, <double>size / b.record_count)
-            if i + 1 == self.batch_count or self.batches[i + 1].partition.topic_index != b.partition.topic_index:
-                topic = <TopicQueues>self.accumulator.topic_list[b.partition.topic_index]
+            entry = &self.entries[i]
+            queue_ms = now_ms - entry.created_ms
+            if 0 <= queue_ms < COUNTED_MS:
+                counts[queue_ms] += 1
+            else:
+                queue_times.append((queue_ms, 1))
+            size_bytes += entry.plain_size
+            topic_bytes += entry.plain_size
+            topic_records += entry.record_count
+            largest = max(largest, entry.plain_size)
+            if entry.record_count > 0:
+                largest_mean = max(largest_mean, <double>entry.plain_size / entry.record_count)
+            if i + 1 == self.batch_count or self.entries[i + 1].topic_index != entry.topic_index:
+                topic = <TopicQueues>self.accumulator.topic_list[entry.topic_index]
                 topics.append((topic.name, topic_records, topic_bytes))
                 topic_records = topic_bytes = 0
+        for i in range(COUNTED_MS):
+            if counts[i] > 0:
+                queue_times.append((i, counts[i]))
         return RequestSums(self.batch_count, size_bytes, largest, largest_mean, topics, queue_times)
 
     @property
     def all_topic_ids_known(self):
         """Whether version 13, which names topics by id, can be used."""
-        cdef Py_ssize_t i
-        for i in range(self.batch_count):
-            if (<TopicQueues>self.accumulator.topic_list[self.batches[i].partition.topic_index]).topic_id is None:
+        cdef Py_ssize_t i = 0
+        while i < self.batch_count:
+            if (<TopicQueues>self.accumulator.topic_list[self.entries[i].topic_index]).topic_id is None:
                 return False
+            i = self.topic_end(i)
         return True
 
     def body(self, int version, int16_t acks, int32_t timeout_ms, str transactional_id=None):
@@ -167,52 +205,58 @@ cdef class ProduceRequest:
         Returns: a RequestBody.
         Raises: UnsupportedVersionError; IllegalStateError if it is finished, or a topic id is missing for version 13.
         """
-        cdef bint flexible = version >= 9
+        cdef bint flexible = version >= COMPACT_FROM
+        cdef bint by_id = version >= TOPIC_IDS_FROM
         cdef RequestBody body = RequestBody.__new__(RequestBody)
-        cdef bytearray head = body._head
+        cdef bytes producer = b"" if transactional_id is None else transactional_id.encode("utf-8")
+        cdef bytes name
+        cdef list topics = []
+        cdef Name *names
+        cdef Py_ssize_t room = HEAD_BOUND + len(producer)
         cdef Py_ssize_t i = 0
-        cdef Py_ssize_t topic_end
+        cdef int failed
         cdef TopicQueues topic
         if not OLDEST_VERSION <= version <= NEWEST_VERSION:
             raise UnsupportedVersionError(f"Produce version {version} is outside {OLDEST_VERSION}..{NEWEST_VERSION}")
         if self._is_finished:
             raise IllegalStateError("the request is finished: its batches were given back")
-        body._request = self
-        _put_string(head, transactional_id, flexible)
-        head += acks.to_bytes(2, "big", signed=True)
-        head += timeout_ms.to_bytes(4, "big", signed=True)
-        _put_count(head, self._topic_count(), flexible)
         while i < self.batch_count:
-            topic = self.accumulator.topic_list[self.batches[i].partition.topic_index]
-            topic_end = i
-            while topic_end < self.batch_count and self.batches[topic_end].partition.topic_index == topic.index:
-                topic_end += 1
-            if version < 13:
-                _put_string(head, topic.name, flexible)
-            elif topic.topic_id is None:
-                raise IllegalStateError(f"Produce version 13 needs the id of topic {topic.name!r}")
-            else:
-                head += topic.topic_id
-            _put_count(head, topic_end - i, flexible)
-            while i < topic_end:
-                body._put_batch(self.batches[i], flexible)
-                if flexible:
-                    head.append(0)
-                i += 1
-            if flexible:
-                head.append(0)
-        if flexible:
-            head.append(0)
-        body._end_head()
-        return body
-
-    cdef Py_ssize_t _topic_count(self) noexcept:
-        cdef Py_ssize_t i
-        cdef Py_ssize_t count = 0
+            topic = self.accumulator.topic_list[self.entries[i].topic_index]
+            if by_id and topic.topic_id is None:
+                raise IllegalStateError(f"Produce version {version} needs the id of topic {topic.name!r}")
+            name = topic.topic_id if by_id else topic.name_utf8
+            topics.append(name)
+            room += TOPIC_BOUND + len(name)
+            i = self.topic_end(i)
         for i in range(self.batch_count):
-            if i == 0 or self.batches[i].partition.topic_index != self.batches[i - 1].partition.topic_index:
-                count += 1
-        return count
+            room += BATCH_BOUND
+            if self.entries[i].size < COPY_BELOW:
+                room += self.entries[i].size
+            elif self.entries[i].batch.compressed is not NULL:
+                body._blobs.append(<object>self.entries[i].batch.compressed)
+        body._request = self
+        body._make_room(room)
+        body._at = _put_string(body._at, NULL if transactional_id is None else <char *>producer, len(producer), flexible)
+        body._at = put_i16(body._at, acks)
+        body._at = put_i32(body._at, timeout_ms)
+        body._at = _put_count(body._at, len(topics), flexible)
+        names = <Name *>malloc((len(topics) + 1) * sizeof(Name))
+        if names is NULL:
+            raise MemoryError
+        for i in range(len(topics)):
+            names[i].start = <const char *><bytes>topics[i]
+            names[i].size = len(<bytes>topics[i])
+        if self.batch_count <= FEW_PARTITIONS:
+            failed = body._put_topics(names, flexible, by_id)
+        else:
+            with nogil:
+                failed = body._put_topics(names, flexible, by_id)
+                want_gil()
+            have_gil()
+        free(names)
+        if failed:
+            raise MemoryError
+        return body
 
     def finish(self):
         """The answer has come, or the socket is closed: nobody will read the memory any more.
@@ -224,8 +268,9 @@ cdef class ProduceRequest:
         if self._is_finished:
             return
         for i in range(self.batch_count):
-            if self.batches[i].state == SENT:
-                raise IllegalStateError(f"{make_ref(self.accumulator, self.batches[i])!r} is neither settled nor requeued")
+            if self.entries[i].batch.state == SENT:
+                ref = make_ref(self.accumulator, self.entries[i].batch)
+                raise IllegalStateError(f"{ref!r} is neither settled nor requeued")
         self._is_finished = True
         if load32(&self._export_count) == 0:
             self._give_back()
@@ -234,12 +279,17 @@ cdef class ProduceRequest:
         cdef Py_ssize_t i
         cdef Batch *b
         cdef bint is_done
-        cdef Batch **batches = self.batches
-        self.batches = NULL
-        if batches is NULL:
+        cdef Entry *entries = self.entries
+        self.entries = NULL
+        if entries is NULL:
             return 0
         for i in range(self.batch_count):
-            b = batches[i]
+            if i + 2 * AHEAD < self.batch_count:
+                prefetch_batch(entries[i + 2 * AHEAD].batch)
+                prefetch_write(entries[i + AHEAD].batch.first)
+                prefetch_write(entries[i + AHEAD].batch.partition)
+                prefetch_write(entries[i + AHEAD].batch.completion)
+            b = entries[i].batch
             mutex_lock(&b.partition.lock)
             b.request_count -= 1
             is_done = b.state == DONE and b.request_count == 0
@@ -248,7 +298,7 @@ cdef class ProduceRequest:
                 batch_release_memory(b, self.accumulator.pool)
             batch_release(b, self.accumulator.pool)
         self.batch_count = 0
-        free(batches)
+        free(entries)
         return 0
 
 
@@ -265,18 +315,54 @@ cdef class RequestBody:
         raise TypeError("RequestBodies are made by ProduceRequest.body()")
 
     def __cinit__(self):
-        self._head = bytearray()
-        self._compressed = []
+        self._blobs = []
 
     def __dealloc__(self):
         free(self._pieces)
 
-    cdef int _put_piece(self, Py_ssize_t start, Py_ssize_t size, Slab *slab) except -1:
+    cdef int _make_room(self, Py_ssize_t size) except -1:
+        """For so many bytes of headers and copied batches."""
+        self._head = PyBytes_FromStringAndSize(NULL, size)
+        self._head_view = memoryview(self._head)
+        self._start = PyBytes_AS_STRING(self._head)
+        self._at = self._start
+        return 0
+
+    cdef int _put_topics(self, const Name *names, bint flexible, bint by_id) noexcept nogil:
+        """Write everything behind the number of topics. -1: no memory."""
+        cdef Py_ssize_t i = 0
+        cdef Py_ssize_t end
+        cdef const Entry *entry
+        while i < self._request.batch_count:
+            end = self._request.topic_end(i)
+            if by_id:
+                memcpy(self._at, names[0].start, <size_t>names[0].size)
+                self._at += names[0].size
+            else:
+                self._at = _put_string(self._at, names[0].start, names[0].size, flexible)
+            names += 1
+            self._at = _put_count(self._at, end - i, flexible)
+            while i < end:
+                _fetch_ahead(self._request, i)
+                entry = &self._request.entries[i]
+                self._at = put_i32(self._at, entry.partition)
+                self._at = put_uvarint(self._at, entry.size + 1) if flexible else put_i32(self._at, <int32_t>entry.size)
+                if entry.size < COPY_BELOW:
+                    self._at = batch_copy(self._at, entry.batch)
+                elif self._end_head() < 0 or self._point_at(entry.batch, entry.size) < 0:
+                    return -1
+                self._at = _put_empty_tags(self._at, flexible)
+                i += 1
+            self._at = _put_empty_tags(self._at, flexible)
+        self._at = _put_empty_tags(self._at, flexible)
+        return self._end_head()
+
+    cdef int _put_piece(self, Py_ssize_t start, Py_ssize_t size, Slab *slab) noexcept nogil:
         cdef Piece *grown
         if self._piece_count == self._piece_capacity:
             grown = <Piece *>realloc(self._pieces, (2 * self._piece_capacity + 16) * sizeof(Piece))
             if grown is NULL:
-                raise MemoryError
+                return -1
             self._pieces = grown
             self._piece_capacity = 2 * self._piece_capacity + 16
         self._pieces[self._piece_count].start = start
@@ -287,33 +373,27 @@ cdef class RequestBody:
         self.nbytes += size
         return 0
 
-    cdef int _end_head(self) except -1:
-        """What was added to the headers since the last batch is a piece."""
-        self._put_piece(self._head_end, len(self._head) - self._head_end, NULL)
-        self._head_end = len(self._head)
-        return 0
+    cdef int _end_head(self) noexcept nogil:
+        """What was written since the last batch that is pointed at is a piece."""
+        cdef Py_ssize_t start = self._head_end
+        self._head_end = self._at - self._start
+        return self._put_piece(start, self._head_end - start, NULL)
 
-    cdef int _put_batch(self, Batch *b, bint flexible) except -1:
-        cdef Py_ssize_t size = batch_sealed_size(b)
+    cdef int _point_at(self, Batch *b, Py_ssize_t size) noexcept nogil:
         cdef Slab *slab = b.first
-        self._head += b.partition.index.to_bytes(4, "big")
-        if flexible:
-            _put_uvarint(self._head, size + 1)
-        else:
-            self._head += size.to_bytes(4, "big")
-        self._end_head()
         if b.compressed is not NULL:
-            self._put_piece(0, BATCH_HEADER_BYTES, slab)
-            self._compressed.append(<object>b.compressed)
-            self._put_piece(COMPRESSED - (len(self._compressed) - 1), size - BATCH_HEADER_BYTES, NULL)
-            return 0
+            self._blob_count += 1
+            if self._put_piece(0, BATCH_HEADER_BYTES, slab) < 0:
+                return -1
+            return self._put_piece(-self._blob_count, size - BATCH_HEADER_BYTES, NULL)
         while slab is not NULL:
-            self._put_piece(0, slab.used, slab)
+            if self._put_piece(0, slab.used, slab) < 0:
+                return -1
             slab = slab.next
         return 0
 
     def from_byte(self, Py_ssize_t start, Py_ssize_t limit=0x7FFFFFFF):
-        """The first `limit` buffers of what is left from byte `start` on: bytes, memoryviews and SlabBuffers.
+        """The first `limit` buffers of what is left from byte `start` on: memoryviews and SlabBuffers.
 
         Raises BufferError when they are read after the request is finished.
         """
@@ -330,10 +410,9 @@ cdef class RequestBody:
             if piece.slab is not NULL:
                 buffers.append(self._buffer(piece, start))
             elif piece.start < 0:
-                blob = self._compressed[COMPRESSED - piece.start]
-                buffers.append(memoryview(blob)[start:] if start else blob)
+                buffers.append(memoryview(self._blobs[-piece.start - 1])[start:])
             else:
-                buffers.append(bytes(self._head[piece.start + start:piece.start + piece.size]))
+                buffers.append(self._head_view[piece.start + start:piece.start + piece.size])
             start = 0
         return buffers
 
@@ -347,29 +426,46 @@ cdef class RequestBody:
         return buffer
 
 
-cdef int _put_uvarint(bytearray out, Py_ssize_t value) except -1:
-    while value >= 0x80:
-        out.append((value & 0x7F) | 0x80)
-        value >>= 7
-    out.append(value)
-    return 0
+cdef inline bint _is_before(const Entry *one, const Entry *other) noexcept nogil:
+    if one.topic_index != other.topic_index:
+        return one.topic_index < other.topic_index
+    return one.partition < other.partition
 
 
-cdef int _put_count(bytearray out, Py_ssize_t count, bint flexible) except -1:
+cdef void _reverse(Entry *first, Entry *end) noexcept nogil:
+    cdef Entry swapped
+    end -= 1
+    while first < end:
+        swapped = first[0]
+        first[0] = end[0]
+        end[0] = swapped
+        first += 1
+        end -= 1
+
+
+cdef inline void _fetch_ahead(ProduceRequest request, Py_ssize_t i) noexcept nogil:
+    """Ask for the struct of a batch further on, and for the memory of one nearer by, if they will be read."""
+    if i + 2 * AHEAD < request.batch_count and request.entries[i + 2 * AHEAD].size < COPY_BELOW:
+        prefetch_read(&request.entries[i + 2 * AHEAD].batch.first)
+    if i + AHEAD < request.batch_count and request.entries[i + AHEAD].size < COPY_BELOW:
+        prefetch_read(request.entries[i + AHEAD].batch.first)
+
+
+cdef inline char *_put_count(char *at, Py_ssize_t count, bint flexible) noexcept nogil:
+    return put_uvarint(at, <uint64_t>count + 1) if flexible else put_i32(at, <int32_t>count)
+
+
+cdef inline char *_put_string(char *at, const char *text, Py_ssize_t size, bint flexible) noexcept nogil:
+    """Write text; null if it is NULL."""
+    if text is NULL:
+        return put_uvarint(at, 0) if flexible else put_i16(at, -1)
+    at = put_uvarint(at, <uint64_t>size + 1) if flexible else put_i16(at, <int16_t>size)
+    memcpy(at, text, <size_t>size)
+    return at + size
+
+
+cdef inline char *_put_empty_tags(char *at, bint flexible) noexcept nogil:
     if flexible:
-        return _put_uvarint(out, count + 1)
-    out += count.to_bytes(4, "big")
-    return 0
-
-
-cdef int _put_string(bytearray out, str text, bint flexible) except -1:
-    if text is None:
-        out += b"\x00" if flexible else b"\xff\xff"
-        return 0
-    data = text.encode("utf-8")
-    if flexible:
-        _put_uvarint(out, len(data) + 1)
-    else:
-        out += len(data).to_bytes(2, "big")
-    out += data
-    return 0
+        at[0] = 0
+        at += 1
+    return at

@@ -20,11 +20,17 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
 from kafkaprod._core.accumulator cimport TopicQueues
-from kafkaprod._core.batch cimport SUCCEEDED, Batch
+from kafkaprod._core.batch cimport SUCCEEDED, Batch, prefetch_batch
 from kafkaprod._core.big_endian cimport get_i16, get_i32, get_i64
+from kafkaprod._core.lock cimport load64
+from kafkaprod._core.prefetch cimport prefetch_write
 from kafkaprod._core.produce_request cimport ProduceRequest
 from kafkaprod._core.settlement cimport finish_batch
 from kafkaprod._core.varint cimport get_uvarint
+
+
+cdef enum:
+    AHEAD = 4               # batches between asking for memory and settling what is there
 
 
 cdef struct Cursor:
@@ -61,7 +67,14 @@ def settle_all(ProduceRequest request not None, body not None, int version):
         if not _read(request, <const char *>buffer.buf, buffer.len, version, written, &throttle_ms):
             return None
         for i in range(request.batch_count):
-            b = request.batches[i]
+            if i + 3 * AHEAD < request.batch_count:
+                prefetch_batch(request.entries[i + 3 * AHEAD].batch)
+                b = request.entries[i + 2 * AHEAD].batch
+                prefetch_write(b.partition)
+                prefetch_write(b.completion)
+                prefetch_write(<void *>load64(<const long long *>&b.older))
+                prefetch_write(<void *>load64(<const long long *>&b.newer))
+            b = request.entries[i].batch
             finish_batch(request.accumulator, b, SUCCEEDED, written[i].base_offset, written[i].log_append_time, None, None)
         return throttle_ms
     finally:
@@ -130,9 +143,9 @@ cdef Py_ssize_t _find_topic(ProduceRequest request, Cursor *c, int version, Py_s
     for tries in range(request.batch_count):
         # Topics mostly come in the order of the request: start where the last one was found.
         i = (tries + hint) % request.batch_count
-        if i > 0 and request.batches[i].partition.topic_index == request.batches[i - 1].partition.topic_index:
+        if i > 0 and request.entries[i].topic_index == request.entries[i - 1].topic_index:
             continue
-        topic = request.accumulator.topic_list[request.batches[i].partition.topic_index]
+        topic = request.accumulator.topic_list[request.entries[i].topic_index]
         expected = topic.topic_id if version >= 13 else topic.name_utf8
         if expected is not None and len(expected) == length and memcmp(<const char *><bytes>expected, name, length) == 0:
             return i
@@ -146,25 +159,25 @@ cdef Py_ssize_t _read_partition(ProduceRequest request, Cursor *c, int version, 
     cdef Py_ssize_t i = hint
     cdef Py_ssize_t low
     cdef Py_ssize_t high
-    cdef int32_t topic_index = request.batches[first].partition.topic_index
+    cdef int32_t topic_index = request.entries[first].topic_index
     if not _has(c, 30 if version >= 5 else 22):
         return -1
     partition = get_i32(c.at)
     if get_i16(c.at + 4) != 0:
         return -1
-    if i >= request.batch_count or request.batches[i].partition.index != partition \
-            or request.batches[i].partition.topic_index != topic_index:
+    if i >= request.batch_count or request.entries[i].partition != partition \
+            or request.entries[i].topic_index != topic_index:
         low = first
         high = request.batch_count
         while low < high:
             i = (low + high) // 2
-            if request.batches[i].partition.topic_index > topic_index or request.batches[i].partition.index >= partition:
+            if request.entries[i].topic_index > topic_index or request.entries[i].partition >= partition:
                 high = i
             else:
                 low = i + 1
         i = low
-        if i >= request.batch_count or request.batches[i].partition.index != partition \
-                or request.batches[i].partition.topic_index != topic_index:
+        if i >= request.batch_count or request.entries[i].partition != partition \
+                or request.entries[i].topic_index != topic_index:
             return -1
     if written[i].is_set:
         return -1

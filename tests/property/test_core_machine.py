@@ -79,8 +79,8 @@ class CoreMachine(RuleBasedStateMachine):
         self.engine = Engine(
             leaders=[1, 1, 2, 2],
             pool_bytes=pool_bytes,
-            batch_size=2000,
-            max_request_bytes=4000,
+            batch_size=4000,
+            max_request_bytes=8000,
             is_idempotent=is_idempotent,
             mutes=mutes,
             codec=make_codec(codec),

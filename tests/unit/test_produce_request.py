@@ -1,6 +1,7 @@
 """Produce bodies: every version, several topics, buffers instead of copies."""
 
 import gc
+import random
 from io import BytesIO
 
 import pytest
@@ -61,12 +62,26 @@ def test_record_bytes_are_pointed_at_and_not_copied(codec):
     request = engine.take()
     body = request.body(9, -1, 1000)
     buffers, size = body.from_byte(0), body.nbytes
-    copied = sum(len(buffer) for buffer in buffers if isinstance(buffer, bytes))
+    copied = sum(len(buffer) for buffer in buffers if not isinstance(buffer, SlabBuffer))
     assert size == sum(memoryview(buffer).nbytes for buffer in buffers)
     if codec is None:
         assert copied < 100
     else:
         assert size < 10_000
+
+
+def test_small_batches_are_copied_between_the_headers():
+    engine = Engine(leaders=[1] * 5)
+    for partition, size in enumerate([10, 900, 5000, 10, 10]):
+        engine.append(b"x" * size, partition)
+    request = engine.take()
+    before, *pointed_at, after = request.body(9, -1, 1000).from_byte(0)
+    assert all(isinstance(buffer, SlabBuffer) for buffer in pointed_at)
+    assert b"".join(bytes(memoryview(buffer)) for buffer in pointed_at) == batches_of(request)[2]
+    assert bytes(before).count(b"x") == 910
+    assert bytes(after).count(b"x") == 20
+    succeed(request)
+    assert bytes(after).count(b"x") == 20
 
 
 def test_long_lengths_take_several_bytes_in_compact_encoding():
@@ -114,13 +129,13 @@ def test_references_come_by_topic_and_partition():
 
 def test_buffers_are_read_only_and_know_their_length():
     engine = Engine()
-    engine.append(b"x" * 100)
+    engine.append(b"x" * 3000)
     request = engine.take()
     buffer = request.body(7, -1, 1000).from_byte(0)[1]
     assert isinstance(buffer, SlabBuffer)
     view = memoryview(buffer)
     assert view.readonly
-    assert view.nbytes == len(buffer) == 61 + 109
+    assert view.nbytes == len(buffer) == 61 + 3009
     with pytest.raises(TypeError):
         view[0] = 1
     with pytest.raises(TypeError, match="read-write"):
@@ -134,7 +149,7 @@ def test_buffers_are_made_by_requests_only():
 
 def test_buffer_outlives_the_request_object():
     engine = Engine()
-    engine.append(b"x" * 100)
+    engine.append(b"x" * 3000)
     request = engine.take()
     expected = batches_of(request)[0]
     view = memoryview(request.body(7, -1, 1000).from_byte(0)[1])
@@ -142,7 +157,7 @@ def test_buffer_outlives_the_request_object():
     del request
     gc.collect()
     assert bytes(view) == expected
-    assert engine.pool.in_use == 1024
+    assert engine.pool.in_use == 4096
     view.release()
     gc.collect()
     assert engine.pool.in_use == 0
@@ -150,13 +165,13 @@ def test_buffer_outlives_the_request_object():
 
 def test_several_views_of_one_buffer_count_each():
     engine = Engine()
-    engine.append(b"x" * 100)
+    engine.append(b"x" * 3000)
     request = engine.take()
     buffer = request.body(7, -1, 1000).from_byte(0)[1]
     views = [memoryview(buffer) for _ in range(3)]
     succeed(request)
     for view in views:
-        assert engine.pool.in_use == 1024
+        assert engine.pool.in_use == 4096
         view.release()
     assert engine.pool.in_use == 0
 
@@ -182,16 +197,18 @@ def test_sums_are_those_of_the_batches():
     assert sums.topics == [(TOPIC, 3, sum(sizes))]
     first, second = (engine.now_ms - ref.created_ms for ref in request.refs())
     assert first == second + 7
-    assert sums.queue_times == [(first, 1), (second, 1)]
+    assert sorted(sums.queue_times) == [(second, 1), (first, 1)]
+    (together,) = request.sums(engine.now_ms + 2000)[5:]
+    assert sorted(together) == [(second + 2000, 1), (first + 2000, 1)]
     succeed(request)
 
 
 @pytest.mark.parametrize("codec", [None, "lz4"])
 def test_body_continues_at_any_byte(codec):
     engine = Engine(leaders=[1, 1, 1], batch_size=1 << 20, codec=make_codec(codec) if codec else None)
-    for partition in range(3):
-        for size in (10, 3000):
-            engine.append(b"x" * size, partition)
+    engine.append(b"x" * 10, 1)
+    for partition in (0, 2):
+        engine.append(random.Random(partition).randbytes(3000), partition)  # what no codec makes small
     request = engine.take()
     body = request.body(9, -1, 1000)
     whole = body_of(request, 9, timeout_ms=1000)

@@ -68,35 +68,35 @@ def test_an_outcome_is_final_and_told_once():
 
 def test_memory_of_a_batch_that_expires_in_flight_stays_until_the_request_is_finished():
     engine = Engine()
-    future = engine.append(b"x" * 500)
+    future = engine.append(b"x" * 3000)
     request = engine.take()
     buffers = request.body(7, -1, 1000).from_byte(0)
     before = [bytes(memoryview(buffer)) for buffer in buffers]
     (expired,) = expired_batches(engine.accumulator, engine.now_ms)
     assert expired.fail(ERROR)
     assert future.failed()
-    assert engine.pool.in_use == 1024
+    assert engine.pool.in_use == 4096
     for _ in range(100):
-        engine.append(b"y" * 500)  # would reuse the slab if it were free
+        engine.append(b"y" * 3000)  # would reuse the slab if it were free
     assert [bytes(memoryview(buffer)) for buffer in buffers] == before
     in_use = engine.pool.in_use
     request.finish()
-    assert engine.pool.in_use == in_use - 1024
+    assert engine.pool.in_use == in_use - 4096
 
 
 def test_exported_buffer_keeps_the_memory_beyond_finish():
     engine = Engine()
-    engine.append(b"x" * 500)
+    engine.append(b"x" * 3000)
     request = engine.take()
     buffers = request.body(7, -1, 1000).from_byte(0)
     held = memoryview(buffers[1])
     before = bytes(held)
     succeed(request)
-    assert engine.pool.in_use == 1024
-    engine.append(b"y" * 500)
+    assert engine.pool.in_use == 4096
+    engine.append(b"y" * 3000)
     assert bytes(held) == before
     held.release()
-    assert engine.pool.in_use == 1024  # only the new batch's
+    assert engine.pool.in_use == 4096  # only the new batch's
     with pytest.raises(BufferError, match="finished"):
         memoryview(buffers[1])
 
