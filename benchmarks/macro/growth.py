@@ -32,16 +32,19 @@ from benchmarks.peers.run import Peer
 from benchmarks.peers.task import Turn, write_records
 
 PEERS = (YARDSTICK, *OURS, JAVA, FRANZ_GO)
-_FULL = {"batch_bytes": 8192, "linger_ms": 60_000, "buffer_bytes": 1 << 29, "seconds": 3.0, "warm_up_s": 3.0}
+_FULL = {"batch_bytes": 8192, "linger_ms": 60_000, "buffer_bytes": 1 << 29}
+_CALL_RECORDS = 20_000
 
 
-def _partitions(count: int, **options: Any) -> Case:
-    return Case(str(count), f"{count:,} partition{'s' * (count > 1)}", PEERS, partitions=count, options=options)
+def _partitions(count: int, records: int = _CALL_RECORDS, **options: Any) -> Case:
+    title = f"{count:,} partition{'s' * (count > 1)}"
+    options |= {"call_records": _CALL_RECORDS}
+    return Case(str(count), title, PEERS, partitions=count, records=records, options=options)
 
 
 def _topics(count: int, **options: Any) -> Case:
-    options |= {"topics": count, "call_records": 200}
     title = f"{count:,} topic{'s' * (count > 1)}"
+    options |= {"topics": count, "call_records": 200}
     return Case(str(count), title, PEERS, partitions=1, records=200_000, options=options)
 
 
@@ -52,7 +55,8 @@ def _threads(count: int) -> Case:
 TABLES = {
     "partitions": [_partitions(count) for count in (1, 10, 100, 1_000, 10_000)],
     "topics": [_topics(count) for count in (1, 100, 1_000)],
-    "partitions-8k": [_partitions(count, **_FULL) for count in (100, 1_000, 10_000)],
+    # A round is as many records as fill a batch of each of the 10,000, however slow a client is.
+    "partitions-8k": [_partitions(count, 680_000, **_FULL) for count in (100, 1_000, 10_000)],
     "topics-8k": [_topics(count, **_FULL) for count in (100, 1_000)],
     "threads": [_threads(count) for count in (1, 2, 4)],
 }
