@@ -197,9 +197,11 @@ def test_sums_are_those_of_the_batches():
     assert sums.topics == [(TOPIC, 3, sum(sizes))]
     first, second = (engine.now_ms - ref.created_ms for ref in request.refs())
     assert first == second + 7
-    assert sorted(sums.queue_times) == [(second, 1), (first, 1)]
-    (together,) = request.sums(engine.now_ms + 2000)[5:]
-    assert sorted(together) == [(second + 2000, 1), (first + 2000, 1)]
+    assert sums.queue_times == [(second, 1), (first, 1)]
+    assert request.sums(engine.now_ms + 56).queue_times == [(second + 56, 1), (first + 56, 1)]
+    assert request.sums(engine.now_ms + 1024).queue_times == [((second + first + 1) // 2 + 1024, 2)]
+    assert request.sums(0).queue_times == [(0, 2)]
+    assert request.sums(1 << 60).queue_times[0][1] == 2
     succeed(request)
 
 
