@@ -55,8 +55,8 @@ def _threads(count: int) -> Case:
 TABLES = {
     "partitions": [_partitions(count) for count in (1, 10, 100, 1_000, 10_000)],
     "topics": [_topics(count) for count in (1, 100, 1_000)],
-    # A round is as many records as fill a batch of each of the 10,000, however slow a client is.
-    "partitions-8k": [_partitions(count, 680_000, **_FULL) for count in (100, 1_000, 10_000)],
+    # A round is 50 records for each of the 10,000, however slow a client is.
+    "partitions-8k": [_partitions(count, 500_000, **_FULL) for count in (100, 1_000, 10_000)],
     "topics-8k": [_topics(count, **_FULL) for count in (100, 1_000)],
     "threads": [_threads(count) for count in (1, 2, 4)],
 }
