@@ -59,22 +59,3 @@ def test_drain(benchmark: Any, partitions: int) -> None:
     best = benchmark.stats.stats.min
     benchmark.extra_info.update(ns_per_batch=round(best / partitions * 1e9, 1))
     assert len(core.accumulator.explain()) == 0
-
-
-def test_cost_of_a_record_at_10000_partitions_is_at_most_one_and_a_half_times_that_at_10() -> None:
-    """Keyed columns, 100 bytes, 60 records a partition on average, append and drain together."""
-    workload = make_workload(200_000, 100, distinct_keys=200_000)
-    assert workload.keys is not None
-    costs = {}
-    for partitions in (10, 10_000):
-        core = Core(partitions=partitions, batch_size=BATCH_BYTES)
-
-        def fill(core: Core = core) -> None:
-            value = Column.from_offsets(workload.values.offsets, workload.values.data)
-            key = Column.from_offsets(workload.keys.offsets, workload.keys.data)
-            Block(core.accumulator, core.topic, value, key, timestamp=1).run(1)
-            core.empty()
-
-        costs[partitions] = best_s(fill, rounds=8) / 200_000 * 1e9
-    print(f"ns a record: {costs}")
-    assert costs[10_000] <= 1.5 * costs[10] + 400, costs
