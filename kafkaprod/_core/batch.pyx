@@ -7,12 +7,11 @@ writes a batch holds its partition's lock, except seal and release, which run wh
 from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
-from libc.stdlib cimport free
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from kafkaprod._core.big_endian cimport put_i16, put_i32, put_i64
 from kafkaprod._core.buffer_pool cimport LARGEST_CLASS, class_payload
-from kafkaprod._core.cache_lines cimport allocate_lines
 from kafkaprod._core.checksum cimport extend_crc
 from kafkaprod._core.lock cimport add32, store64
 from kafkaprod._core.record_view cimport APPENDED, BATCH_FULL, POOL_EXHAUSTED
@@ -79,7 +78,7 @@ cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *
     cdef Slab *slab = pool.try_acquire(need, _first_class(partition, batch_size), ticket)
     if slab is NULL:
         return NULL
-    cdef Batch *b = <Batch *>allocate_lines(sizeof(Batch))
+    cdef Batch *b = <Batch *>calloc(1, sizeof(Batch))
     if b is NULL:
         pool.release_chain(slab)
         return NULL
