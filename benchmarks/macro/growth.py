@@ -4,9 +4,9 @@
 
 Each figure is records a second, CPU time of the client a record, the ratio of that to the table's first column, and
 records a batch, which the sink counts. With many partitions and a linger of 5 ms a batch holds few records, and batches
-are what is paid for: that is what ``partitions`` and ``topics`` show. ``partitions-8k`` and ``topics-8k`` seal a batch
-when 8 KiB are full, however long it takes, so that batches are the same size in each column: what is left is the
-client's own growth. (They begin at a hundred: fewer leave so little in a request that requests are measured.)
+are what is paid for: that is what ``partitions`` and ``topics`` show. In ``partitions-50`` and ``topics-50`` the client
+lingers until it is flushed, after every 50 records a partition: batches are the same size in each column, and what is
+left is the client's own growth. (They begin at a hundred: with fewer, flushes are what is measured.)
 
 Turns go through all columns and clients; ratios are taken within a turn. Figures are medians, ``--json`` keeps spreads.
 """
@@ -32,8 +32,9 @@ from benchmarks.peers.run import Peer
 from benchmarks.peers.task import Turn, write_records
 
 PEERS = (YARDSTICK, *OURS, JAVA, FRANZ_GO)
-_FULL = {"batch_bytes": 8192, "linger_ms": 60_000, "buffer_bytes": 1 << 29}
 _CALL_RECORDS = 20_000
+_BATCH_RECORDS = 50
+_FLUSHED = {"linger_ms": 60_000, "flush_rounds": True, "buffer_bytes": 1 << 29}
 
 
 def _partitions(count: int, records: int = _CALL_RECORDS, **options: Any) -> Case:
@@ -42,10 +43,10 @@ def _partitions(count: int, records: int = _CALL_RECORDS, **options: Any) -> Cas
     return Case(str(count), title, PEERS, partitions=count, records=records, options=options)
 
 
-def _topics(count: int, **options: Any) -> Case:
+def _topics(count: int, records: int = 200_000, call_records: int = 200, **options: Any) -> Case:
     title = f"{count:,} topic{'s' * (count > 1)}"
-    options |= {"topics": count, "call_records": 200}
-    return Case(str(count), title, PEERS, partitions=1, records=200_000, options=options)
+    options |= {"topics": count, "call_records": call_records}
+    return Case(str(count), title, PEERS, partitions=1, records=records, options=options)
 
 
 def _threads(count: int) -> Case:
@@ -55,9 +56,8 @@ def _threads(count: int) -> Case:
 TABLES = {
     "partitions": [_partitions(count) for count in (1, 10, 100, 1_000, 10_000)],
     "topics": [_topics(count) for count in (1, 100, 1_000)],
-    # A round is 50 records for each of the 10,000, however slow a client is.
-    "partitions-8k": [_partitions(count, 500_000, **_FULL) for count in (100, 1_000, 10_000)],
-    "topics-8k": [_topics(count, **_FULL) for count in (100, 1_000)],
+    "partitions-50": [_partitions(count, count * _BATCH_RECORDS, **_FLUSHED) for count in (100, 1_000, 10_000)],
+    "topics-50": [_topics(count, count * _BATCH_RECORDS, _BATCH_RECORDS, **_FLUSHED) for count in (100, 1_000)],
     "threads": [_threads(count) for count in (1, 2, 4)],
 }
 
@@ -103,14 +103,14 @@ def measure(columns: Sequence[Case], *, turns: int, seconds: float) -> Iterator[
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ends = [stack.enter_context(sink_end(case.topics())) for case in columns]
-        records = directory / "records"
-        write_records(records, columns[0].workload())
+        for case in columns:
+            write_records(directory / case.name, case.workload())
         for _ in range(turns):
             for index, (case, end) in enumerate(zip(columns, ends, strict=True)):
                 for peer in list(points):
                     end.sink.reset()
                     try:
-                        turn = run_once(case, peer, records, end, seconds).turn()
+                        turn = run_once(case, peer, directory / case.name, end, seconds).turn()
                     except (PeerUnavailableError, RuntimeError, subprocess.TimeoutExpired) as error:
                         print(f"{peer.label} is left out: {error}", file=sys.stderr, flush=True)
                         del points[peer]

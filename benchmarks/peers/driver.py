@@ -58,6 +58,8 @@ def _rounds(task: Task, client: Client, seconds: float) -> int:
         try:
             while not counts[thread] or time.perf_counter() < end:
                 client.send_round()
+                if task.flush_rounds:
+                    client.flush()
                 counts[thread] += 1
         except BaseException as error:
             errors.append(error)

@@ -34,6 +34,7 @@ class Task:
         warm_up_s: the same before, not measured.
         rate: records a second, evenly spaced, from one thread; 0: as fast as it goes. See `benchmarks.macro.latency`.
         sample_every: with a rate, the latency of every so-manieth record is taken.
+        flush_rounds: flush after every round, not only at the end.
         threads: application threads that send at the same time.
         call_records: rows of one call where a call takes many; 0: a whole round.
         batch_bytes: largest batch; 0: what the client's documentation advises, else its default.
@@ -50,6 +51,7 @@ class Task:
     warm_up_s: float = 0.3
     rate: int = 0
     sample_every: int = 1
+    flush_rounds: bool = False
     threads: int = 1
     call_records: int = 0
     acks: str = "all"

@@ -107,10 +107,10 @@ def test_growth_is_taken_within_each_turn() -> None:
     assert cell.text() == "0.50 M/s 225 ns x1.50 (2.0)"
 
 
-def test_growth_has_enough_rows_a_round_to_reach_every_topic() -> None:
-    for case in [case for table in growth.TABLES.values() for case in table] + list(CASES):
-        rows_a_call = case.options.get("call_records", 1)
-        assert case.records >= rows_a_call * case.options.get("topics", 1), case.title
+def test_cases_of_many_topics_have_rows_enough_to_reach_each() -> None:
+    cases = [case for table in growth.TABLES.values() for case in table if "topics" in case.options] + list(CASES)
+    for case in cases:
+        assert case.records >= case.options.get("call_records", 1) * case.options.get("topics", 1), case.title
 
 
 def test_readme_section_is_replaced_and_the_rest_is_kept(tmp_path: Path) -> None:

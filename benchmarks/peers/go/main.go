@@ -133,6 +133,9 @@ func (b *bench) rounds(seconds float64) int64 {
 			defer group.Done()
 			for {
 				b.sendRound()
+				if b.number("flush_rounds") == 1 {
+					check(b.client.Flush(context.Background()))
+				}
 				total.Add(int64(len(b.values)))
 				if !time.Now().Before(end) {
 					return

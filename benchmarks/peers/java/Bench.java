@@ -144,6 +144,9 @@ final class Bench {
         try {
             do {
                 sendRound();
+                if (number("flush_rounds") == 1) {
+                    producer.flush();
+                }
                 counts[thread]++;
             } while (System.nanoTime() < end || cpuSeconds() < cpuSeconds);
         } catch (Exception error) {
