@@ -477,7 +477,8 @@ cdef class Accumulator:
             return None
         if not is_held:
             future = make_future(<BatchResult>completion, index, r.key_length, r.value_length, r.timestamp)
-            self.tell_sender(events)
+            if events != 0:
+                self.tell_sender(events)
             return future
         self.tell_sender(events)    # first: making the result runs Python code, where a signal handler may wait for the record
         try:
