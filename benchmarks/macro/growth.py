@@ -34,7 +34,8 @@ from benchmarks.peers.task import Turn, write_records
 PEERS = (YARDSTICK, *OURS, JAVA, FRANZ_GO)
 _CALL_RECORDS = 20_000
 _BATCH_RECORDS = 50
-_FLUSHED = {"linger_ms": 60_000, "flush_rounds": True, "buffer_bytes": 1 << 29}
+# Java reserves a whole batch for each partition.
+_FLUSHED = {"linger_ms": 60_000, "flush_rounds": True, "batch_bytes": 16_384, "buffer_bytes": 1 << 29}
 
 
 def _partitions(count: int, records: int = _CALL_RECORDS, **options: Any) -> Case:
