@@ -37,6 +37,7 @@ from kafkaprod._core.batch cimport (
     prefetch_batch,
 )
 from kafkaprod._core.buffer_pool cimport size_class_for
+from kafkaprod._core.cache_lines cimport CACHE_LINE
 from kafkaprod._core.gil_turns cimport have_gil, want_gil
 from kafkaprod._core.lock cimport load32, load64, mutex_lock, mutex_unlock, store32
 from kafkaprod._core.prefetch cimport prefetch_write
@@ -442,15 +443,25 @@ cdef class Drain:
 
 
 cdef inline void _fetch_ahead(NodeQueues node) noexcept nogil:
-    """Ask for the partition that is looked at a few later, and for the batch of one nearer by."""
-    cdef Py_ssize_t i = node.start + 2 * AHEAD
-    cdef const Partition *p
+    """Ask for the partition that is looked at a few later, for the batch of one nearer by, and for its memory when near.
+
+    Heads are read without the lock: only this thread takes batches out, so what is there stays.
+    """
+    cdef Py_ssize_t i = node.start + 3 * AHEAD
+    cdef const Batch *head
     if i < node.partition_count:
         prefetch_write(&node.partitions[i].lock)
         prefetch_write(&node.partitions[i].head)
-        p = node.partitions[i - AHEAD]
-        if load32(&p.queue_length) > 0:
-            prefetch_batch(<const Batch *>load64(<const long long *>&p.head))   # perhaps an old one, not looked into
+        prefetch_batch(_peek_head(node.partitions[i - AHEAD]))
+        head = _peek_head(node.partitions[i - 2 * AHEAD])
+        if head is not NULL:
+            prefetch_write(head.first)
+            prefetch_write(<const char *>head.first + CACHE_LINE)
+            prefetch_write(<void *>load64(<const long long *>&head.last))
+
+
+cdef inline const Batch *_peek_head(const Partition *p) noexcept nogil:
+    return <const Batch *>load64(<const long long *>&p.head) if load32(&p.queue_length) > 0 else NULL
 
 
 def _compressed(codec, list section):
