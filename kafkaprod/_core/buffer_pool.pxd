@@ -1,12 +1,7 @@
-"""Bounded memory for record batches, in slabs of four size classes.
+"""Bounded memory for record batches, in slabs of seven size classes: 1, 2, 4, 8, 16, 32 and 64 KiB, slab header included.
 
-| class | bytes, slab header included | given to                                             |
-|-------|-----------------------------|------------------------------------------------------|
-| 0     | 1 KiB                       | the first slab of a batch: an idle open batch is cheap |
-| 1     | 4 KiB                       | the second                                           |
-| 2     | 16 KiB                      | the third                                            |
-| 3     | 64 KiB                      | all further                                          |
-| -1    | exact                       | one record that no class holds                       |
+A batch that begins small takes a slab of each class in turn, then more of the largest: an idle open batch is cheap, and
+of what a slow one holds no more than half is empty. A record that no class holds gets a slab of its own size (class -1).
 
 Every byte handed out counts against the capacity; freed slabs stay cached per class and are given back to the
 system when another class needs the room. One owner at a time: pool, batch (open or sealed) or request; who owns a
@@ -34,8 +29,8 @@ cdef extern from * nogil:
 
 cdef enum:
     TOLD_AT_ONCE = 16           # waiters found with the lock held once
-    SIZE_CLASS_COUNT = 4
-    LARGEST_CLASS = 3
+    SIZE_CLASS_COUNT = 7
+    LARGEST_CLASS = 6
     EXACT_SIZE = -1
     SLAB_OWNED = 0x5A           # not 0 or 1: garbage should not look like a state
     SLAB_POOLED = 0xA5
@@ -87,7 +82,7 @@ cdef class BufferPool:
 
 
 cdef inline Py_ssize_t class_total(int size_class) noexcept nogil:
-    return <Py_ssize_t>1024 << (2 * size_class)
+    return <Py_ssize_t>1024 << size_class
 
 
 cdef inline Py_ssize_t class_payload(int size_class) noexcept nogil:

@@ -6,7 +6,7 @@ from kafkaprod._core.buffer_pool import BufferPool, SlabLease
 from kafkaprod.errors import IllegalStateError, InvalidRecordError
 
 KIB = 1024
-CLASSES = [KIB, 4 * KIB, 16 * KIB, 64 * KIB]
+CLASSES = [KIB, 2 * KIB, 4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB]
 SLAB_HEADER = 48  # what a slab keeps for itself
 
 
