@@ -124,7 +124,7 @@ class Connection:
     @property
     def outgoing_bytes(self) -> int:
         """Bytes the socket has not taken yet."""
-        return len(self._out)
+        return self._out.queued_position - self._out.sent_position
 
     @property
     def versions(self) -> BrokerVersions | None:
@@ -207,7 +207,7 @@ class Connection:
 
     def _check_sendable(self, api_key: int, version: int) -> None:
         versions = self._handshake.versions
-        if self.state is not State.READY or versions is None:
+        if self._handshake.state is not State.READY or versions is None:
             raise IllegalStateError(f"a connection in state {self.state.name} takes no requests", api=api_key)
         lowest, highest = versions.ranges.get(api_key, (0, -1))
         if not lowest <= version <= highest:
@@ -260,13 +260,13 @@ class Connection:
 
         A violation of the protocol ends the connection: `ConnectionFailed` with a CorruptDataError.
         """
-        if self.state is State.CLOSED:
+        if self._handshake.state is State.CLOSED:
             return
         try:
-            self._splitter.max_frame_bytes = FRAME_LIMITS[self.state]
+            self._splitter.max_frame_bytes = FRAME_LIMITS[self._handshake.state]
             for frame in self._splitter.feed(data):
                 self._on_frame(frame, now_ms)
-                self._splitter.max_frame_bytes = FRAME_LIMITS[self.state]
+                self._splitter.max_frame_bytes = FRAME_LIMITS[self._handshake.state]
         except KafkaError as error:
             self.connection_lost(error)
         self._maybe_login_again(now_ms)
@@ -324,7 +324,7 @@ class Connection:
 
     def _maybe_login_again(self, now_ms: int) -> None:
         # Requests that expect no response need not be awaited: the broker reads them before the login.
-        if self.state is State.DRAINING and not any(request.expects_response for request in self._in_flight):
+        if self._handshake.state is State.DRAINING and not any(request.expects_response for request in self._in_flight):
             self._handshake.begin_login(now_ms)
 
     # --- time and end ----------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ class Connection:
         They fail with a ConnectionLostError whose cause is `error`; a timeout or another ConnectionLostError is
         handed on as it is. Does nothing when the connection is closed already.
         """
-        if self.state is State.CLOSED:
+        if self._handshake.state is State.CLOSED:
             return
         self._handshake.close()
         sent_position = self._out.sent_position
