@@ -41,6 +41,7 @@ from kafkaprod._core.lock cimport (
     load64,
     mutex_lock,
     mutex_unlock,
+    publish64,
     store32,
 )
 from kafkaprod._core.murmur2 cimport fast_modulo, partition_for_key
@@ -329,7 +330,7 @@ cdef class Accumulator:
             free(b)
             return POOL_EXHAUSTED       # the next attempt says that it is closed
         if p.tail is NULL:
-            p.head = b
+            publish64(<long long *>&p.head, <long long>b)
         else:
             p.tail.next = b
         p.tail = b

@@ -128,7 +128,7 @@ cdef struct Partition:
     int queue_length            # written under lock, peeked at with load32
     OpenBatch open
     # the next line
-    Batch *head
+    Batch *head                 # written with publish64 by who appends: the sender peeks at it
     Batch *tail                 # the only one that may be OPEN
     int incomplete_count        # batches not DONE, queued or sent
     int8_t first_class          # of slabs, for the next batch's first one: what its last batch would have needed

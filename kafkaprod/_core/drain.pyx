@@ -39,7 +39,7 @@ from kafkaprod._core.batch cimport (
 from kafkaprod._core.buffer_pool cimport size_class_for
 from kafkaprod._core.cache_lines cimport CACHE_LINE
 from kafkaprod._core.gil_turns cimport have_gil, want_gil
-from kafkaprod._core.lock cimport load32, load64, mutex_lock, mutex_unlock, store32
+from kafkaprod._core.lock cimport load32, mutex_lock, mutex_unlock, observe64, store32
 from kafkaprod._core.prefetch cimport prefetch_write
 from kafkaprod._core.produce_request cimport ProduceRequest
 from kafkaprod._core.settlement cimport finish_batch
@@ -457,11 +457,10 @@ cdef inline void _fetch_ahead(NodeQueues node) noexcept nogil:
         if head is not NULL:
             prefetch_write(head.first)
             prefetch_write(<const char *>head.first + CACHE_LINE)
-            prefetch_write(<void *>load64(<const long long *>&head.last))
 
 
 cdef inline const Batch *_peek_head(const Partition *p) noexcept nogil:
-    return <const Batch *>load64(<const long long *>&p.head) if load32(&p.queue_length) > 0 else NULL
+    return <const Batch *>observe64(<const long long *>&p.head) if load32(&p.queue_length) > 0 else NULL
 
 
 def _compressed(codec, list section):

@@ -76,6 +76,8 @@ cdef extern from * nogil:
     #define kp_store32(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
     #define kp_load64(p) __atomic_load_n((p), __ATOMIC_RELAXED)
     #define kp_store64(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+    #define kp_publish64(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+    #define kp_observe64(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
     #ifdef Py_GIL_DISABLED
     #define KP_FREE_THREADED 1
     #else
@@ -88,6 +90,9 @@ cdef extern from * nogil:
     void store32 "kp_store32"(int *p, int v)
     long long load64 "kp_load64"(const long long *p)
     void store64 "kp_store64"(long long *p, long long v)
+    # A pointer for others to follow without the lock: what was written before publish64 is there after observe64.
+    void publish64 "kp_publish64"(long long *p, long long v)
+    long long observe64 "kp_observe64"(const long long *p)
     int add32 "kp_add32"(int *p, int v)
     # Where the GIL exists, holding it keeps the sender from freeing a batch; without it a reference must.
     const bint FREE_THREADED "KP_FREE_THREADED"
