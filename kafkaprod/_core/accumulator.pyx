@@ -470,8 +470,7 @@ cdef class Accumulator:
             is_held = hold_for_result(o)
             if is_scattered:
                 remember(&topic.hints[partition], o)
-            else:
-                fetch_ahead(o)
+            fetch_ahead(o)
         mutex_unlock(&p.lock)
         if status != APPENDED:
             self.tell_sender(EVENT_BATCH_FULL)      # a waiter makes everything sendable

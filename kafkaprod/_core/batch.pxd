@@ -240,7 +240,7 @@ cdef inline Py_ssize_t batch_append(OpenBatch *o, const RecordView *r) noexcept 
 
 
 cdef inline void fetch_ahead(const OpenBatch *o) noexcept nogil:
-    """Where few partitions are written to: slabs come round only when all others have been used, and are in no cache then."""
+    """Ask for what the records after the next ones will write to: slabs come round only when all others have been used."""
     prefetch_write(o.position + BYTES_AHEAD)
     prefetch_write(o.position + BYTES_AHEAD + 64)
 
