@@ -16,7 +16,6 @@ Lock order, outermost first: Partition.lock, Accumulator._incomplete_lock, Buffe
 
 cdef extern from * nogil:
     """
-    #include <linux/futex.h>
     #include <stdint.h>
     #include <sys/syscall.h>
     #include <time.h>
@@ -28,6 +27,9 @@ cdef extern from * nogil:
     #else
     #define KP_PAUSE() ((void)0)
     #endif
+    /* linux/futex.h is not there where only a C library's headers are, as on Alpine; these are part of the kernel's ABI. */
+    #define KP_FUTEX_WAIT_PRIVATE 128
+    #define KP_FUTEX_WAKE_PRIVATE 129
     #define KP_SPINS 40                 /* some microseconds: as long as a lock is held for a few records */
     #define KP_MOST_SLEEP_NS 200000
     typedef union {
@@ -49,12 +51,12 @@ cdef extern from * nogil:
         for (;;) {
             __atomic_store_n(&m->is.is_awaited, 1, __ATOMIC_SEQ_CST);
             if (kp_mutex_try(m)) return;
-            syscall(SYS_futex, &m->word, FUTEX_WAIT_PRIVATE, asleep.word, &most, (void *)0, 0);
+            syscall(SYS_futex, &m->word, KP_FUTEX_WAIT_PRIVATE, asleep.word, &most, (void *)0, 0);
         }
     }
     static __attribute__((noinline, cold, unused)) void kp_mutex_wake(kp_mutex *m) {
         __atomic_store_n(&m->is.is_awaited, 0, __ATOMIC_RELAXED);
-        syscall(SYS_futex, &m->word, FUTEX_WAKE_PRIVATE, INT32_MAX, (void *)0, (void *)0, 0);
+        syscall(SYS_futex, &m->word, KP_FUTEX_WAKE_PRIVATE, INT32_MAX, (void *)0, (void *)0, 0);
     }
     static inline void kp_mutex_lock(kp_mutex *m) {
         if (__builtin_expect(!kp_mutex_try(m), 0)) kp_mutex_wait(m);
