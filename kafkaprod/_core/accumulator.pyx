@@ -43,6 +43,7 @@ from kafkaprod._core.lock cimport (
     mutex_unlock,
     publish64,
     store32,
+    store64,
 )
 from kafkaprod._core.murmur2 cimport fast_modulo, partition_for_key
 from kafkaprod._core.prefetch cimport prefetch_write
@@ -270,7 +271,7 @@ cdef class Accumulator:
         if older is NULL:
             self.oldest = b
         else:
-            older.newer = b
+            store64(<long long *>&older.newer, <long long>b)     # the sender asks for its neighbours' memory without the lock
         if b.newer is NULL:
             self.newest = b
         else:
