@@ -12,13 +12,13 @@ import typing
 __version__ = "0.1.0"
 
 if typing.TYPE_CHECKING:
-    from kafkaprod._core.columns import Column, Headers
+    from kafkaprod._core.columns.columns import Column, Headers
     from kafkaprod.aio import AsyncProducer
-    from kafkaprod.block_result import BlockResult
-    from kafkaprod.completion import DeliveryFuture
     from kafkaprod.config import ProducerConfig
     from kafkaprod.errors import KafkaError
     from kafkaprod.producer import Producer
+    from kafkaprod.results.batch import DeliveryFuture
+    from kafkaprod.results.block import BlockResult
     from kafkaprod.structs import RecordMetadata, TopicPartition
     from kafkaprod.tables import AvroRows, JsonRows, TableResult
 
@@ -42,10 +42,10 @@ __all__ = [
 _MODULES = {
     "AsyncProducer": "aio",
     "AvroRows": "tables",
-    "BlockResult": "block_result",
-    "Column": "_core.columns",
-    "DeliveryFuture": "completion",
-    "Headers": "_core.columns",
+    "BlockResult": "results.block",
+    "Column": "_core.columns.columns",
+    "DeliveryFuture": "results.batch",
+    "Headers": "_core.columns.columns",
     "JsonRows": "tables",
     "KafkaError": "errors",
     "Producer": "producer",

@@ -17,11 +17,11 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from kafkaprod._core.accumulator import TopicQueues
-from kafkaprod.block_result import BlockResult
-from kafkaprod.completion import DeliveryFuture
-from kafkaprod.interceptors import ProducerRecord
+from kafkaprod._core.queues.accumulator import TopicQueues
+from kafkaprod.hooks.interceptors import ProducerRecord
 from kafkaprod.producer import CLOSE_GRACE_S, MEMORY_POLL_S, Producer, _patience_after
+from kafkaprod.results.batch import DeliveryFuture
+from kafkaprod.results.block import BlockResult
 from kafkaprod.structs import RecordMetadata
 from kafkaprod.tables import TableResult
 

@@ -1,6 +1,6 @@
 """Producer: what application code holds. A thin shell over the core's send path and one sender thread.
 
-On the record's line this is the start: `send` (compiled, `_core.send_path`) appends plain bytes to a known topic
+On the record's line this is the start: `send` (compiled, `_core.queues.send_path`) appends plain bytes to a known topic
 directly; everything else comes through `_send_general` here: hooks, unknown topics, a full pool. Blocks of records go
 through `send_many` and `send_columns`. Thread-safe, every method. Waiting for memory, metadata, a flush or the end is
 done here and nowhere else, always with a bound, on primitives that let Ctrl-C through.
@@ -20,14 +20,14 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkaprod._core.accumulator import TopicQueues
-from kafkaprod._core.blocks import Block
-from kafkaprod._core.columns import Column, Headers
-from kafkaprod._core.send_path import RecordSender
+from kafkaprod._core.columns.columns import Column, Headers
+from kafkaprod._core.queues.accumulator import TopicQueues
+from kafkaprod._core.queues.blocks import Block
+from kafkaprod._core.queues.send_path import RecordSender
 from kafkaprod.clock import SystemClock
-from kafkaprod.completion import DeliveryFuture
 from kafkaprod.config import ProducerConfig
-from kafkaprod.engine import Engine
+from kafkaprod.engine.engine import Engine
+from kafkaprod.engine.sender import Flush
 from kafkaprod.errors import (
     BufferFullError,
     DeliveryFailedError,
@@ -39,13 +39,13 @@ from kafkaprod.errors import (
     RecordTooLargeError,
     SerializationError,
 )
-from kafkaprod.interceptors import ProducerRecord
-from kafkaprod.sender import Flush
-from kafkaprod.waiting import Waiter
+from kafkaprod.hooks.interceptors import ProducerRecord
+from kafkaprod.results.batch import DeliveryFuture
+from kafkaprod.results.waiting import Waiter
 
 # Imported when the first block or table is sent: they need NumPy, which takes longer to import than all the rest.
 if TYPE_CHECKING:
-    from kafkaprod.block_result import BlockResult
+    from kafkaprod.results.block import BlockResult
     from kafkaprod.tables import Named, Part, TableResult, ValueSpec
 
 EXIT_TIMEOUT_S: Final = 10.0  # how long the end of the interpreter waits for records still on their way
@@ -268,7 +268,7 @@ class Producer(RecordSender):
                 table are queued, and the error's `result` has their rows.
             BufferFullError: After max_block_ms; `result` likewise.
         """
-        from kafkaprod.block_result import BlockResult
+        from kafkaprod.results.block import BlockResult
         from kafkaprod.tables import TablePlan, TableResult, read_batches
 
         self._check_usable()
@@ -306,7 +306,7 @@ class Producer(RecordSender):
         partitions: Any,
         partition: int | None,
     ) -> BlockResult:
-        from kafkaprod.block_result import BlockResult
+        from kafkaprod.results.block import BlockResult
 
         deadline_ms = self._clock.now_ms() + self._config.max_block_ms
         queues = self._topic_queues(topic, deadline_ms, partition)

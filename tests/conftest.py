@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.fixtures_broker import embedded_broker
-from tests.fixtures_kafka import kafka, kafka3, kafka3_rig, kafka_rig, kafka_tools, topic_name
-from tests.fixtures_mock_cluster import mock_cluster
-from tests.fixtures_proxy import kafka3_proxies, kafka_proxy
 from tests.kafka.cluster import live_clusters
+from tests.support.broker.fixtures_broker import embedded_broker
+from tests.support.kafka.fixtures_kafka import kafka, kafka3, kafka3_rig, kafka_rig, kafka_tools, topic_name
+from tests.support.kafka.fixtures_mock_cluster import mock_cluster
+from tests.support.kafka.fixtures_proxy import kafka3_proxies, kafka_proxy
 
 # Runs share their examples and have no deadline: a loaded machine must not make a property fail.
 settings.register_profile("kafkaprod", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])

@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kafkaprod.broker.storage.control_batch import EndTransactionMarker, build_marker
-from kafkaprod.broker.storage.log_config import LogConfig
-from kafkaprod.broker.storage.log_files import LOG_SUFFIX, file_name
-from kafkaprod.broker.storage.recovery import Recovery, recover
+from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, build_marker
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.log.log_files import LOG_SUFFIX, file_name
+from kafkaprod.broker.storage.recovery.recovery import Recovery, recover
 from kafkaprod.errors import CorruptDataError
-from tests.fixtures_log import NOW_MS, make_batch
+from tests.support.broker.fixtures_log import NOW_MS, make_batch
 
 CONFIG = LogConfig(index_interval_bytes=300)
 

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.loader.manifest import ManifestFile
 from tests.kafka.cluster import KafkaCluster
-from tests.load_rig import LoadRig
+from tests.support.loader.load_rig import LoadRig
 
 PARTITIONS = 5
 

@@ -4,7 +4,7 @@
     python -m tests.other_builds python3.13       # this interpreter, in a virtual environment of its own
 
 A copy of the tree in tests/.cache is built; the tree's own build stays as it is. What follows `--` goes to pytest
-instead of the usual tests: `python -m tests.other_builds debug -- -x tests/unit/test_batch.py`.
+instead of the usual tests: `python -m tests.other_builds debug -- -x tests/unit/_core/queues/test_batch.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.tree_copy import copy_tree
+from tests.support.builds.tree_copy import copy_tree
 
 DEBUG_TESTS = ["tests/unit", "tests/property", "tests/stress"]
 PYTHON_TESTS = [

@@ -14,7 +14,7 @@ import sys
 import venv
 from pathlib import Path
 
-from tests.tree_copy import ROOT
+from tests.support.builds.tree_copy import ROOT
 
 # Before 4.0 PySpark's own code calls what newer PyArrow does not have.
 OLDER_THAN_PYSPARK_4 = ["pyarrow<20", "numpy<2.5"]

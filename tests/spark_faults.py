@@ -34,7 +34,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.spark import write
 from tests.kafka.cluster import KafkaCluster
 from tests.spark.sessions import local_session

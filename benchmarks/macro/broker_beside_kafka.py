@@ -29,11 +29,11 @@ from typing import Any, NamedTuple
 
 from benchmarks import machine
 from kafkaprod import Producer
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.runtime import run_java, tools_class_path
-from tests.raw_client import RawClient
+from tests.support.net.raw_client import RawClient
 
 RECORD_BYTES = (100, 1_000)
 BATCH_BYTES = 256 * 1024

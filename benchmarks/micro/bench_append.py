@@ -13,8 +13,8 @@ import setuptools  # noqa: F401  (its distutils: the interpreter's own, which py
 
 from benchmarks.micro.core import TOPIC, Core, best_s
 from benchmarks.workloads import Workload, make_workload
-from kafkaprod._core.blocks import Block
-from kafkaprod._core.columns import Column
+from kafkaprod._core.columns.columns import Column
+from kafkaprod._core.queues.blocks import Block
 
 pyximport.install(language_level=3, build_in_temp=True, inplace=False)
 

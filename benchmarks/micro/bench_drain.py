@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.micro.core import TOPIC, Core, best_s
 from benchmarks.workloads import make_workload
-from kafkaprod._core.blocks import Block
-from kafkaprod._core.columns import Column
+from kafkaprod._core.columns.columns import Column
+from kafkaprod._core.queues.blocks import Block
 from kafkaprod.compression import make_codec
 
 BATCH_BYTES = 262_144

@@ -19,8 +19,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 
-from kafkaprod._core.arrow import ArrowStream
-from kafkaprod._core.json_rows import JsonEncoder
+from kafkaprod._core.columns.arrow import ArrowStream
+from kafkaprod._core.text.json_rows import JsonEncoder
 
 TURNS = 5
 MOST_BYTES = 1 << 20

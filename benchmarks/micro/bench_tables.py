@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from kafkaprod._core.blocks import Block
-from kafkaprod._core.columns import Column
+from kafkaprod._core.columns.columns import Column
+from kafkaprod._core.queues.blocks import Block
 from kafkaprod.tables import TablePlan, read_batches
-from tests.core_engine import TOPIC, Engine
+from tests.support.core.core_engine import TOPIC, Engine
 
 ROWS = 200_000
 VALUE_BYTES = 100

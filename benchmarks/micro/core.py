@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable
 
-from kafkaprod._core.accumulator import Accumulator, TopicQueues
-from kafkaprod._core.buffer_pool import BufferPool
-from kafkaprod._core.drain import Drain
-from kafkaprod._core.send_path import RecordSender
+from kafkaprod._core.queues.accumulator import Accumulator, TopicQueues
+from kafkaprod._core.queues.buffer_pool import BufferPool
+from kafkaprod._core.queues.send_path import RecordSender
+from kafkaprod._core.requests.drain import Drain
 from kafkaprod.compression import Codec
 
 TOPIC = "bench"

@@ -1,1 +1,9 @@
-"""The compiled heart: records in, sealed batches out. Imports only kafkaprod.errors and itself; never waits."""
+"""The compiled core. Each room imports only from those below it:
+
+requests   drain, produce request and response, settlement
+queues     accumulator, batches, buffer pool
+text       rows as JSON, rows out of text
+columns    byte columns and Arrow tables
+records    the bytes of a record
+machine    locks, time, caches, the GIL
+"""

@@ -11,12 +11,12 @@ from typing import Any, Final, Self
 
 from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
+from kafkaprod.engine.wiring import connection_settings
 from kafkaprod.errors import ConnectionLostError, KafkaError, RequestTimedOutError
 from kafkaprod.net.pool import NodePool
 from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafkaprod.protocol.schema import Request
 from kafkaprod.structs import Node
-from kafkaprod.wiring import connection_settings
 
 POLL_MS: Final = 50
 MAX_TRIES: Final = 5

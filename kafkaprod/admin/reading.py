@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kafkaprod._core.batch_reader import Record, RecordBatchReader, read_batches
+from kafkaprod._core.records.batch_reader import Record, RecordBatchReader, read_batches
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import find_topic
 from kafkaprod.compression import decompress

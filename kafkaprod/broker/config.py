@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafkaprod.broker.coordinator.member import GroupConfig
-from kafkaprod.broker.storage.group_commit import FlushPolicy, interval
-from kafkaprod.broker.storage.log_config import LogConfig
+from kafkaprod.broker.storage.log.group_commit import FlushPolicy, interval
+from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 

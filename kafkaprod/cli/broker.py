@@ -12,9 +12,9 @@ import time
 
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
-from kafkaprod.broker.server import BrokerServer
-from kafkaprod.broker.storage.group_commit import parse_policy
-from kafkaprod.broker.tls import server_context
+from kafkaprod.broker.server.server import BrokerServer
+from kafkaprod.broker.server.tls import server_context
+from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.errors import ConfigError
 
 _LOG_INTERVAL_S = 1.0

@@ -11,13 +11,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from kafkaprod.block_result import BlockResult
 from kafkaprod.cli.command_producer import check_topic, command_producer
 from kafkaprod.cli.perf_curve import Point, draw, page
 from kafkaprod.cli.perf_stats import Stats, Totals
 from kafkaprod.cli.producer_arguments import count, whole
 from kafkaprod.config import merge_options, read_properties
 from kafkaprod.errors import ConfigError, KafkaError
+from kafkaprod.results.block import BlockResult
 
 BLOCK_ROWS = 500
 SEED = 0

@@ -13,8 +13,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkaprod._core.columns import Column, Headers
-from kafkaprod._core.row_splitter import split_keys, split_lines
+from kafkaprod._core.columns.columns import Column, Headers
+from kafkaprod._core.text.row_splitter import split_keys, split_lines
 from kafkaprod.cli.command_producer import check_topic, command_producer
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, count, read_options
 from kafkaprod.errors import ConfigError

@@ -13,7 +13,7 @@ import numpy as np
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.reading import PartitionReader
 from kafkaprod.admin.topics import log_offsets
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.config import ProducerConfig
 from kafkaprod.loader.bad_rows import Stop
 from kafkaprod.loader.errors import LoadError

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from kafkaprod._core.batch_reader import Record
+from kafkaprod._core.records.batch_reader import Record
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.reading import PartitionReader
 from kafkaprod.admin.topics import EARLIEST, LATEST, log_offsets

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkaprod._core.columns import Column
-from kafkaprod._core.row_splitter import split_lines
+from kafkaprod._core.columns.columns import Column
+from kafkaprod._core.text.row_splitter import split_lines
 from kafkaprod.loader.errors import BadRow, LoadError
 from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.plan import RAW, RowPlan

@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkaprod.block_result import BlockResult
 from kafkaprod.errors import broker_code
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.manifest import Manifest, Position
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.results.block import BlockResult
 
 LEAST_BATCH_BYTES: Final = 4096
 OTHERS_S: Final = 5.0  # to wait for the outcome of blocks behind one that failed

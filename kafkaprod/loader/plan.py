@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkaprod._core.columns import Column
+from kafkaprod._core.columns.columns import Column
 from kafkaprod.loader.errors import LoadError
 
 JSON: Final = "json"

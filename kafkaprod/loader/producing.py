@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkaprod.admin.client import ClusterClient
-from kafkaprod.engine import Engine
+from kafkaprod.engine.engine import Engine
 from kafkaprod.loader.recovery import SEQUENCE_MASK
 from kafkaprod.metrics import LatencyHistogram, Stage
 from kafkaprod.producer import Producer

@@ -14,9 +14,9 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from kafkaprod._core.arrow import ArrowStream
-from kafkaprod._core.columns import Column
-from kafkaprod._core.json_rows import JsonEncoder
+from kafkaprod._core.columns.arrow import ArrowStream
+from kafkaprod._core.columns.columns import Column
+from kafkaprod._core.text.json_rows import JsonEncoder
 from kafkaprod.errors import SerializationError
 from kafkaprod.loader.errors import BadRow, LoadError, missing_package
 from kafkaprod.loader.inputs import Source, open_source

@@ -12,8 +12,8 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from kafkaprod._core.columns import Column
-from kafkaprod._core.row_splitter import (
+from kafkaprod._core.columns.columns import Column
+from kafkaprod._core.text.row_splitter import (
     FIELD_BROKEN,
     FIELD_ESCAPED,
     FIELD_FOUND,

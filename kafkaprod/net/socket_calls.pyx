@@ -11,7 +11,7 @@ from cpython.exc cimport PyErr_SetFromErrno
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint32_t
 
-from kafkaprod._core.gil_turns cimport have_gil, want_gil
+from kafkaprod._core.machine.gil_turns cimport have_gil, want_gil
 
 from os import strerror
 

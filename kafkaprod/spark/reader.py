@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kafkaprod._core.batch_reader import RecordBatchReader
+from kafkaprod._core.records.batch_reader import RecordBatchReader
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.reading import PartitionReader
 from kafkaprod.admin.topics import log_offsets

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kafkaprod.block_result import BlockResult
 from kafkaprod.errors import InvalidRecordError
 from kafkaprod.producer import Producer
+from kafkaprod.results.block import BlockResult
 from kafkaprod.spark.plan import WritePlan
 from kafkaprod.tables import JsonRows
 

@@ -8,8 +8,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kafkaprod._core.arrow import ArrowBatch
-from kafkaprod._core.columns import Column
+from kafkaprod._core.columns.arrow import ArrowBatch
+from kafkaprod._core.columns.columns import Column
 from kafkaprod.errors import InvalidRecordError, SerializationError
 
 MAGIC_BYTE: Final = 0  # Source: Confluent documentation, "Wire format"

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from kafkaprod._core.arrow import ArrowBatch
-from kafkaprod._core.columns import Column, Headers
-from kafkaprod._core.json_rows import JsonEncoder
+from kafkaprod._core.columns.arrow import ArrowBatch
+from kafkaprod._core.columns.columns import Column, Headers
+from kafkaprod._core.text.json_rows import JsonEncoder
 from kafkaprod.errors import InvalidRecordError
 from kafkaprod.tables.avro import AvroEncoder
 from kafkaprod.tables.result import Rows

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkaprod.block_result import BlockResult
+from kafkaprod.results.block import BlockResult
 
 Rows = range | NDArray[np.int64]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kafkaprod._core.arrow import ArrowBatch, ArrowStream
+from kafkaprod._core.columns.arrow import ArrowBatch, ArrowStream
 from kafkaprod.errors import InvalidRecordError
 from kafkaprod.tables.python_columns import plain_column
 

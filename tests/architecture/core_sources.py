@@ -32,7 +32,7 @@ class NogilFunction:
 
 def sources(*suffixes: str) -> list[Path]:
     """The core's files with one of these suffixes."""
-    return sorted(path for path in CORE.iterdir() if path.suffix in suffixes)
+    return sorted(path for path in CORE.rglob("*") if path.suffix in suffixes)
 
 
 def imported_modules(source: str) -> set[str]:
@@ -81,7 +81,8 @@ def translate(directory: Path) -> str:
 
 def annotation_scores(directory: Path, module: str) -> dict[int, int]:
     """How much Python each line of a translated module does, by line number; 0 is plain C."""
-    page = (directory / "build" / "kafkaprod" / "_core" / f"{module}.html").read_text()
+    (found,) = (directory / "build" / "kafkaprod" / "_core").rglob(f"{module}.html")
+    page = found.read_text()
     scores = {}
     for line in page.split("\n"):
         match = _LINE.search(line)

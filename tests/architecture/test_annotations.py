@@ -10,7 +10,7 @@ from tests.architecture.core_sources import annotation_scores, nogil_functions, 
 
 def test_translation_gives_no_performance_hints(translated_core: tuple[Path, str]) -> None:
     _, output = translated_core
-    assert "Cythonizing kafkaprod/_core/accumulator.pyx" in output
+    assert "Cythonizing kafkaprod/_core/queues/accumulator.pyx" in output
     assert "performance hint" not in output.lower()
     assert "warning" not in output.lower()
 

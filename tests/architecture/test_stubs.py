@@ -16,12 +16,12 @@ def test_compiled_module_has_a_stub(path):
 @pytest.mark.parametrize("path", sources(".pyi"), ids=lambda path: path.stem)
 def test_stub_belongs_to_a_module_that_can_be_imported(path):
     assert path.with_suffix(".pyx").exists()
-    importlib.import_module(f"kafkaprod._core.{path.stem}")
+    importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
 
 def test_package_ships_types_and_contracts():
     assert (ROOT / "kafkaprod" / "py.typed").exists()
-    assert '"*.pyi", "*.pxd"' in (ROOT / "pyproject.toml").read_text()
+    assert '"*" = ["*.pyi", "*.pxd", "*.h"]' in (ROOT / "pyproject.toml").read_text()
 
 
 @pytest.mark.parametrize("path", sources(".pyx", ".pxd"), ids=lambda path: path.name)
@@ -44,4 +44,4 @@ def test_cdef_functions_declare_their_exception_contract(path):
 
 def test_core_directory_holds_nothing_else():
     known = {".pyx", ".pxd", ".pyi", ".py", ".so", ".html"}
-    assert {path.suffix for path in CORE.iterdir() if path.is_file()} <= known
+    assert {path.suffix for path in CORE.rglob("*") if path.is_file() and path.parent.name != "__pycache__"} <= known

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kafkaprod._core.batch_reader import RecordBatchReader
-from tests.core_engine import TIMESTAMP, Engine, batches_of, body_of, succeed
-from tests.core_model import ModelRecord, encode_batch
+from kafkaprod._core.records.batch_reader import RecordBatchReader
+from tests.support.core.core_engine import TIMESTAMP, Engine, batches_of, body_of, succeed
+from tests.support.core.core_model import ModelRecord, encode_batch
 
 A = bytes.fromhex(
     "0000000000000000 0000003a ffffffff 02 e99b8dd8 0000 00000000 0000018bcfe56800 0000018bcfe56800"

@@ -16,7 +16,7 @@ import pytest
 from kafkaprod.protocol.field_types import ArrayType, FieldType, FixedType, ScalarType, StructType
 from kafkaprod.protocol.plans import Field
 from kafkaprod.protocol.schema import Message
-from tests.protocol_samples import MESSAGE_CLASSES, kind_of
+from tests.support.net.protocol_samples import MESSAGE_CLASSES, kind_of
 
 DEFINITIONS = files("kafka.protocol.schemas") / "resources"
 NOT_SHIPPED = {"ConsumerGroupHeartbeat", "GetTelemetrySubscriptions", "PushTelemetry"}

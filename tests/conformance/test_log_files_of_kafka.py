@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from kafkaprod.broker.storage.control_batch import EndTransactionMarker
-from kafkaprod.broker.storage.log_config import LogConfig
-from tests.fixtures_log import make_batch, open_log, read_all
+from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.log.log_config import LogConfig
 from tests.images_log import MemoryImage
 from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.reading import end_offsets
 from tests.kafka.runtime import run_java
+from tests.support.broker.fixtures_log import make_batch, open_log, read_all
 
 pytestmark = pytest.mark.external
 

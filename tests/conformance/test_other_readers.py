@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
-from kafkaprod._core.batch_reader import RecordBatchReader
-from kafkaprod._core.produce_request import ProduceRequest
+from kafkaprod._core.records.batch_reader import RecordBatchReader
+from kafkaprod._core.requests.produce_request import ProduceRequest
 from kafkaprod.compression import decompress, make_codec
-from tests.core_engine import TIMESTAMP, Engine, batches_of, body_of, succeed
-from tests.core_model import ModelRecord
 from tests.property.strategies import records
+from tests.support.core.core_engine import TIMESTAMP, Engine, batches_of, body_of, succeed
+from tests.support.core.core_model import ModelRecord
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 READERS = {"kafka-python": KafkaPythonRecords, "aiokafka": AiokafkaRecords}

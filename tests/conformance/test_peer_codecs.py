@@ -23,7 +23,7 @@ from kio.serial import entity_reader, entity_writer
 
 from kafkaprod.protocol.messages.api_versions import ApiVersionsResponse
 from kafkaprod.protocol.schema import Message, Request, Struct
-from tests.protocol_samples import ALL_VERSIONS, build, distinct_values
+from tests.support.net.protocol_samples import ALL_VERSIONS, build, distinct_values
 
 KAFKA_PYTHON_MODULES = (
     kafka.protocol.admin,

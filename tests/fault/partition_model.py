@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkaprod._core.batch_reader import RecordBatchReader
+from kafkaprod._core.records.batch_reader import RecordBatchReader
 
 WINDOW = 5
 SEQUENCE_MASK = 0x7FFFFFFF

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from kafkaprod._core.batch_reader import RecordBatchReader
+from kafkaprod._core.records.batch_reader import RecordBatchReader
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse

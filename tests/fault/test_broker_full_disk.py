@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.storage.log_dir import CLEAN_SHUTDOWN
+from kafkaprod.broker.storage.log.log_dir import CLEAN_SHUTDOWN
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkaprod.protocol.messages.produce import (
@@ -26,8 +26,8 @@ from kafkaprod.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.fixtures_log import make_batch, split_batches
-from tests.raw_client import RawClient
+from tests.support.broker.fixtures_log import make_batch, split_batches
+from tests.support.net.raw_client import RawClient
 
 TOPIC = "orders"
 REFUSED_COUNT = 200

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from kafkaprod import Producer
-from kafkaprod.broker.embedded import EmbeddedBroker
-from kafkaprod.broker.storage.batch_header import parse_header
-from kafkaprod.broker.storage.records import iterate_records
-from tests.fixtures_broker import wait_until
-from tests.fixtures_log import open_log, read_all
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.storage.log.batch_header import parse_header
+from kafkaprod.broker.storage.log.records import iterate_records
+from tests.support.broker.fixtures_broker import wait_until
+from tests.support.broker.fixtures_log import open_log, read_all
 
 TOPIC = "orders"
 PARTITIONS = 3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from tests.kafka.cluster import KafkaCluster
 from tests.load_kill import kill_loads
 

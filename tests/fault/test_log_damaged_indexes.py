@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.broker.storage.control_batch import EndTransactionMarker
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.log_config import LogConfig
-from kafkaprod.broker.storage.partition_log import PartitionLog
-from tests.fixtures_log import NOW_MS, flip_bit, make_batch, open_log, read_all
+from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from tests.support.broker.fixtures_log import NOW_MS, flip_bit, make_batch, open_log, read_all
 
 CONFIG = LogConfig(segment_bytes=2500, index_interval_bytes=200)
 PRODUCERS = (1, 2)

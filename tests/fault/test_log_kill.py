@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures_log import make_environment, open_log, read_all
+from tests.support.broker.fixtures_log import make_environment, open_log, read_all
 
 WORKER = """
 import sys
-from kafkaprod.broker.storage.log_config import LogConfig
-from tests.fixtures_log import make_batch, make_environment, open_log
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from tests.support.broker.fixtures_log import make_batch, make_environment, open_log
 log = open_log(sys.argv[1], LogConfig(segment_bytes=3000, index_interval_bytes=300), is_clean=False)
 sequence = log.log_end_offset
 while True:

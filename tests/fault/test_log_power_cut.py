@@ -17,13 +17,21 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.storage.control_batch import EndTransactionMarker
 from kafkaprod.broker.storage.disk import Buffer, Disk, LogFile, replace_file_durably
-from kafkaprod.broker.storage.group_commit import each
-from kafkaprod.broker.storage.log_config import LogConfig
-from kafkaprod.broker.storage.partition_log import PartitionLog
-from tests.fixtures_log import NOW_MS, LoggedBatch, make_batch, make_environment, open_log, read_all, split_batches
+from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.log.group_commit import each
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from tests.images_log import MemoryImage
+from tests.support.broker.fixtures_log import (
+    NOW_MS,
+    LoggedBatch,
+    make_batch,
+    make_environment,
+    open_log,
+    read_all,
+    split_batches,
+)
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150, segment_index_bytes=480)
 

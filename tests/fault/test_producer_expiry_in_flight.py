@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 
 from kafkaprod import Producer
-from kafkaprod._core.batch_reader import RecordBatchReader
-from kafkaprod.block_result import BlockResult
+from kafkaprod._core.records.batch_reader import RecordBatchReader
 from kafkaprod.errors import BufferFullError, DeliveryTimeoutError, ProducerClosedError
+from kafkaprod.results.block import BlockResult
 from tests.fault.producer_load import memory_not_returned
 from tests.fault.scripted_broker import ScriptedCluster
 from tests.kafka.cluster import wait_until

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kafkaprod._core.produce_response import settle_all
+from kafkaprod._core.requests.produce_response import settle_all
 from kafkaprod.errors import AuthenticationError, ConnectionLostError, CorruptDataError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.client import Connection
@@ -32,8 +32,8 @@ from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaprod.protocol.messages.metadata import MetadataRequest
 from kafkaprod.protocol.messages.produce import ProduceResponse
 from kafkaprod.security.scram import ScramMechanism
-from tests.fake_broker import FakeBroker, frame
-from tests.sender_rig import Rig, Sent
+from tests.support.net.fake_broker import FakeBroker, frame
+from tests.support.producer.sender_rig import Rig, Sent
 
 MOST_CPU_S = 1.0
 API_KEYS = sorted(RESPONSES)

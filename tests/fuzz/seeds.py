@@ -8,11 +8,11 @@ from pathlib import Path
 from kafkaprod.compression import make_codec
 from kafkaprod.protocol.messages import RESPONSES
 from kafkaprod.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from tests.core_model import ModelRecord, encode_batch, encode_record
-from tests.fake_broker import FakeBroker, api_versions_body, frame
 from tests.fuzz.response_targets import API_KEYS, IS_FRAMED, IS_LOGIN, IS_READY, LAYOUTS, PRODUCE_VERSIONS
-from tests.protocol_samples import build, distinct_values
-from tests.sender_rig import WITHOUT_ID, topic_uuid
+from tests.support.core.core_model import ModelRecord, encode_batch, encode_record
+from tests.support.net.fake_broker import FakeBroker, api_versions_body, frame
+from tests.support.net.protocol_samples import build, distinct_values
+from tests.support.producer.sender_rig import WITHOUT_ID, topic_uuid
 
 CORPUS = Path(__file__).parent / "corpus"
 RECORDS = [

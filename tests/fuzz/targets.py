@@ -6,7 +6,7 @@ import struct
 
 import crc32c
 
-from kafkaprod._core.batch_reader import RecordBatchReader, read_batches
+from kafkaprod._core.records.batch_reader import RecordBatchReader, read_batches
 from kafkaprod.compression import decompress
 from kafkaprod.errors import CorruptDataError
 

@@ -9,8 +9,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError
 
-from kafkaprod.broker.embedded import EmbeddedBroker
-from tests.fixtures_broker import PATIENCE_S
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from tests.support.broker.fixtures_broker import PATIENCE_S
 
 OpenConsumer = Callable[[], Awaitable[AIOKafkaConsumer]]
 

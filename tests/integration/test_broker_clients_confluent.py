@@ -11,10 +11,10 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, T
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
-from kafkaprod.broker.embedded import EmbeddedBroker
-from kafkaprod.broker.router import announced_versions
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.server.router import announced_versions
 from kafkaprod.protocol.api_keys import ApiKey
-from tests.fixtures_broker import wait_until
+from tests.support.broker.fixtures_broker import wait_until
 
 OpenConsumer = Callable[..., ConfluentConsumer]
 

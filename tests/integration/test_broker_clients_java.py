@@ -11,9 +11,9 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from kafkaprod.broker.embedded import EmbeddedBroker
-from tests.fixtures_broker import wait_until
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from tests.kafka.runtime import FAST_START, java, run_java
+from tests.support.broker.fixtures_broker import wait_until
 
 pytestmark = pytest.mark.external
 

@@ -12,8 +12,8 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import CommitFailedError
 from kafka.structs import TopicPartition
 
-from kafkaprod.broker.embedded import EmbeddedBroker
-from tests.fixtures_broker import wait_until
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from tests.support.broker.fixtures_broker import wait_until
 
 
 class Member:

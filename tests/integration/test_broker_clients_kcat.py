@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.embedded import EmbeddedBroker
-from tests.fixtures_broker import wait_until
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from tests.support.broker.fixtures_broker import wait_until
 
 pytestmark = pytest.mark.external
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -28,9 +28,9 @@ from kafkaprod.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.fixtures_broker import wait_until
-from tests.fixtures_log import make_batch
-from tests.raw_client import RawClient
+from tests.support.broker.fixtures_broker import wait_until
+from tests.support.broker.fixtures_log import make_batch
+from tests.support.net.raw_client import RawClient
 
 MANY_PARTITIONS = 10_000
 MAX_FRAME_BYTES = 100 << 20
@@ -121,7 +121,7 @@ _SERVE = """
 import logging
 import sys
 from kafkaprod.broker.config import BrokerConfig, Limits
-from kafkaprod.broker.server import BrokerServer
+from kafkaprod.broker.server.server import BrokerServer
 logging.disable()  # a line a refused connection; the command has a filter for them
 limits = Limits(max_connections=int(sys.argv[2]))
 server = BrokerServer(BrokerConfig(data_dir=sys.argv[1], port=0, topics={"orders": 1}, limits=limits))

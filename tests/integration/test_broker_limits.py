@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.broker import server as server_module
 from kafkaprod.broker.config import BrokerConfig, Limits
-from kafkaprod.broker.embedded import EmbeddedBroker
-from kafkaprod.broker.server import BrokerServer
-from kafkaprod.broker.storage.group_commit import each
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.server import server as server_module
+from kafkaprod.broker.server.server import BrokerServer
+from kafkaprod.broker.storage.log.group_commit import each
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkaprod.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -31,9 +31,9 @@ from kafkaprod.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.fixtures_broker import wait_until
-from tests.fixtures_log import make_batch
-from tests.raw_client import RawClient
+from tests.support.broker.fixtures_broker import wait_until
+from tests.support.broker.fixtures_log import make_batch
+from tests.support.net.raw_client import RawClient
 
 
 class Running:

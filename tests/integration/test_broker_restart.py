@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.embedded import EmbeddedBroker, EmbeddedBrokerError
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker, EmbeddedBrokerError
 from kafkaprod.errors import IllegalStateError
 from kafkaprod.protocol.messages.create_topics import (
     CreatableTopic,
@@ -31,8 +31,8 @@ from kafkaprod.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.fixtures_log import make_batch
-from tests.raw_client import RawClient
+from tests.support.broker.fixtures_log import make_batch
+from tests.support.net.raw_client import RawClient
 
 TOPIC = "orders"
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
-from kafkaprod.broker.embedded import EmbeddedBroker
-from kafkaprod.broker.faults import (
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.faults import (
     close,
     close_after_handling,
     delay,
@@ -30,8 +30,8 @@ from kafkaprod.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.fixtures_log import make_batch
-from tests.raw_client import RawClient
+from tests.support.broker.fixtures_log import make_batch
+from tests.support.net.raw_client import RawClient
 
 
 @pytest.fixture

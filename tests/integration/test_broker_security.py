@@ -14,7 +14,7 @@ from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaProducer
 
-from kafkaprod.broker.embedded import EmbeddedBroker, EmbeddedBrokerError
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker, EmbeddedBrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -27,10 +27,10 @@ from kafkaprod.protocol.messages.produce import (
 )
 from kafkaprod.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkaprod.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from tests.certificates import Authority, Pem
-from tests.fixtures_broker import wait_until
-from tests.fixtures_log import make_batch
-from tests.raw_client import RawClient
+from tests.support.broker.fixtures_broker import wait_until
+from tests.support.broker.fixtures_log import make_batch
+from tests.support.net.certificates import Authority, Pem
+from tests.support.net.raw_client import RawClient
 
 USER, PASSWORD = "ada", "lovelace"
 TOPIC = "orders"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.protocol.frames import encode_request
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -25,9 +25,9 @@ from kafkaprod.protocol.messages.produce import (
     TopicProduceData,
 )
 from kafkaprod.protocol.schema import Request
-from tests.fixtures_broker import wait_until
-from tests.fixtures_log import make_batch
-from tests.raw_client import RawClient
+from tests.support.broker.fixtures_broker import wait_until
+from tests.support.broker.fixtures_log import make_batch
+from tests.support.net.raw_client import RawClient
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.cli import perf_stats
 from kafkaprod.cli.main import main
 from kafkaprod.cli.perf_stats import Totals
-from tests.load_rig import LoadRig, run_here
+from tests.support.loader.load_rig import LoadRig, run_here
 
 PERF_LINE = (
     r"\d+ records sent, \d+\.\d{6} records/sec \(\d+\.\d\d MB/sec\), \d+\.\d\d ms avg latency, \d+\.\d\d ms max latency"

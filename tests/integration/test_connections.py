@@ -23,8 +23,8 @@ from kafkaprod.security.oauthbearer import OAuthBearerMechanism
 from kafkaprod.security.sasl import Mechanism, PlainMechanism
 from kafkaprod.security.scram import ScramMechanism
 from kafkaprod.security.tls import TlsOptions, client_context
-from tests.fixtures_mock_cluster import MockCluster
 from tests.kafka.cluster import KafkaCluster
+from tests.support.kafka.fixtures_mock_cluster import MockCluster
 
 LIMIT_MS = 20_000
 

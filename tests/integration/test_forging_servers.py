@@ -13,8 +13,8 @@ import pytest
 
 from kafkaprod import Producer
 from kafkaprod.errors import AuthenticationError
-from tests.fake_broker import API_VERSIONS, FakeBroker
-from tests.scram_server import ScramServer
+from tests.support.net.fake_broker import API_VERSIONS, FakeBroker
+from tests.support.net.scram_server import ScramServer
 
 PASSWORD = "pencil"
 Change = Callable[[bytes], bytes]

@@ -20,9 +20,9 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
-from kafkaprod._core.murmur2 import partition_of_key
-from kafkaprod.broker.embedded import EmbeddedBroker
-from tests.load_rig import LoadRig
+from kafkaprod._core.records.murmur2 import partition_of_key
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from tests.support.loader.load_rig import LoadRig
 
 ROWS = 2_000
 

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from kafkaprod.broker.embedded import EmbeddedBroker
-from kafkaprod.broker.faults import delay
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.faults import delay
 from kafkaprod.errors import AuthorizationError
 from kafkaprod.protocol.api_keys import ApiKey
-from tests.load_rig import LoadRig, run_here
+from tests.support.loader.load_rig import LoadRig, run_here
 
 HUGE = b"x" * (20 << 20)
 NOBODY = 65_534

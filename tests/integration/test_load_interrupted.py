@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.embedded import EmbeddedBroker
-from kafkaprod.broker.faults import delay
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.faults import delay
 from kafkaprod.loader.in_flight import InFlight, SentBlock
 from kafkaprod.loader.manifest import Position
 from kafkaprod.protocol.api_keys import ApiKey
-from tests.load_rig import LoadRig
+from tests.support.loader.load_rig import LoadRig
 
 LINES = [b"line %d" % i for i in range(100_000)]
 PATIENCE_S = 30.0

@@ -24,9 +24,9 @@ import pyarrow.json
 import pyarrow.parquet
 import pytest
 
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from tests.kafka.cluster import KafkaCluster
-from tests.load_rig import LoadRig, read_values
+from tests.support.loader.load_rig import LoadRig, read_values
 
 pytestmark = pytest.mark.slow
 

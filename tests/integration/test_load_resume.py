@@ -9,7 +9,7 @@ import pytest
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import delete_topic
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.config import ProducerConfig
 from kafkaprod.loader.bad_rows import Stop
 from kafkaprod.loader.errors import LoadError
@@ -23,7 +23,7 @@ from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.session import LoadOptions
 from kafkaprod.producer import Producer
-from tests.load_rig import LoadRig
+from tests.support.loader.load_rig import LoadRig
 
 LINES = [b"line %d" % i for i in range(50_000)]
 

@@ -22,12 +22,12 @@ from kafkaprod.errors import (
     ProducerClosedError,
     SerializationError,
 )
-from kafkaprod.interceptors import ProducerRecord
+from kafkaprod.hooks.interceptors import ProducerRecord
+from kafkaprod.hooks.serializers import SerializationContext
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.serializers import SerializationContext
-from tests.fixtures_mock_cluster import MockCluster
 from tests.kafka.reading import ReadRecord, read_all
+from tests.support.kafka.fixtures_mock_cluster import MockCluster
 
 LIMIT_S = 30.0
 SOON_MS = 300

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.sink import Sink
 from kafkaprod.aio import AsyncProducer
 from kafkaprod.errors import BufferFullError, InvalidRecordError, ProducerClosedError
-from kafkaprod.interceptors import Interceptor, ProducerRecord
+from kafkaprod.hooks.interceptors import Interceptor, ProducerRecord
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ import pytest
 from kafkaprod import KafkaError, Producer
 from kafkaprod.errors import AuthenticationError, BootstrapError
 from kafkaprod.net.transport import Address
-from tests.fixtures_mock_cluster import MockCluster
 from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.ports import free_ports
+from tests.support.kafka.fixtures_mock_cluster import MockCluster
 
 NEVER_MS = 600_000  # the pytest timeout strikes first: what is raised under it was raised early
 SOON_MS = 300

@@ -15,7 +15,11 @@ import numpy as np
 import pytest
 
 from kafkaprod import AsyncProducer, Headers, Producer
-from tests.delivered import (
+from tests.kafka.batches import codecs_of_large_batches, read_log
+from tests.kafka.cluster import KafkaCluster, wait_until
+from tests.kafka.reading import end_offsets, read_all, read_with_java
+from tests.support.kafka.fixtures_kafka import skipped_where_unavailable
+from tests.support.producer.delivered import (
     CODECS,
     PARTITIONS,
     GivenRecord,
@@ -28,10 +32,6 @@ from tests.delivered import (
     send_in_every_way,
     wait_until_served,
 )
-from tests.fixtures_kafka import skipped_where_unavailable
-from tests.kafka.batches import codecs_of_large_batches, read_log
-from tests.kafka.cluster import KafkaCluster, wait_until
-from tests.kafka.reading import end_offsets, read_all, read_with_java
 
 pytestmark = pytest.mark.external
 

@@ -10,7 +10,13 @@ import pytest
 from kafkaprod import Producer, RecordMetadata
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.api_keys import ApiKey
-from tests.delivered import (
+from tests.kafka.batches import codecs_of_large_batches, read_log
+from tests.kafka.cluster import KafkaCluster
+from tests.kafka.reading import CREATE_TIME, ReadRecord, read_all
+from tests.kafka.runtime import OLD_BROKER_VERSION, OLDEST_BROKER_VERSION
+from tests.support.kafka.fixtures_kafka import skipped_where_unavailable
+from tests.support.kafka.fixtures_mock_cluster import MockCluster
+from tests.support.producer.delivered import (
     CODECS,
     PARTITIONS,
     GivenRecord,
@@ -21,12 +27,6 @@ from tests.delivered import (
     send_in_every_way,
     wait_until_served,
 )
-from tests.fixtures_kafka import skipped_where_unavailable
-from tests.fixtures_mock_cluster import MockCluster
-from tests.kafka.batches import codecs_of_large_batches, read_log
-from tests.kafka.cluster import KafkaCluster
-from tests.kafka.reading import CREATE_TIME, ReadRecord, read_all
-from tests.kafka.runtime import OLD_BROKER_VERSION, OLDEST_BROKER_VERSION
 
 LISTENERS = {
     OLD_BROKER_VERSION: ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL"),

@@ -10,9 +10,9 @@ import pytest
 
 from kafkaprod import Producer
 from kafkaprod.errors import BrokerError, MetadataTimeoutError, RecordTooLargeError, TopicNotFoundError
-from tests.delivered import CLOCK_TICK_MS, GivenRecord, Sends
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.reading import LOG_APPEND_TIME, read_all
+from tests.support.producer.delivered import CLOCK_TICK_MS, GivenRecord, Sends
 
 pytestmark = pytest.mark.external
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from kafkaprod import AsyncProducer, AvroRows, JsonRows, Producer
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.errors import InvalidRecordError, RecordTooLargeError, SerializationError
 from kafkaprod.tables import Named
 from tests.kafka.reading import ReadRecord, read_all

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from confluent_kafka.admin import AdminClient
 
-from kafkaprod._core.batch_reader import RecordBatchReader, read_batches
+from kafkaprod._core.records.batch_reader import RecordBatchReader, read_batches
 from kafkaprod.compression import CODEC_NAMES, decompress
 from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from tests.raw_client import RawClient
+from tests.support.net.raw_client import RawClient
 
 LARGE_BYTES = 64 << 10
 _FETCH_VERSION = 11  # Kafka 2.3 to 4, librdkafka's mock cluster

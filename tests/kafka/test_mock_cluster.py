@@ -3,9 +3,9 @@
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from tests.fixtures_mock_cluster import MockCluster
 from tests.kafka.proxy import PRODUCE
 from tests.kafka.reading import read_all
+from tests.support.kafka.fixtures_mock_cluster import MockCluster
 
 
 def produce(cluster: MockCluster, topic: str, **config: object) -> list[KafkaError | None]:

@@ -30,7 +30,7 @@ setup(
 
 def load(name: str) -> ModuleType:
     """Return the module `name` of this folder, built if it is not yet."""
-    sources = [ROOT / "tests" / "native" / f"{name}.pyx", *sorted((ROOT / "kafkaprod" / "_core").glob("*.pxd"))]
+    sources = [ROOT / "tests" / "native" / f"{name}.pyx", *sorted((ROOT / "kafkaprod" / "_core").rglob("*.pxd"))]
     version = hashlib.sha256(sys.version.encode() + b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     directory = ROOT / "tests" / ".cache" / "native" / version
     if not list(directory.glob(f"{name}.*.so")):

@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int32_t
 
-from kafkaprod._core.accumulator cimport TopicQueues
-from kafkaprod._core.batch cimport Partition
-from kafkaprod._core.lock cimport mutex_lock, mutex_unlock
+from kafkaprod._core.queues.accumulator cimport TopicQueues
+from kafkaprod._core.queues.batch cimport Partition
+from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock
 
 
 def set_sequences(TopicQueues topic not None, int32_t partition, int32_t next_sequence, int32_t last_acked_sequence):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.core_model import ModelRecord
+from tests.support.core.core_model import ModelRecord
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TIMESTAMPS = st.one_of(st.integers(1_600_000_000_000, 1_700_000_000_000), st.integers(-1, 2**63 - 1))

@@ -13,7 +13,7 @@ from kafkaprod.errors import ConnectionLostError, RequestTimedOutError
 from kafkaprod.protocol.client import Connection
 from kafkaprod.protocol.client_events import ConnectionFailed, RequestFailed, RequestSent, ResponseReceived
 from kafkaprod.protocol.handshake import State
-from tests.fake_broker import FakeBroker, frame
+from tests.support.net.fake_broker import FakeBroker, frame
 
 PRODUCE = 0
 

@@ -12,7 +12,7 @@ from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.client import Connection
 from kafkaprod.protocol.client_events import ConnectionFailed, RequestFailed, ResponseReceived, SaslChallenge
 from kafkaprod.protocol.handshake import State
-from tests.fake_broker import FakeBroker
+from tests.support.net.fake_broker import FakeBroker
 
 PRODUCE = 0
 

@@ -10,11 +10,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaprod._core.blocks import Block
-from kafkaprod._core.columns import Column, Headers
+from kafkaprod._core.columns.columns import Column, Headers
+from kafkaprod._core.queues.blocks import Block
 from kafkaprod.errors import InvalidRecordError, KafkaError, RecordTooLargeError
-from tests.core_engine import TOPIC, Engine, batches_of
-from tests.unit.test_accumulator import snapshot
+from tests.support.core.core_engine import TOPIC, Engine, batches_of
+from tests.unit._core.queues.test_accumulator import snapshot
 
 ANYTHING = st.one_of(
     st.none(),

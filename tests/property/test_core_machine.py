@@ -19,16 +19,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kafkaprod._core.blocks import Block
-from kafkaprod._core.columns import Column
-from kafkaprod._core.completion import BatchResult, DeliveryFuture
-from kafkaprod._core.produce_request import ProduceRequest
-from kafkaprod._core.settlement import BatchRef, abort_batches, expired_batches
-from kafkaprod._core.split import split_batch
+from kafkaprod._core.columns.columns import Column
+from kafkaprod._core.queues.blocks import Block
+from kafkaprod._core.queues.completion import BatchResult, DeliveryFuture
+from kafkaprod._core.requests.produce_request import ProduceRequest
+from kafkaprod._core.requests.settlement import BatchRef, abort_batches, expired_batches
+from kafkaprod._core.requests.split import split_batch
 from kafkaprod.compression import decompress, make_codec
 from kafkaprod.errors import DeliveryTimeoutError, IllegalStateError, ProducerClosedError
-from tests.core_engine import TOPIC, Engine
-from tests.core_model import decode_batch, decode_produce_body
+from tests.support.core.core_engine import TOPIC, Engine
+from tests.support.core.core_model import decode_batch, decode_produce_body
 
 PARTITIONS = 4
 SIZES = st.sampled_from([0, 50, 300, 700, 1500, 5000])

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kafkaprod.broker.storage.control_batch import EndTransactionMarker
-from kafkaprod.broker.storage.core_record_reader import CoreRecordReader
-from kafkaprod.broker.storage.log_config import LogConfig
-from kafkaprod.broker.storage.log_files import file_name
-from kafkaprod.broker.storage.partition_log import PartitionLog
-from tests.fixtures_log import NOW_MS, make_batch, make_environment, open_log, read_all, split_batches
+from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.log.core_record_reader import CoreRecordReader
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.log.log_files import file_name
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from tests.support.broker.fixtures_log import NOW_MS, make_batch, make_environment, open_log, read_all, split_batches
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=150, segment_index_bytes=96, retention_ms=-1)
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint", "index-checksum-checkpoint")

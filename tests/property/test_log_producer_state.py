@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from kafkaprod.broker.storage.batch_header import INT32_MAX, parse_header
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.producer_state import ProducerState, load_snapshot
-from tests.fixtures_log import make_batch
+from kafkaprod.broker.storage.log.batch_header import INT32_MAX, parse_header
+from kafkaprod.broker.storage.producers.producer_state import ProducerState, load_snapshot
+from tests.support.broker.fixtures_log import make_batch
 
 STEPS = 40
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaprod._core.produce_response import settle_all
+from kafkaprod._core.requests.produce_response import settle_all
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -22,7 +22,7 @@ from kafkaprod.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from tests.sender_rig import WITHOUT_ID, Rig, topic_uuid
+from tests.support.producer.sender_rig import WITHOUT_ID, Rig, topic_uuid
 
 VERSIONS = st.integers(3, 13)
 OFFSETS = st.integers(-1, 2**63 - 1)

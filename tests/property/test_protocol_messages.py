@@ -17,7 +17,7 @@ from kafkaprod.protocol.messages.fetch import FetchResponse
 from kafkaprod.protocol.messages.metadata import MetadataResponse
 from kafkaprod.protocol.messages.produce import ProduceRequest
 from kafkaprod.protocol.schema import Message, Struct
-from tests.protocol_samples import ALL_VERSIONS, IDS, build, distinct_values, extreme_number, kind_of
+from tests.support.net.protocol_samples import ALL_VERSIONS, IDS, build, distinct_values, extreme_number, kind_of
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 SCALARS: dict[str, st.SearchStrategy[Any]] = {

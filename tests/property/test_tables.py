@@ -8,10 +8,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaprod._core.blocks import Block
+from kafkaprod._core.queues.blocks import Block
 from kafkaprod.tables import TablePlan, read_batches
-from tests.core_engine import Engine, body_of
-from tests.core_model import ModelRecord, decode_produce_body, records_of
+from tests.support.core.core_engine import Engine, body_of
+from tests.support.core.core_model import ModelRecord, decode_produce_body, records_of
 
 NOW_MS = 1_700_000_000_000
 PARTITION_COUNT = 4

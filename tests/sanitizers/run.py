@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.tree_copy import copy_tree
+from tests.support.builds.tree_copy import copy_tree
 
 CORE_TESTS = [
     *[

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from kafkaprod._core.murmur2 import partition_of_key
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod._core.records.murmur2 import partition_of_key
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.producer import Producer
 from kafkaprod.spark import task, write
 from kafkaprod.spark.options import parse_options

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from tests.kafka.cluster import KafkaCluster
 from tests.other_sparks import environment_for
 from tests.spark.topics import read_topic

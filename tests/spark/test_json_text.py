@@ -19,8 +19,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from kafkaprod._core.arrow import ArrowStream
-from kafkaprod._core.json_rows import JsonEncoder
+from kafkaprod._core.columns.arrow import ArrowStream
+from kafkaprod._core.text.json_rows import JsonEncoder
 
 pytestmark = pytest.mark.spark("4.0")  # toArrow
 ROWS = 2000

@@ -4,7 +4,7 @@ import json
 
 from pyspark.sql import SparkSession
 
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.spark import write
 from tests.spark.topics import values_of
 

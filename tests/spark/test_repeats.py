@@ -12,13 +12,13 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.spark import foreach_batch, write
 from kafkaprod.spark.options import parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
 from kafkaprod.spark.task import REPORT_SCHEMA, report_task
-from tests.fixtures_broker import wait_until
 from tests.spark.topics import read_topic, seen_once
+from tests.support.broker.fixtures_broker import wait_until
 
 ROWS = 20_000
 Fault = Callable[[], None]

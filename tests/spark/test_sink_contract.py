@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.errors import ConfigError
 from kafkaprod.spark import write
 from tests.spark.topics import read_topic, values_of

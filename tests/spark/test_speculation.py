@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from tests.spark.topics import seen_once
 from tests.spark.two_copies import ROWS, run_two_copies
 

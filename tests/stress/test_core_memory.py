@@ -9,19 +9,19 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkaprod._core.blocks import Block
-from kafkaprod._core.columns import Column
-from kafkaprod._core.completion import BatchResult
-from tests.core_engine import TIMESTAMP, TOPIC, Engine, succeed
+from kafkaprod._core.columns.columns import Column
+from kafkaprod._core.queues.blocks import Block
+from kafkaprod._core.queues.completion import BatchResult
 from tests.native import building
+from tests.support.core.core_engine import TIMESTAMP, TOPIC, Engine, succeed
 
 MEBIBYTE = 1 << 20
 TEN_THOUSAND_PARTITIONS = """
 import os
-from kafkaprod._core.accumulator import Accumulator
-from kafkaprod._core.buffer_pool import BufferPool
-from kafkaprod._core.drain import Drain
-from kafkaprod.completion import BatchCompletion
+from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.queues.buffer_pool import BufferPool
+from kafkaprod._core.requests.drain import Drain
+from kafkaprod.results.batch import BatchCompletion
 
 def resident_bytes():
     with open("/proc/self/statm") as statm:

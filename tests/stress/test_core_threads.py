@@ -9,17 +9,17 @@ import time
 
 import pytest
 
-from kafkaprod._core.accumulator import Accumulator
-from kafkaprod._core.blocks import Block
-from kafkaprod._core.buffer_pool import BufferPool
-from kafkaprod._core.columns import Column
-from kafkaprod._core.drain import Drain
-from kafkaprod._core.settlement import abort_batches, expired_batches
-from kafkaprod._core.split import split_batch
-from kafkaprod.completion import BatchCompletion
+from kafkaprod._core.columns.columns import Column
+from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.queues.blocks import Block
+from kafkaprod._core.queues.buffer_pool import BufferPool
+from kafkaprod._core.requests.drain import Drain
+from kafkaprod._core.requests.settlement import abort_batches, expired_batches
+from kafkaprod._core.requests.split import split_batch
 from kafkaprod.errors import DeliveryTimeoutError
-from tests.core_engine import batches_of
-from tests.core_model import decode_batch
+from kafkaprod.results.batch import BatchCompletion
+from tests.support.core.core_engine import batches_of
+from tests.support.core.core_model import decode_batch
 
 TOPICS = ["a", "b"]
 FEW = 6

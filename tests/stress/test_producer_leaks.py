@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.sink import Sink
 from kafkaprod import Producer
-from kafkaprod.completion import BatchCompletion
+from kafkaprod.results.batch import BatchCompletion
 from tests.stress.scale import scaled
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -24,7 +24,7 @@ from benchmarks.sink import Sink
 from kafkaprod import Producer
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import create_topic
-from kafkaprod.broker.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import DeliveryFailedError, ProducerClosedError
 from tests.stress.scale import IS_FULL, scaled

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkaprod import Column, DeliveryFuture, Producer
-from kafkaprod.completion import BatchCompletion
+from kafkaprod.results.batch import BatchCompletion
 from tests.stress.interrupts import LIMIT_S, SLACK_S, Stalled, interrupt, show
 from tests.stress.scale import scaled, wait_until
 

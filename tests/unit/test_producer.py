@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkaprod import Producer
-from kafkaprod._core.accumulator import TopicQueues
+from kafkaprod._core.queues.accumulator import TopicQueues
 from kafkaprod.errors import (
     BootstrapError,
     BufferFullError,
@@ -20,7 +20,7 @@ from kafkaprod.errors import (
     ProducerClosedError,
 )
 from kafkaprod.producer import _open_producers, _running
-from tests.fixtures_broker import wait_until
+from tests.support.broker.fixtures_broker import wait_until
 
 MakeProducer = Callable[..., Producer]
 

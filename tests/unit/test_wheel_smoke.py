@@ -10,8 +10,8 @@ SOURCE = [
     "kafkaprod-1/README.md",
     "kafkaprod-1/LICENSE",
     "kafkaprod-1/kafkaprod/py.typed",
-    "kafkaprod-1/kafkaprod/_core/batch.pyx",
-    "kafkaprod-1/kafkaprod/_core/batch.pyi",
+    "kafkaprod-1/kafkaprod/_core/queues/batch.pyx",
+    "kafkaprod-1/kafkaprod/_core/queues/batch.pyi",
 ]
 
 
@@ -25,11 +25,11 @@ def test_source_distribution_with_generated_c_is_refused() -> None:
 
 
 def test_source_distribution_without_a_stub_is_refused() -> None:
-    with pytest.raises(NotAsReleasedError, match=r"kafkaprod/_core/batch\.pyi"):
+    with pytest.raises(NotAsReleasedError, match=r"kafkaprod/_core/queues/batch\.pyi"):
         check_source(SOURCE[:-1])
 
 
 def test_wheel_without_a_compiled_module_is_refused() -> None:
-    assert list(ROOT.glob("kafkaprod/_core/*.pyx"))
-    with pytest.raises(NotAsReleasedError, match=r"missing: .*kafkaprod/_core/accumulator"):
+    assert list(ROOT.glob("kafkaprod/_core/*/*.pyx"))
+    with pytest.raises(NotAsReleasedError, match=r"missing: .*kafkaprod/_core/queues/accumulator"):
         check_wheel(["kafkaprod/py.typed", "pyspark_kafkaprod/__init__.py"])

@@ -12,9 +12,9 @@ from itertools import islice
 
 from kafkaprod.broker.coordinator.internal_records import build_batch
 from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey, OffsetTable, decode_offset, encode_offsets
-from kafkaprod.broker.storage.batch_header import HEADER_BYTES, parse_header
-from kafkaprod.broker.storage.partition_log import PartitionLog
-from kafkaprod.broker.storage.records import iterate_records
+from kafkaprod.broker.storage.log.batch_header import HEADER_BYTES, parse_header
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.broker.storage.log.records import iterate_records
 
 OFFSETS_TOPIC = "__consumer_offsets"
 

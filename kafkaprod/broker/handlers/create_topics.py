@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kafkaprod.broker.broker import Broker
-from kafkaprod.broker.refusal import RequestRefusedError
-from kafkaprod.broker.request import ClientRequest, Lane
-from kafkaprod.broker.storage.log_config import LogConfig
-from kafkaprod.broker.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE
+from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

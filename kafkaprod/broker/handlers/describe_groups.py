@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kafkaprod.broker.authorized_operations import GROUP_OPERATIONS
-from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.cluster.authorized_operations import GROUP_OPERATIONS
+from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.group import Group, GroupState
 from kafkaprod.broker.coordinator.member import Member
-from kafkaprod.broker.request import ClientRequest, Lane
+from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.describe_groups import (
     DescribedGroup,

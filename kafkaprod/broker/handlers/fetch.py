@@ -12,13 +12,13 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from kafkaprod.broker.broker import Broker
-from kafkaprod.broker.file_records import FileResponse, records_field
-from kafkaprod.broker.leadership import check_leader_epoch, name_leaders
-from kafkaprod.broker.request import ClientRequest, Deferred, Lane, Outcome
-from kafkaprod.broker.storage.partition_log import PartitionLog
-from kafkaprod.broker.storage.segment import FileSlice
-from kafkaprod.broker.topics import Partition
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.leadership import check_leader_epoch, name_leaders
+from kafkaprod.broker.cluster.topics import Partition
+from kafkaprod.broker.server.file_records import FileResponse, records_field
+from kafkaprod.broker.server.request import ClientRequest, Deferred, Lane, Outcome
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.broker.storage.log.segment import FileSlice
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

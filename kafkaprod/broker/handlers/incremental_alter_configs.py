@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kafkaprod.broker.broker import Broker
-from kafkaprod.broker.refusal import RequestRefusedError
-from kafkaprod.broker.request import ClientRequest, Lane
-from kafkaprod.broker.topic_options import LIST_OPTIONS, default_values
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.topic_options import LIST_OPTIONS, default_values
+from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

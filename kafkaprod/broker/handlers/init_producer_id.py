@@ -7,8 +7,8 @@ Transactional ids have no coordinator here yet: 42.
 
 from __future__ import annotations
 
-from kafkaprod.broker.broker import Broker
-from kafkaprod.broker.request import ClientRequest, Lane
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

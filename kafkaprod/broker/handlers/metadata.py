@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import uuid
 
-from kafkaprod.broker.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from kafkaprod.broker.broker import Broker
-from kafkaprod.broker.request import ClientRequest, Lane
-from kafkaprod.broker.topics import Topic, check_name
+from kafkaprod.broker.cluster.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.topics import Topic, check_name
+from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

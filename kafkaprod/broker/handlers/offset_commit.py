@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.offset_log import Change
 from kafkaprod.broker.coordinator.offsets import MAX_METADATA_BYTES, CommittedOffset, OffsetKey
-from kafkaprod.broker.request import ClientRequest, Lane
+from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kafkaprod.broker.broker import Broker
+from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.offsets import CommittedOffset, Offsets
-from kafkaprod.broker.request import ClientRequest, Lane
+from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -12,11 +12,19 @@ import struct
 from functools import partial
 from typing import NamedTuple
 
-from kafkaprod.broker.broker import Broker
-from kafkaprod.broker.request import NO_RESPONSE, ClientRequest, CloseConnectionError, Deferred, Lane, Outcome, Ready
-from kafkaprod.broker.storage.batch_header import TRANSACTIONAL
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.server.request import (
+    NO_RESPONSE,
+    ClientRequest,
+    CloseConnectionError,
+    Deferred,
+    Lane,
+    Outcome,
+    Ready,
+)
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.partition_log import PartitionLog
+from kafkaprod.broker.storage.log.batch_header import TRANSACTIONAL
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

@@ -1,7 +1,7 @@
 """Produce (0): append record batches. With acks 0 there is no response.
 
 Exactly one batch per partition, magic 2, and no partition twice. Producers write this body straight from their batches
-(`_core.produce_request`); this declaration serves brokers and tests, and decodes the response.
+(`_core.requests.produce_request`); this declaration serves brokers and tests, and decodes the response.
 
     3  transactional id                      9  flexible
     5  log start offset                     10  current leader and its address with error 6 (KIP-951)

@@ -1,0 +1,6 @@
+"""Columns: many values in a few buffers.
+
+columns        byte columns over offsets, lists and views
+arrow          tables over the Arrow C data interface
+arrow_array, arrow_schema, arrow_structs, arrow_values   its parts
+"""

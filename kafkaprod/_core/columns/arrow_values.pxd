@@ -1,0 +1,11 @@
+"""Values of Arrow arrays as Python objects."""
+
+from libc.stdint cimport int64_t, uint16_t
+
+from kafkaprod._core.columns.arrow_array cimport ArrowNode
+from kafkaprod._core.columns.arrow_schema cimport Field
+
+
+cdef object python_value(const ArrowNode *node, Field field, int64_t i)
+cdef Py_ssize_t bytes_at(const ArrowNode *node, int64_t i, const char **data) noexcept nogil
+cdef float float_of_half(uint16_t half) noexcept nogil

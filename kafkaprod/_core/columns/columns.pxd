@@ -1,0 +1,146 @@
+"""A column of byte strings as C pointers, in the layouts that Arrow, NumPy and lists come in.
+
+| layout    | row i is                                                                       | Arrow types                 |
+|-----------|--------------------------------------------------------------------------------|-----------------------------|
+| NULLS     | null                                                                           |                             |
+| CONSTANT  | the same bytes for every row                                                   |                             |
+| PLACES    | places[i].data, places[i].length                                               | (lists of bytes-like)       |
+| OFFSETS32 | data[offsets32[i] .. offsets32[i + 1]]                                         | binary, string              |
+| OFFSETS64 | data[offsets64[i] .. offsets64[i + 1]]                                         | large_binary, large_string  |
+| VIEWS     | 16 bytes: int32 length, then 12 bytes inline, or prefix, buffer index, offset  | binary_view, string_view    |
+| FIXED     | data[i * width .. (i + 1) * width]                                             | fixed_size_binary           |
+
+Source of the layouts: Arrow columnar format 1.4. `validity` is a bitmap, least significant bit first, NULL: no nulls.
+`start` is the row of the arrays at which the column begins (Arrow's array offset).
+"""
+
+from cpython.buffer cimport Py_buffer
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
+
+from kafkaprod._core.machine.prefetch cimport prefetch_read
+from kafkaprod._core.records.record_view cimport NULL_LENGTH, HeaderView
+
+
+cdef enum Layout:
+    NULLS
+    CONSTANT
+    PLACES
+    OFFSETS32
+    OFFSETS64
+    VIEWS
+    FIXED
+
+
+cdef struct Place:
+    const char *data
+    Py_ssize_t length               # NULL_LENGTH: null
+
+
+cdef struct ByteColumn:
+    Layout layout
+    Py_ssize_t start
+    Py_ssize_t longest              # no row is longer; bytes
+    const uint8_t *validity
+    const char *data
+    Py_ssize_t data_size
+    Py_ssize_t width                # FIXED: bytes a row; CONSTANT: length
+    const int32_t *offsets32
+    const int64_t *offsets64
+    const Place *places
+    const char *views
+    const char **view_buffers
+    const int64_t *view_buffer_sizes
+    Py_ssize_t view_buffer_count
+
+
+cdef struct HeaderColumn:
+    # Row i has headers[offsets[i] .. offsets[i + 1]]; all rows share headers[0 .. constant_count] if offsets is NULL.
+    const HeaderView *headers
+    const int64_t *offsets
+    Py_ssize_t constant_count
+
+
+cdef class Column:
+    """Owns what a ByteColumn points into. Immutable once made; any thread may read."""
+
+    cdef ByteColumn c
+    cdef readonly Py_ssize_t row_count      # -1: as many as wanted (NULLS, CONSTANT)
+    cdef Py_buffer *_buffers
+    cdef Py_ssize_t _buffer_count
+    cdef void **_allocations
+    cdef Py_ssize_t _allocation_count
+    cdef PyObject **_items                  # of from_list: references to the rows; not in a list, to fetch ahead
+    cdef Py_ssize_t _item_count
+    cdef object _kept
+
+    cdef Py_buffer *_hold(self, object source, str name, Py_ssize_t item_size) except NULL
+    cdef void *_allocate(self, Py_ssize_t size) except NULL
+    cdef int _adopt(self, void *memory) except -1
+    cdef int check(self, str name) except -1
+
+
+cdef class Headers:
+    """Owns what a HeaderColumn points into."""
+
+    cdef HeaderColumn c
+    cdef readonly Py_ssize_t row_count      # -1: the same headers for every row
+    cdef HeaderView *_views
+    cdef int64_t *_offsets
+    cdef Py_ssize_t _view_count
+    cdef Py_ssize_t _view_capacity
+    cdef object _kept
+
+    cdef HeaderView *_reserve(self, Py_ssize_t count) except NULL
+    cdef int _make_rows(self, Py_ssize_t row_count, Py_ssize_t view_count) except -1
+    cdef int _add_row(self, object arguments, object headers, Py_ssize_t row) except -1
+
+
+cdef inline void column_get(const ByteColumn *c, Py_ssize_t i, const char **data, Py_ssize_t *length) noexcept nogil:
+    """Pointer and length of row i, NULL_LENGTH for a null. The column was checked: no bounds are looked at here."""
+    cdef int32_t short_length
+    cdef int32_t place[2]
+    cdef const char *view
+    i += c.start
+    if c.validity is not NULL and not (c.validity[i >> 3] >> (i & 7)) & 1:
+        length[0] = NULL_LENGTH
+    elif c.layout == OFFSETS32:
+        data[0] = c.data + c.offsets32[i]
+        length[0] = c.offsets32[i + 1] - c.offsets32[i]
+    elif c.layout == PLACES:
+        data[0] = c.places[i].data
+        length[0] = c.places[i].length
+    elif c.layout == OFFSETS64:
+        data[0] = c.data + c.offsets64[i]
+        length[0] = c.offsets64[i + 1] - c.offsets64[i]
+    elif c.layout == FIXED:
+        data[0] = c.data + i * c.width
+        length[0] = c.width
+    elif c.layout == CONSTANT:
+        data[0] = c.data
+        length[0] = c.width
+    elif c.layout == VIEWS:
+        view = c.views + 16 * i
+        memcpy(&short_length, view, 4)
+        if short_length <= 12:
+            data[0] = view + 4
+        else:
+            memcpy(place, view + 8, 8)
+            data[0] = c.view_buffers[place[0]] + place[1]
+        length[0] = short_length
+    else:
+        length[0] = NULL_LENGTH
+
+
+cdef inline void column_fetch(const ByteColumn *c, Py_ssize_t i) noexcept nogil:
+    """Ask for the memory that column_get() of row i will read."""
+    i += c.start
+    if c.layout == PLACES:
+        prefetch_read(c.places + i)
+    elif c.layout == OFFSETS32:
+        prefetch_read(c.offsets32 + i)
+    elif c.layout == OFFSETS64:
+        prefetch_read(c.offsets64 + i)
+    elif c.layout == VIEWS:
+        prefetch_read(c.views + 16 * i)

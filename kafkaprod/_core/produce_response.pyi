@@ -1,5 +1,0 @@
-from typing_extensions import Buffer
-
-from kafkaprod._core.produce_request import ProduceRequest
-
-def settle_all(request: ProduceRequest, body: Buffer, version: int) -> int | None: ...

@@ -1,0 +1,11 @@
+"""Records waiting to be sent: from an append to a batch that the sender takes.
+
+buffer_pool   slabs, and who may have them
+batch         a chain of slabs that holds one record batch
+partitioner   which partition a record without a key takes
+accumulator   topic -> partition -> queue of batches
+sequences     the order of an idempotent producer's batches
+send_path     the compiled part of `Producer.send`
+blocks        many records in one call
+completion    the outcome of a batch, and who waits for it
+"""

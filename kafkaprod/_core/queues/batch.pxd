@@ -1,0 +1,250 @@
+"""A record batch under construction, in the queue or in a request; and the partition that queues it.
+
+State of the records (one table, see batch.pyx TRANSITIONS):
+
+    OPEN -> CLOSED -> SENT -> DONE        SENT -> CLOSED: requeued        OPEN, CLOSED -> DONE: expired, aborted
+
+State of the memory is another matter: slabs go back to the pool when the batch is DONE *and* no request references
+them (`request_count` is 0). A batch that expires in flight is DONE at once and keeps its slabs until the request is
+answered or its socket is closed (KAFKA-19012).
+
+Batch header, 61 bytes, at the start of the first slab (source: protocol guide "Record Batch", KIP-98):
+
+| off | len | field           | off | len | field         | off | len | field          |
+|-----|-----|-----------------|-----|-----|---------------|-----|-----|----------------|
+| 0   | 8   | base offset     | 17  | 4   | CRC-32C       | 43  | 8   | producer id    |
+| 8   | 4   | batch length    | 21  | 2   | attributes    | 51  | 2   | producer epoch |
+| 12  | 4   | leader epoch    | 23  | 4   | last offset d.| 53  | 4   | base sequence  |
+| 16  | 1   | magic 2         | 27  | 8   | base timestamp| 57  | 4   | record count   |
+|     |     |                 | 35  | 8   | max timestamp | 61  |     | records        |
+"""
+
+from cpython.ref cimport PyObject
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from libc.stdlib cimport abort
+
+from kafkaprod._core.queues.buffer_pool cimport BufferPool, KP_DEBUG, Slab
+from kafkaprod._core.machine.cache_lines cimport CACHE_LINE
+from kafkaprod._core.machine.lock cimport add32, load64, mutex_t, store64
+from kafkaprod._core.machine.prefetch cimport prefetch_write
+from kafkaprod._core.records.record_view cimport RecordView
+from kafkaprod._core.records.record_writer cimport record_body_size, uvarint_size, write_record
+
+
+cdef enum:
+    BYTES_AHEAD = 512           # between asking for memory to write to and writing
+    BATCH_HEADER_BYTES = 61
+    CRC_START = 21              # the CRC covers attributes to the end
+    LOG_OVERHEAD = 12           # base offset and batch length are not counted by batch length
+    OPEN_BIAS = 1 << 30         # in `references` of an OPEN batch, so that they cannot come to 0
+
+
+cdef enum BatchState:
+    OPEN = 0                    # takes records
+    CLOSED = 1                  # in the partition's queue, full or requeued
+    SENT = 2                    # in a request
+    DONE = 3                    # its records have their one outcome
+
+
+cdef enum Outcome:
+    PENDING = 0
+    SUCCEEDED = 1
+    FAILED = 2
+    SPLIT = 3                   # its records live on in the batches split from it
+
+
+cdef struct Batch:
+    # guarded by partition.lock until DONE; afterwards only the holders of references read it
+    Partition *partition
+    uint8_t state
+    uint8_t outcome
+    int references              # atomic; held by: incomplete list, queue or request, block, BatchRef
+    PyObject *completion        # completion.BatchResult, or NULL while nobody asked
+    # of no meaning while OPEN: see OpenBatch
+    char *position              # end of what is written
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int32_t record_count
+    # lists
+    Batch *next                 # in the partition's queue
+    Batch *older                # incomplete batches of the accumulator in order of creation
+    Batch *newer
+    Batch *next_outstanding     # sequenced batches of the partition that are not DONE, by sequence
+    Batch *previous_outstanding
+    int request_count           # 1 while a request may read the slabs
+    bint sealed                 # header and CRC are written (and the payload compressed)
+    bint maybe_persisted        # some attempt ended without a definite answer
+    # memory
+    Slab *first
+    Slab *last
+    uint32_t last_generation
+    Py_ssize_t limit            # bytes that the batch may grow to, header included
+    Py_ssize_t closed_bytes     # bytes in all slabs but the last
+    long long held_bytes        # what its slabs count against the pool; load64 and store64
+    # content
+    PyObject *compressed        # bytes object with the compressed records, or NULL
+    int8_t codec
+    # sending
+    int64_t serial              # order of creation; split batches keep their original's
+    int64_t rank                # index of its first record in the batch it was split from: order among equal serials
+    int64_t backoff_ms          # not before last_attempt_ms + this, unless the leader changed
+    int64_t created_ms
+    int64_t created_us          # linger is counted from here: a millisecond is a large part of it
+    int64_t last_attempt_ms
+    int64_t sent_ms
+    int32_t attempts
+    int32_t sent_leader_epoch
+    int64_t producer_id
+    int16_t producer_epoch
+    int32_t base_sequence       # -1: not sequenced yet
+    int64_t ordinal             # of the partition's sequenced batches
+    bint transactional
+    bint from_split
+    # result
+    int64_t base_offset
+    int64_t log_append_time
+    PyObject *error             # exception object of a FAILED batch
+    PyObject *record_errors     # dict of the records that the broker named, or NULL
+    PyObject *children          # list of (first index, BatchResult) of a SPLIT batch
+
+
+cdef struct OpenBatch:
+    # What an append reads and writes of the OPEN batch; batch_move() copies it into the Batch when it leaves that state.
+    Batch *batch                # NULL: there is none, and the rest means nothing
+    char *position              # where the next record goes; written with store64, for fetch_to_write()
+    char *end                   # end of the tail slab, or of the batch limit if that comes first
+    int64_t base_timestamp
+    int64_t max_timestamp
+    PyObject *completion        # batch.completion
+    int32_t record_count
+    int32_t holds               # references to the batch that are not counted in `batch.references` yet
+
+
+cdef struct Partition:
+    # One cache line, and all that an append to an open batch needs: with thousands of partitions it is a miss for each.
+    mutex_t lock
+    # guarded by lock:
+    int queue_length            # written under lock, peeked at with load32
+    OpenBatch open
+    # the next line
+    Batch *head                 # written with publish64 by who appends: the sender peeks at it
+    Batch *tail                 # the only one that may be OPEN
+    int incomplete_count        # batches not DONE, queued or sent
+    int8_t first_class          # of slabs, for the next batch's first one: what its last batch would have needed
+    Batch *first_outstanding
+    int64_t last_ordinal
+    Batch *last_outstanding
+    int64_t producer_id         # whose sequences next_sequence continues
+    int16_t producer_epoch
+    int32_t next_sequence
+    int32_t last_acked_sequence
+    int64_t last_acked_offset
+    bint needs_new_epoch        # a sequence may be missing from the log: nothing new until a new epoch
+    int in_flight_count
+    bint in_transaction         # added to the current transaction
+    # set under lock by metadata updates
+    int32_t leader              # node id, -1: none
+    int32_t leader_epoch
+    bint is_muted
+    bint is_removed             # the topic was re-created smaller: its records fail
+    # constant
+    int32_t index
+    int32_t topic_index
+    # guarded by the appender's partitioner state, see partitioner.pxd
+    int64_t sticky_bytes
+
+
+cdef struct Hint:
+    # What an append of one record to a partition will touch. Side by side for all partitions, so that they stay in the
+    # cache and all can be asked for at once. Any thread reads and writes them, with load64 and store64: addresses to fetch
+    # ahead and never to read at, for they may be old.
+    char *position
+    PyObject *completion
+
+
+cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *first_record, Py_ssize_t batch_size,
+                       int64_t ticket) noexcept nogil
+cdef int batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, int64_t ticket) noexcept nogil
+cdef int batch_move(Batch *b, BatchState state) noexcept nogil
+cdef Py_ssize_t batch_size_bytes(const Batch *b) noexcept nogil
+cdef void batch_release_memory(Batch *b, BufferPool pool) noexcept nogil
+cdef void batch_release(Batch *b, BufferPool pool) noexcept
+cdef int batch_seal(Batch *b) noexcept nogil
+cdef char *batch_copy(char *target, const Batch *b) noexcept nogil
+cdef list batch_records(Batch *b)
+cdef int batch_set_compressed(Batch *b, bytes blob, int codec_id) except -1
+cdef Py_ssize_t batch_sealed_size(const Batch *b) noexcept nogil
+
+
+cdef inline void remember(Hint *hint, const OpenBatch *o) noexcept nogil:
+    store64(<long long *>&hint.position, <long long>o.position)
+    store64(<long long *>&hint.completion, <long long>o.completion)
+
+
+cdef inline void fetch_hinted(const Hint *hint) noexcept nogil:
+    """Ask for where a record will be written to, and for the result object that its future will refer to."""
+    cdef char *position = <char *>load64(<const long long *>&hint.position)
+    prefetch_write(position)
+    prefetch_write(position + 64)
+    prefetch_write(position + 128)
+    prefetch_write(<void *>load64(<const long long *>&hint.completion))
+
+
+cdef inline void fetch_to_write(const Partition *p, int lines) noexcept nogil:
+    """Ask for so many cache lines of where the open batch is written to. Without the lock: the answer may be old, no harm."""
+    cdef char *position = <char *>load64(<const long long *>&p.open.position)
+    while lines > 0:
+        prefetch_write(position)
+        position += 64
+        lines -= 1
+
+
+cdef inline void prefetch_batch(const Batch *b) noexcept nogil:
+    """Ask for the whole struct."""
+    cdef size_t at = 0
+    while at < sizeof(Batch):
+        prefetch_write(<const char *>b + at)
+        at += CACHE_LINE
+
+
+cdef inline void batch_retain(Batch *b) noexcept nogil:
+    add32(&b.references, 1)
+
+
+cdef inline int64_t delta_between(int64_t timestamp, int64_t base) noexcept nogil:
+    # Unsigned, because -1 minus INT64_MAX must wrap and not be undefined; readers add the same way.
+    return <int64_t>(<uint64_t>timestamp - <uint64_t>base)
+
+
+cdef inline void batch_check_tail(const Batch *b) noexcept nogil:
+    """For debug builds: stop before foreign memory is written, if the tail slab was released under this batch."""
+    if b.last.generation != b.last_generation:
+        abort()
+
+
+cdef inline Py_ssize_t batch_append(OpenBatch *o, const RecordView *r) noexcept nogil:
+    """Write the record behind the last one and return its size in bytes; 0 if it does not fit the tail slab: nothing changed."""
+    cdef int64_t timestamp_delta = delta_between(r.timestamp, o.base_timestamp)
+    cdef Py_ssize_t body = record_body_size(r, timestamp_delta, o.record_count)
+    cdef Py_ssize_t size = uvarint_size(<unsigned long long>body << 1) + body
+    if size > o.end - o.position:
+        return 0
+    if KP_DEBUG:
+        batch_check_tail(o.batch)
+    store64(<long long *>&o.position, <long long>write_record(o.position, r, body, timestamp_delta, o.record_count))
+    o.record_count += 1
+    if r.timestamp > o.max_timestamp:
+        o.max_timestamp = r.timestamp
+    return size
+
+
+cdef inline void fetch_ahead(const OpenBatch *o) noexcept nogil:
+    """Ask for what the records after the next ones will write to: slabs come round only when all others have been used."""
+    prefetch_write(o.position + BYTES_AHEAD)
+    prefetch_write(o.position + BYTES_AHEAD + 64)
+
+
+cdef inline void batch_hold(OpenBatch *o) noexcept nogil:
+    """Take a reference to the open batch, to be given back by batch_release(), without touching its memory."""
+    o.holds += 1

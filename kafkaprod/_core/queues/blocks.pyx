@@ -1,0 +1,589 @@
+"""Blocks of records, from lists or columns, appended without the GIL.
+
+A block is checked whole before its first record is written; after that only a full pool can stop it, at a record
+boundary: `rows_left` says which rows are not appended, and run() goes on from there. Rows keep their order per partition.
+
+Rows are taken in rounds. A round is sorted by partition first (a counting sort, so rows keep their order) and then
+written partition by partition: its lock is taken once for a run of rows, the batch's state stays in registers, and
+with thousands of partitions it is known in time what to fetch from memory. So what is appended when the pool is full is a
+prefix of each partition's rows, not of the block's. Only one lock is held at a time.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memset
+
+from kafkaprod._core.queues.accumulator cimport ANY_PARTITION, FEW_PARTITIONS
+from kafkaprod._core.queues.batch cimport (
+    BATCH_HEADER_BYTES,
+    BYTES_AHEAD,
+    KP_DEBUG,
+    batch_check_tail,
+    batch_hold,
+    batch_release,
+    delta_between,
+    fetch_to_write,
+)
+from kafkaprod._core.queues.buffer_pool cimport slab_total
+from kafkaprod._core.columns.columns cimport NULLS, ByteColumn, HeaderColumn, column_fetch, column_get
+from kafkaprod._core.queues.completion cimport batch_result
+from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, store32, store64
+from kafkaprod._core.records.murmur2 cimport FastModulo, fast_modulo, partition_for_key
+from kafkaprod._core.machine.prefetch cimport prefetch_read, prefetch_write
+from kafkaprod._core.records.record_view cimport APPENDED, EVENT_BATCH_FULL, NULL_LENGTH, POOL_EXHAUSTED
+from kafkaprod._core.records.record_writer cimport (
+    RECORD_OVERHEAD_BOUND,
+    headers_size,
+    record_body_size,
+    record_size_bound,
+    write_record,
+)
+from kafkaprod._core.records.varint cimport uvarint_size
+
+from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
+
+cdef enum:
+    MOST_OVERHEAD = RECORD_OVERHEAD_BOUND + 1 + 5 + 5      # no headers; lengths of key and value
+
+
+cdef inline void fill_record(const ByteColumn *key, const ByteColumn *value, const HeaderColumn *headers, Py_ssize_t i,
+                             RecordView *r) noexcept nogil:
+    """Point the view at row i; the timestamp is the caller's."""
+    r.key = NULL
+    r.value = NULL
+    column_get(key, i, &r.key, &r.key_length)
+    column_get(value, i, &r.value, &r.value_length)
+    if headers.headers is NULL:
+        r.headers = NULL
+        r.header_count = 0
+        r.headers_size = 1
+        return
+    if headers.offsets is NULL:
+        r.headers = headers.headers
+        r.header_count = headers.constant_count
+    else:
+        r.headers = headers.headers + headers.offsets[i]
+        r.header_count = headers.offsets[i + 1] - headers.offsets[i]
+    r.headers_size = headers_size(r.headers, r.header_count)
+
+
+cdef inline void fetch_row(const ByteColumn *key, const ByteColumn *value, Py_ssize_t i) noexcept nogil:
+    """Ask for what writing row i will read."""
+    cdef const char *data = NULL
+    cdef Py_ssize_t length
+    column_get(key, i, &data, &length)
+    prefetch_read(data)
+    column_get(value, i, &data, &length)
+    prefetch_read(data)
+    prefetch_read(data + 64)
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Block:
+    """Rows bound for one topic.
+
+    Args:
+        key, value: Columns. headers: Headers, or None. Columns with a length must agree on it.
+        row_count: needed only if no column has a length.
+        timestamps: buffer of int64 ms per row, -1 for none; or None: `timestamp` for every row.
+        partitions: buffer of int32 per row, -1 to let the key or the sticky partitioner choose; or None.
+        partition: for every row; -1 as above.
+
+    Raises: InvalidRecordError, RecordTooLargeError naming argument and row; nothing is appended then.
+    """
+
+    def __init__(self, Accumulator accumulator not None, TopicQueues topic not None, Column value not None,
+                 Column key=None, Headers headers=None, row_count=None, timestamps=None, timestamp=-1, partitions=None,
+                 partition=ANY_PARTITION):
+        self.accumulator = accumulator
+        self.topic = topic
+        self._value = value
+        self._key = Column.nulls() if key is None else key
+        self._headers = Headers.from_python(None) if headers is None else headers
+        self.row_count = _agree(
+            [("value", self._value.row_count), ("key", self._key.row_count), ("headers", self._headers.row_count)],
+            row_count,
+        )
+        if not isinstance(timestamp, int) or not -1 <= timestamp <= 0x7FFFFFFFFFFFFFFF:
+            raise InvalidRecordError(f"timestamp={timestamp!r} must be an integer of at least 0 in 64 bits, or -1 for none")
+        if not isinstance(partition, int) or not ANY_PARTITION <= partition < topic.partition_count:
+            raise InvalidRecordError(
+                f"partition={partition!r} of topic {topic.name!r} is outside 0..{topic.partition_count - 1}"
+            )
+        self._timestamp = timestamp
+        self._kept = [_int_array(timestamps, "timestamps", "q", self.row_count),
+                      _int_array(partitions, "partitions", "i", self.row_count)]
+        cdef const int64_t[::1] timestamp_view
+        cdef const int32_t[::1] partition_view
+        if self._kept[0] is not None and self.row_count:
+            timestamp_view = self._kept[0]
+            self._timestamps = &timestamp_view[0]
+        if self._kept[1] is not None and self.row_count:
+            partition_view = self._kept[1]
+            self._partitions = &partition_view[0]
+        self._partition_array = topic.partitions
+        self._partition_count = topic.partition_count
+        self._row_partitions = <int32_t *>malloc(<size_t>(self.row_count + 1) * sizeof(int32_t))
+        self._round_rows = min(
+            self.row_count, min(MOST_ROWS, max(FEWEST_ROWS, ROWS_A_PARTITION * self._partition_count))
+        )
+        self._placed = <int32_t *>malloc(<size_t>self._round_rows * sizeof(int32_t) + 1)
+        self._order = <int32_t *>malloc(<size_t>self._round_rows * sizeof(int32_t) + 1)
+        self._ends = <int32_t *>malloc(<size_t>self._partition_count * sizeof(int32_t))
+        self._groups = <int32_t *>malloc(<size_t>min(self._round_rows, self._partition_count) * sizeof(int32_t) + 1)
+        self._last_segments = <int32_t *>malloc(<size_t>self._partition_count * sizeof(int32_t))
+        if (self._row_partitions is NULL or self._placed is NULL or self._order is NULL or self._ends is NULL
+                or self._groups is NULL or self._last_segments is NULL):
+            raise MemoryError
+        cdef Py_ssize_t i
+        self._for_all = partition
+        for i in range(self.row_count):
+            self._row_partitions[i] = self._for_all
+        for i in range(self._partition_count):
+            self._last_segments[i] = -1
+        self._check_rows()
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        for i in range(self._segment_count):
+            batch_release(self._segments[i].batch, self.accumulator.pool)
+        free(self._segments)
+        free(self._row_partitions)
+        self._free_round()
+
+    cdef int _check_rows(self) except -1:
+        cdef Py_ssize_t i
+        cdef RecordView r
+        if self._timestamps is not NULL:
+            for i in range(self.row_count):
+                if self._timestamps[i] < -1:
+                    raise InvalidRecordError(f"timestamps[{i}]={self._timestamps[i]} must be at least 0, or -1 for none")
+        if self._partitions is not NULL:
+            for i in range(self.row_count):
+                if not ANY_PARTITION <= self._partitions[i] < self._partition_count:
+                    raise InvalidRecordError(
+                        f"partitions[{i}]={self._partitions[i]} of topic {self.topic.name!r} is outside "
+                        f"0..{self._partition_count - 1}"
+                    )
+                self._row_partitions[i] = self._partitions[i]
+        if self._headers.c.headers is NULL and (self._key.c.longest + self._value.c.longest + MOST_OVERHEAD
+                                                <= self.accumulator.max_record_bytes):
+            return 0            # the longest key with the longest value fits: so does every row
+        for i in range(self.row_count):
+            self._fill(i, &r)
+            if record_size_bound(&r) > self.accumulator.max_record_bytes:
+                error = RecordTooLargeError(
+                    f"row {i}: record of up to {record_size_bound(&r)} bytes for topic {self.topic.name!r} exceeds "
+                    f"max_record_bytes={self.accumulator.max_record_bytes} (from max_request_size and buffer_memory)",
+                    topic=self.topic.name,
+                )
+                error.row = i
+                raise error
+        return 0
+
+    def run(self, int64_t now_ms, int64_t ticket=0):
+        """Append as many of the remaining rows as there is memory for; return whether all are appended.
+
+        Args: now_ms: monotonic; starts linger and delivery timeout of new batches. ticket: of a memory waiter, or 0.
+        Raises: ProducerClosedError. Releases the GIL for the whole loop.
+        """
+        cdef AppendStatus status = APPENDED
+        cdef int events = 0
+        if self.accumulator.is_closed:
+            raise ProducerClosedError("the producer is closed: no record can be sent")
+        store32(&self.topic.was_used, 1)
+        with nogil:
+            status = self._append_rows(now_ms, ticket, &events)
+        if status != APPENDED:
+            events |= EVENT_BATCH_FULL      # a waiter makes everything sendable
+        self.accumulator.tell_sender(events)
+        if status == APPENDED and self.rows_appended == self.row_count:
+            self._let_go_of_input()
+        return self.rows_appended == self.row_count
+
+    cdef int _let_go_of_input(self) except -1:
+        """The block lives on as part of a result; the columns it came from need not."""
+        self._key = self._value = None
+        self._headers = None
+        self._kept = None
+        self._free_round()
+        return 0
+
+    cdef void _free_round(self) noexcept:
+        free(self._placed)
+        free(self._order)
+        free(self._ends)
+        free(self._groups)
+        free(self._last_segments)
+        self._placed = self._order = self._ends = self._groups = self._last_segments = NULL
+
+    cdef void _begin_round(self) noexcept nogil:
+        """Sort the next rows by partition. A round's rows are all placed by key or caller, or all go to the sticky one."""
+        cdef ByteColumn key = self._key.c
+        cdef ByteColumn value = self._value.c
+        cdef bint uses_keys = not self.accumulator.ignore_keys
+        cdef FastModulo modulo = fast_modulo(self._partition_count)
+        cdef int32_t *placed = self._placed
+        cdef int32_t *ends = self._ends
+        cdef const int32_t *row_partitions = self._row_partitions
+        cdef bint is_scattered = self._partition_count > FEW_PARTITIONS
+        cdef Py_ssize_t first = self._round_end
+        cdef Py_ssize_t i = first
+        cdef Py_ssize_t end = min(self.row_count, first + self._round_rows)
+        cdef int32_t partition
+        cdef const char *data = NULL
+        cdef Py_ssize_t length = 0
+        self._round_first = first
+        self._at = 0
+        self._group = 0
+        self._is_sticky = (key.layout == NULLS or not uses_keys) and self._partitions is NULL and self._for_all < 0
+        if self._is_sticky:
+            self._round_end = end
+            return
+        memset(ends, 0, <size_t>self._partition_count * sizeof(int32_t))
+        while i < end:
+            partition = row_partitions[i]
+            if partition == ANY_PARTITION:
+                length = NULL_LENGTH
+                if uses_keys:
+                    column_get(&key, i, &data, &length)
+                if length < 0:
+                    if i > first and not self._is_sticky:
+                        break
+                    self._is_sticky = True
+                    i += 1
+                    continue
+                partition = partition_for_key(data, length, modulo)
+            if self._is_sticky:
+                break
+            if not is_scattered:
+                # Here the values are passed in the order of memory, when they are written they no longer are.
+                column_get(&value, i, &data, &length)
+                prefetch_read(data)
+                prefetch_read(data + 64)
+            placed[i - first] = partition
+            ends[partition] += 1
+            i += 1
+        self._round_end = i
+        if not self._is_sticky:
+            self._sort_round()
+
+    cdef void _sort_round(self) noexcept nogil:
+        """From counts in `ends` and partitions in `placed` to rows in `order`, group by group."""
+        cdef const int32_t *placed = self._placed
+        cdef int32_t *order = self._order
+        cdef int32_t *ends = self._ends
+        cdef int32_t total = 0
+        cdef int32_t groups = 0
+        cdef int32_t count
+        cdef int32_t i
+        for i in range(self._partition_count):
+            count = ends[i]
+            ends[i] = total
+            if count > 0:
+                total += count
+                self._groups[groups] = i
+                groups += 1
+        self._group_count = groups
+        for i in range(total):
+            order[ends[placed[i]]] = i
+            ends[placed[i]] += 1
+
+    cdef AppendStatus _append_rows(self, int64_t now_ms, int64_t ticket, int *events) noexcept nogil:
+        cdef AppendStatus status = APPENDED
+        cdef int32_t partition
+        while status == APPENDED and self.rows_appended < self.row_count:
+            if self._round_first + self._at == self._round_end:
+                self._begin_round()
+            if self._is_sticky:
+                partition = self._lock_sticky(events)
+                status = self._append_run(partition, <int32_t>(self._round_end - self._round_first), now_ms, ticket, events)
+            else:
+                partition = self._groups[self._group]
+                if self._partition_count > FEW_PARTITIONS:
+                    self._fetch_ahead()
+                mutex_lock(&self._partition_array[partition].lock)
+                status = self._append_run(partition, self._ends[partition], now_ms, ticket, events)
+                if self._at == self._ends[partition]:
+                    self._group += 1
+            mutex_unlock(&self._partition_array[partition].lock)
+        return status
+
+    cdef AppendStatus _append_run(self, int32_t partition, int32_t run_end, int64_t now_ms, int64_t ticket,
+                                  int *events) noexcept nogil:
+        """Append rows of the round, up to `run_end` or ROWS_PER_HOLD of them, to the partition, whose lock is held."""
+        # Copies of what is constant: records are written through char pointers, which may point at anything, so that the
+        # compiler would load every field of self again for every record.
+        cdef ByteColumn key = self._key.c
+        cdef ByteColumn value = self._value.c
+        cdef HeaderColumn headers = self._headers.c
+        cdef Py_ssize_t round_first = self._round_first
+        cdef const int64_t *timestamps = self._timestamps
+        cdef int32_t *row_partitions = self._row_partitions
+        cdef bint is_sticky = self._is_sticky
+        cdef const int32_t *order = self._order
+        cdef int32_t at = self._at
+        cdef int32_t end_at = min(run_end, at + ROWS_PER_HOLD)
+        cdef bint is_scattered = self._partition_count > FEW_PARTITIONS and not is_sticky
+        cdef int32_t fetch_end = 0
+        cdef Partition *p = self._partition_array[partition]
+        cdef AppendStatus status = APPENDED
+        cdef RecordView r               # its address goes nowhere, so that its fields can be registers, too
+        cdef RecordView refused
+        cdef Py_ssize_t row
+        cdef Py_ssize_t body
+        cdef int64_t delta
+        # The state of the batch that is written to, in registers.
+        cdef OpenBatch *o = &p.open
+        cdef bint has_batch = o.batch is not NULL
+        cdef char *position = NULL
+        cdef char *end = NULL
+        cdef int64_t base_timestamp = 0
+        cdef int64_t max_timestamp = 0
+        cdef int32_t record_count = 0
+        cdef int32_t first_index = 0
+        cdef int64_t sticky_bytes = p.sticky_bytes if is_sticky else 0
+        cdef int64_t sticky_limit = 2 * self.accumulator.batch_size     # see must_leave()
+        if self._reserve_segments() != 0:
+            return POOL_EXHAUSTED
+        if is_scattered:
+            fetch_end = <int32_t>(self._round_end - round_first) - 2 * ROWS_AHEAD
+        r.timestamp = self._timestamp
+        if has_batch:
+            position, end, base_timestamp = o.position, o.end, o.base_timestamp
+            max_timestamp, record_count = o.max_timestamp, o.record_count
+            first_index = record_count
+        while at < end_at:
+            if not is_scattered:
+                # Slabs come round only when all others have been used: what is written to is in no cache.
+                prefetch_write(position + BYTES_AHEAD)
+                prefetch_write(position + BYTES_AHEAD + 64)
+            elif at < fetch_end:
+                column_fetch(&key, round_first + order[at + 2 * ROWS_AHEAD])
+                column_fetch(&value, round_first + order[at + 2 * ROWS_AHEAD])
+                fetch_row(&key, &value, round_first + order[at + ROWS_AHEAD])
+            row = round_first + (at if is_sticky else order[at])
+            fill_record(&key, &value, &headers, row, &r)
+            if timestamps is not NULL:
+                r.timestamp = timestamps[row]
+            delta = delta_between(r.timestamp, base_timestamp)
+            body = record_body_size(&r, delta, record_count)
+            if uvarint_size(<unsigned long long>body << 1) + body <= end - position and sticky_bytes < sticky_limit:
+                if KP_DEBUG:
+                    batch_check_tail(o.batch)
+                position = write_record(position, &r, body, delta, record_count)
+                record_count += 1
+                if r.timestamp > max_timestamp:
+                    max_timestamp = r.timestamp
+            else:
+                if has_batch:
+                    self._put_back(partition, position, max_timestamp, record_count, first_index)
+                has_batch = False
+                self._fill(row, &refused)
+                if is_sticky:
+                    p.sticky_bytes = sticky_bytes
+                    if self.accumulator.must_leave(p, &refused):
+                        break
+                if self._reserve_segments() != 0:
+                    status = POOL_EXHAUSTED
+                    break
+                status = self.accumulator.append_locked(p, &refused, now_ms, ticket, events)
+                if status != APPENDED:
+                    break
+                has_batch = True
+                position, end, base_timestamp = o.position, o.end, o.base_timestamp
+                max_timestamp, record_count = o.max_timestamp, o.record_count
+                first_index = record_count - 1
+            row_partitions[row] = partition
+            if is_sticky:
+                sticky_bytes += record_size_bound(&r)
+            at += 1
+        if has_batch:
+            self._put_back(partition, position, max_timestamp, record_count, first_index)
+        if is_sticky:
+            p.sticky_bytes = sticky_bytes
+        self.rows_appended += at - self._at
+        self._at = at
+        return status
+
+    cdef int32_t _lock_sticky(self, int *events) noexcept nogil:
+        """The sticky partition for the next row, locked."""
+        cdef int32_t partition
+        cdef Partition *p
+        cdef RecordView r
+        self._fill(self._round_first + self._at, &r)
+        store32(&self.topic.sticky_used, 1)
+        while True:
+            partition = load32(&self.topic.sticky._current)
+            if partition >= self._partition_count:
+                # The topic has grown since the block was made.
+                partition %= self._partition_count
+            p = self._partition_array[partition]
+            mutex_lock(&p.lock)
+            if not self.accumulator.must_leave(p, &r):
+                return partition
+            self.accumulator.leave_sticky(self.topic, p, &r, events)
+            mutex_unlock(&p.lock)
+
+    cdef void _fetch_ahead(self) noexcept nogil:
+        """Ask for the memory that partitions coming up will need: the partition, and a step later where its batch is written to.
+
+        With thousands of partitions nearly every run of rows would wait for each of them, one after the other.
+        """
+        cdef const int32_t *coming = self._groups + self._group
+        cdef int32_t left = self._group_count - self._group
+        cdef int32_t rows
+        if 2 * FETCH_STEP < left:
+            prefetch_write(self._partition_array[coming[2 * FETCH_STEP]])
+        if FETCH_STEP < left:
+            rows = self._ends[coming[FETCH_STEP]] - self._ends[coming[FETCH_STEP - 1]]
+            fetch_to_write(self._partition_array[coming[FETCH_STEP]], min(MOST_LINES, 2 * rows + 1))
+
+    cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil:
+        fill_record(&self._key.c, &self._value.c, &self._headers.c, i, r)
+        r.timestamp = self._timestamps[i] if self._timestamps is not NULL else self._timestamp
+
+    cdef inline void _put_back(self, int32_t partition, char *position, int64_t max_timestamp,
+                               int32_t record_count, int32_t first_index) noexcept nogil:
+        """Write the state of the open batch back, and remember that its records from first_index on are the block's."""
+        cdef Segment *segment
+        cdef OpenBatch *o = &self._partition_array[partition].open
+        cdef Batch *b = o.batch
+        if record_count == first_index:
+            return
+        store64(<long long *>&o.position, <long long>position)
+        o.max_timestamp, o.record_count = max_timestamp, record_count
+        if self._last_segments[partition] >= 0:
+            segment = &self._segments[self._last_segments[partition]]
+            if segment.batch == b and segment.first_index + segment.count == first_index:
+                segment.count = record_count - segment.first_index
+                return
+        segment = &self._segments[self._segment_count]
+        segment.batch = b
+        batch_hold(o)
+        segment.partition = partition
+        segment.first_index = first_index
+        segment.count = record_count - first_index
+        self._last_segments[partition] = <int32_t>self._segment_count
+        self._segment_count += 1
+
+    cdef int _reserve_segments(self) noexcept nogil:
+        """Make room for two more segments; -1 without memory for that. Records are written only once it is there."""
+        cdef Segment *grown
+        cdef Py_ssize_t capacity
+        if self._segment_count + 2 <= self._segment_capacity:
+            return 0
+        capacity = 2 * self._segment_capacity + 16
+        grown = <Segment *>realloc(self._segments, <size_t>capacity * sizeof(Segment))
+        if grown is NULL:
+            return -1
+        self._segments = grown
+        self._segment_capacity = capacity
+        return 0
+
+    @property
+    def segments(self):
+        """Where the appended rows stand: tuples (BatchResult, partition, first index in the batch, rows).
+
+        The rows of one partition, in row order, fill its segments in list order. Result objects are made when asked for.
+        """
+        cdef Py_ssize_t i
+        cdef Segment *segment
+        cdef list found = []
+        for i in range(self._segment_count):
+            segment = &self._segments[i]
+            found.append((
+                batch_result(segment.batch, self.accumulator.completion_factory, self.topic.name),
+                segment.partition,
+                segment.first_index,
+                segment.count,
+            ))
+        return found
+
+    @property
+    def rows_left(self):
+        """The rows that are not appended, ascending; [] after a run() that returned True."""
+        cdef Py_ssize_t i
+        cdef list rows = list(range(self._round_first + self._at, self._round_end))
+        if not self._is_sticky and rows:
+            rows = sorted([self._round_first + self._order[i] for i in range(self._at, self._round_end - self._round_first)])
+        return rows + list(range(self._round_end, self.row_count))
+
+    @property
+    def memory_need(self):
+        """Bytes to wait for before the next row can be appended to a new batch; what enqueue_waiter wants."""
+        cdef RecordView r
+        cdef Py_ssize_t row = self._round_first + self._at
+        if self.rows_appended == self.row_count:
+            return 0
+        if row < self._round_end and not self._is_sticky:
+            row = self._round_first + self._order[self._at]
+        self._fill(row, &r)
+        return slab_total(record_size_bound(&r) + BATCH_HEADER_BYTES)
+
+    def partition_of_rows(self):
+        """Buffer of int32: each row's partition, -1 for a row that is not appended and was given none."""
+        return RowPartitions(self)
+
+
+@cython.final
+cdef class RowPartitions:
+    """The block's partition column as a read-only buffer of int32."""
+
+    cdef Block _block
+    cdef Py_ssize_t _shape
+    cdef Py_ssize_t _stride
+
+    def __init__(self, Block block not None):
+        self._block = block
+        self._shape = block.row_count
+        self._stride = sizeof(int32_t)
+
+    def __len__(self):
+        return self._shape
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        if flags & PyBUF_WRITABLE:
+            raise BufferError("partitions of rows are read-only")
+        PyBuffer_FillInfo(view, self, self._block._row_partitions, self._shape * self._stride, 1, flags)
+        view.itemsize = self._stride
+        view.format = b"i"
+        view.ndim = 1
+        view.shape = &self._shape
+        view.strides = &self._stride
+
+
+cdef object _int_array(object source, str name, str code, Py_ssize_t row_count):
+    """A one-dimensional view of `source` with items of native `code`; None stays None."""
+    if source is None:
+        return None
+    try:
+        view = memoryview(source)
+    except TypeError:
+        raise InvalidRecordError(f"{name} must support the buffer protocol, not {type(source).__name__}") from None
+    size = 8 if code == "q" else 4
+    if view.itemsize != size or view.format not in ("i", "l", "q", "=i", "=q", "<i", "<q", "<l"):
+        raise InvalidRecordError(f"{name} must be int{size * 8}, not items of format {view.format!r}")
+    if not view.c_contiguous or view.ndim != 1:
+        raise InvalidRecordError(f"{name} must be one-dimensional and contiguous")
+    if len(view) != row_count:
+        raise InvalidRecordError(f"{name} has {len(view)} rows, the block {row_count}")
+    return view.cast("B").cast(code)
+
+
+cdef Py_ssize_t _agree(list columns, object row_count) except -1:
+    """The number of rows that all columns with a length have."""
+    count = row_count
+    owner = "row_count"
+    for name, rows in columns:
+        if rows < 0:
+            continue
+        if count is None:
+            count, owner = rows, name
+        elif rows != count:
+            raise InvalidRecordError(f"{name} has {rows} rows, {owner} {count}")
+    if count is None or count < 0:
+        raise InvalidRecordError("row_count is needed where no column has a length of its own")
+    return count

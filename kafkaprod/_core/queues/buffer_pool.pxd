@@ -1,0 +1,107 @@
+"""Bounded memory for record batches, in slabs of seven size classes: 1, 2, 4, 8, 16, 32 and 64 KiB, slab header included.
+
+A batch that begins small takes a slab of each class in turn, then more of the largest: an idle open batch is cheap, and
+of what a slow one holds no more than half is empty. A record that no class holds gets a slab of its own size (class -1).
+
+Every byte handed out counts against the capacity; freed slabs stay cached per class and are given back to the
+system when another class needs the room. One owner at a time: pool, batch (open or sealed) or request; who owns a
+slab is its batch's state (batch.pxd), the pool knows only POOLED and OWNED and refuses a second release.
+Waiters come first, in the order in which they came: what they need is kept back from everybody else, and who comes
+later is served beside them only if that leaves enough. (Serving nobody else while somebody waits would have every thread
+queue behind one that was told and has not run yet, and that for every slab.)
+"""
+
+from libc.stdint cimport int8_t, int64_t, uint8_t, uint32_t
+
+from kafkaprod._core.machine.lock cimport mutex_t
+
+
+cdef extern from * nogil:
+    """
+    #ifdef KAFKAPROD_DEBUG
+    #define KP_DEBUG 1
+    #else
+    #define KP_DEBUG 0
+    #endif
+    """
+    const bint KP_DEBUG     # freed memory is poisoned with 0xDD and generations are checked before writes
+
+
+cdef enum:
+    TOLD_AT_ONCE = 16           # waiters found with the lock held once
+    SIZE_CLASS_COUNT = 7
+    LARGEST_CLASS = 6
+    EXACT_SIZE = -1
+    SLAB_OWNED = 0x5A           # not 0 or 1: garbage should not look like a state
+    SLAB_POOLED = 0xA5
+
+
+cdef struct Slab:
+    Slab *next                  # in a batch's chain or in a free list
+    char *data                  # payload, directly behind this header
+    Py_ssize_t size             # payload bytes
+    Py_ssize_t used             # payload bytes written
+    Py_ssize_t total            # bytes counted against the pool
+    uint32_t generation         # grows with each release: a stale reference is recognised by its old value
+    uint8_t state
+    int8_t size_class
+
+
+cdef struct Waiter:
+    Waiter *next
+    int64_t ticket
+    Py_ssize_t need
+    bint is_told                # that its bytes are free, and it has not tried since
+
+
+cdef class BufferPool:
+    cdef mutex_t _lock
+    # guarded by _lock:
+    cdef Py_ssize_t _capacity
+    cdef Py_ssize_t _in_use
+    cdef Py_ssize_t _cached
+    cdef Slab *_free[SIZE_CLASS_COUNT]
+    cdef Waiter *_first_waiter
+    cdef Waiter *_last_waiter
+    cdef int _waiter_count
+    cdef Py_ssize_t _promised           # what all waiters need
+    cdef int64_t _last_ticket
+    cdef int64_t _refused_release_count
+    # guarded by the GIL (or the critical section of the dict):
+    cdef dict _wakers
+
+    cdef Slab *try_acquire(self, Py_ssize_t need, int wanted_class, int64_t ticket) noexcept nogil
+    cdef Slab *acquire_beyond_capacity(self, Py_ssize_t need) noexcept nogil
+    cdef int release_chain(self, Slab *first) noexcept nogil
+    cdef bint is_exhausted(self) noexcept nogil
+    cdef Py_ssize_t _kept_back(self, int64_t ticket) noexcept nogil
+    cdef Slab *_take(self, int size_class, Py_ssize_t total, Py_ssize_t kept_back) noexcept nogil
+    cdef int _find_servable(self, int64_t *tickets, int most) noexcept nogil
+    cdef void _shrink_cache(self, Py_ssize_t room) noexcept nogil
+    cdef int _remove_waiter(self, int64_t ticket) noexcept nogil
+
+
+cdef inline Py_ssize_t class_total(int size_class) noexcept nogil:
+    return <Py_ssize_t>1024 << size_class
+
+
+cdef inline Py_ssize_t class_payload(int size_class) noexcept nogil:
+    return class_total(size_class) - <Py_ssize_t>sizeof(Slab)
+
+
+cdef inline int8_t size_class_for(Py_ssize_t payload) noexcept nogil:
+    """The smallest class that holds so many bytes, or the largest."""
+    cdef int size_class = 0
+    while size_class < LARGEST_CLASS and class_payload(size_class) < payload:
+        size_class += 1
+    return <int8_t>size_class
+
+
+cdef inline Py_ssize_t slab_total(Py_ssize_t need) noexcept nogil:
+    """What a slab for `need` payload bytes counts against the pool, in the smallest class that holds it."""
+    cdef int size_class = 0
+    while size_class < SIZE_CLASS_COUNT:
+        if class_payload(size_class) >= need:
+            return class_total(size_class)
+        size_class += 1
+    return (need + <Py_ssize_t>sizeof(Slab) + 15) & ~<Py_ssize_t>15

@@ -1,0 +1,360 @@
+"""Bounded memory for record batches: acquire, release, and the queue of those who wait. See the .pxd for the classes.
+
+Thread-safe. Nothing here waits: try_acquire answers NULL, the producer queues a waiter and sleeps on its own
+primitive, the sender calls wake_waiters() once a loop. Source of the rules: Kafka's BufferPool (FIFO; memory that no
+waiter needs goes to whoever asks).
+"""
+
+cimport cython
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+
+from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock
+from kafkaprod._core.machine.prefetch cimport prefetch_write
+
+from kafkaprod.errors import IllegalStateError, InvalidRecordError
+
+
+@cython.final
+cdef class BufferPool:
+    """Slabs within a byte bound.
+
+    Args:
+        capacity: bytes that may be handed out at once (buffer_memory).
+    """
+
+    def __cinit__(self, Py_ssize_t capacity):
+        if capacity < class_total(0):
+            raise InvalidRecordError(f"capacity={capacity} bytes is below the smallest slab of {class_total(0)} bytes")
+        self._capacity = capacity
+        self._wakers = {}
+
+    def __dealloc__(self):
+        cdef Waiter *waiter
+        self._shrink_cache(self._capacity)
+        while self._first_waiter is not NULL:
+            waiter = self._first_waiter
+            self._first_waiter = waiter.next
+            free(waiter)
+
+    cdef Slab *try_acquire(self, Py_ssize_t need, int wanted_class, int64_t ticket) noexcept nogil:
+        """Hand out a slab of at least `need` payload bytes, of `wanted_class` or the largest smaller one that there is room for.
+
+        The caller owns it until release_chain(). NULL: no room beside what is kept for others; nothing has changed.
+        `ticket` is that of a queued waiter (0: none); the waiter leaves the queue with the slab.
+        """
+        cdef Slab *slab = NULL
+        cdef int size_class = wanted_class
+        cdef Py_ssize_t kept_back = 0
+        mutex_lock(&self._lock)
+        if self._first_waiter is not NULL:
+            kept_back = self._kept_back(ticket)
+        if need > class_payload(LARGEST_CLASS):
+            slab = self._take(EXACT_SIZE, slab_total(need), kept_back)
+        else:
+            while class_payload(size_class) < need:
+                size_class += 1
+            while slab is NULL and size_class >= 0 and class_payload(size_class) >= need:
+                slab = self._take(size_class, class_total(size_class), kept_back)
+                size_class -= 1
+        if slab is not NULL and ticket != 0:
+            self._remove_waiter(ticket)
+        mutex_unlock(&self._lock)
+        return slab
+
+    cdef bint is_exhausted(self) noexcept nogil:
+        """Whether somebody waits for bytes that are not free."""
+        cdef bint is_exhausted
+        mutex_lock(&self._lock)
+        is_exhausted = self._promised > 0 and self._in_use + self._promised > self._capacity
+        mutex_unlock(&self._lock)
+        return is_exhausted
+
+    cdef Py_ssize_t _kept_back(self, int64_t ticket) noexcept nogil:
+        """What the waiters before this one need; all of them, if it does not wait."""
+        cdef Waiter *waiter = self._first_waiter
+        cdef Py_ssize_t total = 0
+        while waiter is not NULL and waiter.ticket != ticket:
+            total += waiter.need
+            waiter = waiter.next
+        if waiter is not NULL:
+            waiter.is_told = False      # it tries now: if that fails, it wants to be told again
+        return total
+
+    cdef Slab *acquire_beyond_capacity(self, Py_ssize_t need) noexcept nogil:
+        """Hand out a slab although the pool is full: for a split, whose original is released right after.
+
+        NULL only when the system has no memory.
+        """
+        cdef Slab *slab
+        cdef Py_ssize_t capacity
+        mutex_lock(&self._lock)
+        capacity = self._capacity
+        self._capacity = capacity + need + class_total(LARGEST_CLASS) + self._in_use
+        slab = self._take(EXACT_SIZE, (need + <Py_ssize_t>sizeof(Slab) + 15) & ~<Py_ssize_t>15, 0)
+        self._capacity = capacity
+        mutex_unlock(&self._lock)
+        return slab
+
+    cdef Slab *_take(self, int size_class, Py_ssize_t total, Py_ssize_t kept_back) noexcept nogil:
+        cdef Slab *slab
+        if self._in_use + total + kept_back > self._capacity:
+            return NULL
+        if size_class >= 0 and self._free[size_class] is not NULL:
+            slab = self._free[size_class]
+            self._free[size_class] = slab.next
+            prefetch_write(slab.next)       # the one to be taken next lies in no cache
+            self._cached -= total
+        else:
+            if self._in_use + self._cached + total > self._capacity:
+                self._shrink_cache(self._in_use + self._cached + total - self._capacity)
+            slab = <Slab *>malloc(<size_t>total)
+            if slab is NULL:
+                return NULL
+            slab.data = <char *>slab + sizeof(Slab)
+            slab.size = total - <Py_ssize_t>sizeof(Slab)
+            slab.total = total
+            slab.generation = 0
+            slab.size_class = <int8_t>size_class
+        slab.next = NULL
+        slab.used = 0
+        slab.state = SLAB_OWNED
+        self._in_use += total
+        return slab
+
+    cdef void _shrink_cache(self, Py_ssize_t room) noexcept nogil:
+        cdef int size_class
+        cdef Slab *slab
+        for size_class in range(LARGEST_CLASS, -1, -1):
+            while room > 0 and self._free[size_class] is not NULL:
+                slab = self._free[size_class]
+                self._free[size_class] = slab.next
+                self._cached -= slab.total
+                room -= slab.total
+                free(slab)
+
+    cdef int release_chain(self, Slab *first) noexcept nogil:
+        """Take back a chain of slabs. Return how many of them were not owned by anyone: those are left alone and counted.
+
+        The caller must hold the last reference: no request can still read these bytes.
+        """
+        cdef Slab *slab = first
+        cdef Slab *next_slab
+        cdef int refused = 0
+        if KP_DEBUG:
+            while slab is not NULL:
+                if slab.state == SLAB_OWNED:
+                    memset(slab.data, 0xDD, <size_t>slab.size)
+                slab = slab.next
+        mutex_lock(&self._lock)
+        slab = first
+        while slab is not NULL:
+            next_slab = slab.next
+            if slab.state != SLAB_OWNED:
+                refused += 1
+                slab = next_slab if refused < 1024 else NULL      # a chain run into itself must end
+                continue
+            slab.state = SLAB_POOLED
+            slab.generation += 1
+            self._in_use -= slab.total
+            if slab.size_class >= 0 and self._in_use + self._cached + slab.total <= self._capacity:
+                slab.next = self._free[slab.size_class]
+                self._free[slab.size_class] = slab
+                self._cached += slab.total
+            else:
+                free(slab)
+            slab = next_slab
+        self._refused_release_count += refused
+        mutex_unlock(&self._lock)
+        return refused
+
+    cdef int _remove_waiter(self, int64_t ticket) noexcept nogil:
+        cdef Waiter *previous = NULL
+        cdef Waiter *waiter = self._first_waiter
+        while waiter is not NULL and waiter.ticket != ticket:
+            previous = waiter
+            waiter = waiter.next
+        if waiter is NULL:
+            return 0
+        if previous is NULL:
+            self._first_waiter = waiter.next
+        else:
+            previous.next = waiter.next
+        if self._last_waiter is waiter:
+            self._last_waiter = previous
+        self._waiter_count -= 1
+        self._promised -= waiter.need
+        free(waiter)
+        return 1
+
+    def new_ticket(self):
+        """A ticket for enqueue_waiter(). Having it first, a caller can leave the queue however it is interrupted."""
+        mutex_lock(&self._lock)
+        self._last_ticket += 1
+        cdef int64_t ticket = self._last_ticket
+        mutex_unlock(&self._lock)
+        return ticket
+
+    def enqueue_waiter(self, Py_ssize_t need, wake, int64_t ticket=0):
+        """Queue for `need` bytes; return the ticket for the append that follows: `ticket`, or a new one if that is 0.
+
+        `wake()` is called once the bytes are free beside what earlier waiters need, from the thread that noticed; it is
+        called again after a try that failed, and must not block. End every wait with dequeue_waiter(ticket).
+        Raises InvalidRecordError if need exceeds the capacity.
+        """
+        if need > self._capacity:
+            raise InvalidRecordError(f"{need} bytes can never be free in a pool of capacity={self._capacity} bytes")
+        cdef Waiter *waiter = <Waiter *>calloc(1, sizeof(Waiter))
+        if waiter is NULL:
+            raise MemoryError
+        waiter.need = need
+        mutex_lock(&self._lock)
+        if ticket == 0:
+            self._last_ticket += 1
+            ticket = self._last_ticket
+        waiter.ticket = ticket
+        if self._first_waiter is NULL:
+            self._first_waiter = waiter
+        else:
+            self._last_waiter.next = waiter
+        self._last_waiter = waiter
+        self._waiter_count += 1
+        self._promised += need
+        mutex_unlock(&self._lock)
+        self._wakers[ticket] = wake
+        return ticket
+
+    def dequeue_waiter(self, int64_t ticket):
+        """Leave the queue, served or not; a second call does nothing. Waiters that can be served now are woken."""
+        self._wakers.pop(ticket, None)
+        mutex_lock(&self._lock)
+        self._remove_waiter(ticket)
+        mutex_unlock(&self._lock)
+        self.wake_waiters()
+
+    def wake_waiters(self):
+        """Wake every waiter whose bytes are free beside those of the waiters before it; return whether there was one."""
+        cdef int64_t[TOLD_AT_ONCE] tickets
+        cdef int count = TOLD_AT_ONCE
+        cdef int i
+        was_woken = False
+        while count == TOLD_AT_ONCE:
+            count = self._find_servable(tickets, TOLD_AT_ONCE)
+            for i in range(count):
+                was_woken = True
+                wake = self._wakers.get(tickets[i])
+                if wake is not None:
+                    wake()
+        return was_woken
+
+    cdef int _find_servable(self, int64_t *tickets, int most) noexcept nogil:
+        """The next waiters to be woken, marked as told; how many."""
+        cdef Waiter *waiter
+        cdef Py_ssize_t total
+        cdef int count = 0
+        mutex_lock(&self._lock)
+        total = self._in_use
+        waiter = self._first_waiter
+        while waiter is not NULL and count < most:
+            total += waiter.need
+            if total > self._capacity:
+                break
+            if not waiter.is_told:
+                waiter.is_told = True
+                tickets[count] = waiter.ticket
+                count += 1
+            waiter = waiter.next
+        mutex_unlock(&self._lock)
+        return count
+
+    @property
+    def capacity(self):
+        """Bytes that may be handed out at once."""
+        return self._capacity
+
+    @property
+    def in_use(self):
+        """Bytes handed out now."""
+        mutex_lock(&self._lock)
+        cdef Py_ssize_t n = self._in_use
+        mutex_unlock(&self._lock)
+        return n
+
+    @property
+    def available(self):
+        """Bytes that can still be handed out; the cached ones included."""
+        return self._capacity - self.in_use
+
+    @property
+    def cached(self):
+        """Bytes of free slabs that the pool keeps for reuse."""
+        mutex_lock(&self._lock)
+        cdef Py_ssize_t n = self._cached
+        mutex_unlock(&self._lock)
+        return n
+
+    @property
+    def waiter_count(self):
+        """How many wait for memory now."""
+        return self._waiter_count
+
+    @property
+    def refused_release_count(self):
+        """Slabs released that nobody owned; anything but 0 is a bug of the engine."""
+        return self._refused_release_count
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class SlabLease:
+    """One slab held from Python: for tests of the pool and for tools. Not thread-safe itself."""
+
+    cdef BufferPool _pool
+    cdef Slab *_slab
+    cdef uint32_t _generation
+
+    def __init__(self, BufferPool pool not None, Py_ssize_t need, int64_t ticket=0):
+        """Take a slab of at least `need` bytes. Raises BufferError if there is no room."""
+        if need < 0:
+            raise InvalidRecordError(f"need={need} bytes is negative")
+        self._pool = pool
+        with nogil:
+            self._slab = pool.try_acquire(need, 0, ticket)
+        if self._slab is NULL:
+            raise BufferError(f"no room for {need} bytes: {pool.in_use} of {pool.capacity} in use")
+        self._generation = self._slab.generation
+
+    def __dealloc__(self):
+        if self._slab is not NULL and self._slab.state == SLAB_OWNED and self._slab.generation == self._generation:
+            self._pool.release_chain(self._slab)
+
+    @property
+    def size(self):
+        """Payload bytes."""
+        return self._slab.size
+
+    def fill(self, unsigned char byte):
+        """Write `byte` all over the slab. Raises IllegalStateError after release."""
+        self._check()
+        memset(self._slab.data, byte, <size_t>self._slab.size)
+
+    def holds_only(self, unsigned char byte):
+        """Tell whether every byte is still `byte`."""
+        cdef Py_ssize_t i
+        self._check()
+        for i in range(self._slab.size):
+            if <unsigned char>self._slab.data[i] != byte:
+                return False
+        return True
+
+    def release(self):
+        """Give the slab back. Raises IllegalStateError if that was done before."""
+        self._check()
+        cdef Slab *slab = self._slab
+        self._slab = NULL
+        self._pool.release_chain(slab)
+
+    cdef int _check(self) except -1:
+        if self._slab is NULL or self._slab.generation != self._generation:
+            raise IllegalStateError("the slab was released")
+        return 0

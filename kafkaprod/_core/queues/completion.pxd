@@ -1,0 +1,57 @@
+"""What became of a batch, and a handle to one of its records."""
+
+from libc.stdint cimport int32_t, int64_t
+
+from kafkaprod._core.queues.batch cimport Batch
+
+
+cdef class DeliveryFuture
+
+
+cdef class BatchResult:
+    cdef readonly str topic
+    cdef readonly int32_t partition
+    cdef readonly int32_t record_count
+    cdef readonly int outcome               # batch.Outcome
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t log_append_time
+    cdef readonly object error              # exception of a FAILED batch
+    cdef readonly dict record_errors        # index in batch -> exception, for the records the broker named (KIP-467)
+    cdef readonly list children             # of a SPLIT batch: (first index, BatchResult), ascending
+    cdef readonly object ledger             # for the subclass: where failures are booked, or None
+    cdef readonly object guard              # for the subclass: what refuses waits that could not end, or None
+    cdef public bint is_seen                # somebody looked at its failure
+    # Guarded by a critical section on this object, which is the GIL where there is one; None: nobody.
+    cdef readonly list _waiters             # whom to wake
+    cdef list _callbacks                    # whom to call, in turn a DeliveryFuture, or None, and a callable
+    cdef bint _is_told                      # they are being told, or were: who comes now is told at once
+
+    cdef bint _listen(self, DeliveryFuture future, object callback) except -1
+    cdef int _call(self, DeliveryFuture future, object callback) except -1
+    cdef int _tell(self) except -1
+    cdef int _track(self) except -1
+
+
+cdef class ResultMaker:
+    cdef type _kind
+    cdef object _ledger
+    cdef object _guard
+
+    cdef BatchResult _make(self, str topic, int32_t partition)
+
+
+cdef class DeliveryFuture:
+    cdef BatchResult _batch
+    cdef int32_t _index
+    cdef int32_t _key_size
+    cdef int32_t _value_size
+    cdef int64_t _timestamp
+
+    cdef BatchResult _current(self, int32_t *index)
+    cdef object _metadata(self, BatchResult batch, int32_t index)
+
+
+cdef object batch_result(Batch *b, object factory, str topic)
+cdef int publish(Batch *b, BatchResult result) except -1
+cdef DeliveryFuture make_future(BatchResult batch, int32_t index, Py_ssize_t key_size, Py_ssize_t value_size,
+                                int64_t timestamp)

@@ -1,0 +1,379 @@
+"""One result object per batch, and a small handle per record that reads from it.
+
+A result is written once, by the sender thread, and read by any thread; how to wait is added by the Python subclass that
+the accumulator is given (`kafkaprod.results.batch.BatchCompletion`). A split batch points at its children.
+
+With thousands of partitions nearly every record opens a batch, and has a result object of its own, in which nobody waits.
+So making, telling and freeing one runs no Python code, and the garbage collector hears of it only when something is
+attached that could be part of a cycle.
+"""
+
+cimport cython
+from cpython.object cimport PyTypeObject
+from cpython.ref cimport PyObject, Py_INCREF
+
+from kafkaprod._core.queues.batch cimport FAILED, PENDING, SPLIT, SUCCEEDED
+from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock
+
+from kafkaprod.errors import IllegalStateError
+from kafkaprod.structs import RecordMetadata
+
+cdef extern from "Python.h":
+    void PyObject_GC_Track(PyObject *thing)
+    void PyObject_GC_UnTrack(PyObject *thing)
+    bint PyObject_GC_IsTracked(PyObject *thing)
+
+# What RecordMetadata(...) comes to: a named tuple's own constructor is Python code and takes three times as long.
+cdef object new_tuple = tuple.__new__
+cdef tuple NO_ARGUMENTS = ()
+
+
+cdef class BatchResult:
+    """What became of one batch.
+
+    Attributes:
+        topic, partition: where its records belong.
+        record_count: how many they are; 0 while the batch still takes records.
+        base_offset: offset of the first record, -1 if unknown.
+        log_append_time: ms, -1 if the records keep their own timestamps.
+        error: why all of them failed, else None.
+        record_errors: index -> exception for records that the broker named.
+        children: for a split batch, (first index, BatchResult) pairs.
+        ledger, guard: for the subclass.
+        is_seen: somebody looked at its failure.
+    """
+
+    def __cinit__(self):
+        PyObject_GC_UnTrack(<PyObject *>self)
+        self.base_offset = -1
+        self.log_append_time = -1
+
+    def __init__(self, str topic not None, int32_t partition, ledger=None, guard=None):
+        self.topic = topic
+        self.partition = partition
+        self.ledger = ledger
+        self.guard = guard
+
+    cdef int _track(self) except -1:
+        if not PyObject_GC_IsTracked(<PyObject *>self):
+            PyObject_GC_Track(<PyObject *>self)
+        return 0
+
+    @property
+    def is_done(self):
+        """Whether the outcome is known (of every child, if the batch was split)."""
+        if self.outcome == SPLIT:
+            return all(child.is_done for _, child in self.children)
+        return self.outcome != PENDING
+
+    @property
+    def is_split(self):
+        """Whether the records live on in `children`."""
+        return self.outcome == SPLIT
+
+    def error_of(self, int32_t index):
+        """The exception of record `index` of a failed batch, None of one that succeeded or is pending."""
+        if self.outcome != FAILED:
+            return None
+        if self.record_errors is not None and index in self.record_errors:
+            return self.record_errors[index]
+        return self.error
+
+    def on_failure(self):
+        """Called once by the sender thread when the batch has failed, before anybody is told. Subclasses book it here."""
+
+    def on_callback_error(self):
+        """Called while the exception that a callback raised is handled. Subclasses log and count it here."""
+
+    def add_listener(self, listener):
+        """Call `listener()` when the outcome is known: later on the sender thread, or now if it is known.
+
+        What it raises goes to on_callback_error(). Listeners and records' callbacks are called in the order they came.
+        """
+        if not self._listen(None, listener):
+            self._call(None, listener)
+
+    def add_waiter(self, waiter):
+        """Have `waiter.wake()` called when the outcome is known; False if it is known already. It must not raise."""
+        with cython.critical_section(self):
+            if self._is_told:
+                return False
+            self._track()
+            if self._waiters is None:
+                self._waiters = []
+            self._waiters.append(waiter)
+        return True
+
+    def remove_waiter(self, waiter):
+        """Undo add_waiter(); nothing if it was woken, or never added."""
+        cdef Py_ssize_t i
+        with cython.critical_section(self):
+            if self._waiters is not None:
+                for i in range(len(self._waiters)):
+                    if self._waiters[i] is waiter:
+                        del self._waiters[i]
+                        break
+
+    cdef bint _listen(self, DeliveryFuture future, object callback) except -1:
+        """Have the callback called by _tell(); False if that is too late."""
+        with cython.critical_section(self):
+            if self._is_told:
+                return False
+            self._track()
+            if self._callbacks is None:
+                self._callbacks = []
+            self._callbacks.append(future)
+            self._callbacks.append(callback)
+        return True
+
+    cdef int _call(self, DeliveryFuture future, object callback) except -1:
+        try:
+            if future is None:
+                callback()
+            elif future.done():
+                callback(future)
+            else:
+                future.add_done_callback(callback)      # the batch was split: listen to the part that holds the record
+        except BaseException:       # sys.exit() in a callback must not end the sender thread
+            self.on_callback_error()
+        return 0
+
+    cdef int _tell(self) except -1:
+        """Wake and call everybody, once."""
+        cdef list waiters
+        cdef list callbacks
+        cdef Py_ssize_t i
+        with cython.critical_section(self):
+            if self._is_told:
+                raise IllegalStateError(f"the outcome of a batch of {self.topic}[{self.partition}] was told before")
+            self._is_told = True
+            waiters = self._waiters
+            callbacks = self._callbacks
+            self._waiters = None
+            self._callbacks = None
+        if waiters is not None:
+            for waiter in waiters:
+                waiter.wake()
+        if callbacks is not None:
+            for i in range(0, len(callbacks), 2):
+                self._call(callbacks[i], callbacks[i + 1])
+        return 0
+
+
+@cython.final
+cdef class ResultMaker:
+    """Makes results as `kind(topic, partition, ledger, guard)` does, without a call through Python.
+
+    Args: kind: BatchResult, or a subclass that has no constructor of its own.
+    """
+
+    def __init__(self, type kind not None, ledger=None, guard=None):
+        if not issubclass(kind, BatchResult) or kind.__init__ is not BatchResult.__init__:
+            raise TypeError(f"{kind.__name__} is no subclass of BatchResult, or has a constructor of its own")
+        self._kind = kind
+        self._ledger = ledger
+        self._guard = guard
+
+    def __call__(self, str topic not None, int32_t partition):
+        return self._make(topic, partition)
+
+    cdef BatchResult _make(self, str topic, int32_t partition):
+        cdef BatchResult result = (<PyTypeObject *>self._kind).tp_new(self._kind, <PyObject *>NO_ARGUMENTS, NULL)
+        result.topic = topic
+        result.partition = partition
+        result.ledger = self._ledger
+        result.guard = self._guard
+        return result
+
+
+@cython.final
+@cython.freelist(4096)
+@cython.no_gc       # cycles through callbacks end with the outcome; tracking would cost a tenth of a send
+cdef class DeliveryFuture:
+    """The outcome of one record, now or later. Made by `send`; reading is thread-safe."""
+
+    cdef BatchResult _current(self, int32_t *index):
+        cdef BatchResult batch = self._batch
+        index[0] = self._index
+        while batch.outcome == SPLIT:
+            for first, child in reversed(batch.children):
+                if index[0] >= first:
+                    index[0] -= <int32_t>first
+                    batch = child
+                    break
+        return batch
+
+    @property
+    def topic(self):
+        """The record's topic."""
+        return self._batch.topic
+
+    @property
+    def partition(self):
+        """The record's partition."""
+        return self._batch.partition
+
+    def done(self):
+        """Whether the outcome is known."""
+        cdef int32_t index
+        return self._current(&index).outcome != PENDING
+
+    def result(self, timeout=None):
+        """Wait for the outcome and return its RecordMetadata.
+
+        Args: timeout: seconds, None to wait as long as it takes (delivery_timeout_ms bounds that).
+        Raises TimeoutError if it is not known in time, else the record's own error.
+        """
+        cdef int32_t index
+        cdef BatchResult batch = self._current(&index)
+        while batch.outcome == PENDING:
+            if not batch.wait(timeout):
+                raise TimeoutError(f"no outcome for a record of {batch.topic}[{batch.partition}] within {timeout} s")
+            batch = self._current(&index)
+        if batch.outcome == FAILED:
+            batch.mark_seen()
+            raise batch.error_of(index)
+        return self._metadata(batch, index)
+
+    def get(self, timeout=None):
+        """Same as result(); kafka-python's name for it."""
+        return self.result(timeout)
+
+    def exception(self, timeout=None):
+        """Wait for the outcome and return the record's error, None if it was delivered.
+
+        Raises TimeoutError if the outcome is not known within `timeout` seconds.
+        """
+        try:
+            self.result(timeout)
+        except Exception as error:
+            if not self.done():
+                raise
+            return error
+        return None
+
+    def succeeded(self):
+        """Whether the record is known to be delivered."""
+        cdef int32_t index
+        return self._current(&index).outcome == SUCCEEDED
+
+    def failed(self):
+        """Whether the record is known to have failed."""
+        cdef int32_t index
+        return self._current(&index).outcome == FAILED
+
+    def add_done_callback(self, callback):
+        """Call `callback(future)` once the outcome is known: on the sender thread, or at once if it is known now."""
+        cdef int32_t index
+        cdef BatchResult batch = self._current(&index)
+        if not batch._listen(self, callback):
+            batch._call(self, callback)
+
+    def add_callback(self, callback, *args, **kwargs):
+        """Call `callback(*args, record_metadata, **kwargs)` if the record is delivered (kafka-python). Returns self."""
+        def deliver(future):
+            if future.succeeded():
+                callback(*args, future.result(0), **kwargs)
+        self.add_done_callback(deliver)
+        return self
+
+    def add_errback(self, callback, *args, **kwargs):
+        """Call `callback(*args, error, **kwargs)` if the record fails (kafka-python). Returns self."""
+        def deliver(future):
+            if future.failed():
+                callback(*args, future.exception(0), **kwargs)
+        self.add_done_callback(deliver)
+        return self
+
+    def add_both(self, callback, *args, **kwargs):
+        """add_callback and add_errback with the same function. Returns self."""
+        return self.add_callback(callback, *args, **kwargs).add_errback(callback, *args, **kwargs)
+
+    def __await__(self):
+        """Await the RecordMetadata inside asyncio; raises the record's own error."""
+        cdef int32_t index
+        return self._current(&index).await_record(self).__await__()
+
+    def __repr__(self):
+        cdef int32_t index
+        cdef BatchResult batch = self._current(&index)
+        state = "pending"
+        if batch.outcome == SUCCEEDED:
+            state = f"offset {batch.base_offset + index if batch.base_offset >= 0 else -1}"
+        elif batch.outcome == FAILED:
+            state = f"failed: {batch.error_of(index)!r}"
+        return f"<DeliveryFuture {batch.topic}[{batch.partition}] {state}>"
+
+    cdef object _metadata(self, BatchResult batch, int32_t index):
+        return new_tuple(RecordMetadata, (
+            batch.topic,
+            batch.partition,
+            batch.base_offset + index if batch.base_offset >= 0 else -1,
+            batch.log_append_time if batch.log_append_time >= 0 else self._timestamp,
+            self._key_size,
+            self._value_size,
+        ))
+
+
+cdef DeliveryFuture make_future(BatchResult batch, int32_t index, Py_ssize_t key_size, Py_ssize_t value_size,
+                                int64_t timestamp):
+    cdef DeliveryFuture future = DeliveryFuture.__new__(DeliveryFuture)
+    future._batch = batch
+    future._index = index
+    future._key_size = <int32_t>key_size
+    future._value_size = <int32_t>value_size
+    future._timestamp = timestamp
+    return future
+
+
+cdef object batch_result(Batch *b, object factory, str topic):
+    """The batch's result object, made now if nobody asked before. Needs the GIL; the caller holds a reference to b."""
+    cdef BatchResult result
+    cdef bint is_first
+    cdef bint is_done
+    if b.completion is not NULL:
+        return <object>b.completion
+    if type(factory) is ResultMaker:
+        result = (<ResultMaker>factory)._make(topic, b.partition.index)
+    else:
+        result = factory(topic, b.partition.index)
+    # The outcome is set under the same lock: either this sees it, or publish() sees the object.
+    mutex_lock(&b.partition.lock)
+    is_first = b.completion is NULL
+    is_done = b.outcome != PENDING
+    if is_first:
+        b.completion = <PyObject *>result
+        if b.partition.open.batch == b:
+            b.partition.open.completion = b.completion
+    mutex_unlock(&b.partition.lock)
+    if not is_first:
+        return <object>b.completion
+    Py_INCREF(result)
+    if is_done:
+        publish(b, result)
+    return result
+
+
+cdef int publish(Batch *b, BatchResult result) except -1:
+    """Copy the batch's outcome to its result object and tell it. Once per batch."""
+    _copy_outcome(b, result)
+    if b.error is not NULL:
+        result.on_failure()
+    result._tell()
+    return 0
+
+
+cdef int _copy_outcome(Batch *b, BatchResult result) except -1:
+    if b.error is not NULL or b.children is not NULL:
+        result._track()
+    result.record_count = b.record_count
+    result.base_offset = b.base_offset
+    result.log_append_time = b.log_append_time
+    if b.error is not NULL:
+        result.error = <object>b.error
+    if b.record_errors is not NULL:
+        result.record_errors = <dict>b.record_errors
+    if b.children is not NULL:
+        result.children = <list>b.children
+    result.outcome = b.outcome      # last: readers look at it first
+    return 0

@@ -1,0 +1,30 @@
+from typing import Any
+
+from typing_extensions import disjoint_base
+
+from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.queues.completion import DeliveryFuture
+
+@disjoint_base
+class RecordSender:
+    accumulator: Accumulator
+    has_hooks: bool
+    def __init__(self, accumulator: Accumulator, has_hooks: bool = False) -> None: ...
+    def try_send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> DeliveryFuture | None: ...
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> DeliveryFuture: ...

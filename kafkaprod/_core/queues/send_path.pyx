@@ -1,0 +1,131 @@
+"""The compiled part of Producer.send: plain bytes to a known topic go straight into the accumulator.
+
+Everything else (a topic whose metadata is not here yet, objects to serialize, a full pool, a closed producer) goes to
+`_send_general` of the Python subclass, which ends in Accumulator.append as well. Thread-safe.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t
+
+from kafkaprod._core.queues.accumulator cimport ANY_PARTITION, TopicQueues
+from kafkaprod._core.machine.clock cimport READ_CLOCK, wall_ms
+from kafkaprod._core.machine.lock cimport FREE_THREADED
+from kafkaprod._core.records.record_arguments cimport RecordArguments
+from kafkaprod._core.records.record_view cimport NULL_LENGTH, RecordView
+
+import operator
+
+from kafkaprod.errors import InvalidRecordError
+
+
+cdef class RecordSender:
+    """Base of Producer.
+
+    Args: accumulator: where records go. has_hooks: send every record through _send_general.
+    """
+
+    def __init__(self, Accumulator accumulator not None, bint has_hooks=False):
+        self.accumulator = accumulator
+        self._last_generation = -1
+        self.has_hooks = has_hooks
+
+    def send(self, str topic not None, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
+        """Queue one record and return its DeliveryFuture at once.
+
+        Args:
+            topic: its name.
+            value, key: bytes-like or None (null), or what the serializers take.
+            headers: list of (str, bytes or None) pairs, or a dict; duplicates allowed in a list.
+            partition: partition number; None: by hash of the key, without a key by the sticky partitioner.
+            timestamp_ms: ms since the epoch; None: now.
+
+        Returns: a DeliveryFuture: result(timeout), add_callback(), awaitable.
+        Raises: InvalidRecordError, RecordTooLargeError, SerializationError: fix the record. BufferFullError,
+            MetadataTimeoutError after max_block_ms. ProducerClosedError, ForkedProducerError. Nothing is queued then.
+        Thread safety: any number of threads; records of one thread keep their order per partition.
+        """
+        future = self._try(topic, value, key, headers, partition, timestamp_ms)
+        if future is None:
+            return self._send_general(topic, value, key, headers, partition, timestamp_ms)
+        return future
+
+    def try_send(self, str topic not None, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
+        """Like send(), but return None instead of waiting for metadata or memory, or if hooks are configured."""
+        return self._try(topic, value, key, headers, partition, timestamp_ms)
+
+    cdef TopicQueues _find_topic(self, str name):
+        """The topic's queues, remembered for the next record; None if its metadata is not here."""
+        cdef TopicQueues topic = self.accumulator.topics.get(name)
+        if topic is not None and not FREE_THREADED:
+            self._last_name = name
+            self._last_topic = topic
+            self._last_generation = self.accumulator.topics_generation
+        return topic
+
+    cdef object _try(self, str topic, object value, object key, object headers, object partition, object timestamp_ms):
+        cdef RecordView r
+        cdef int32_t chosen = ANY_PARTITION
+        cdef RecordArguments arguments
+        cdef TopicQueues queues
+        if self.has_hooks or self.accumulator.is_closed:
+            return None         # the general path says why
+        if (not FREE_THREADED and topic is self._last_name
+                and self._last_generation == self.accumulator.topics_generation):
+            queues = self._last_topic
+        else:
+            queues = self._find_topic(topic)
+            if queues is None:
+                return None
+        if partition is not None:
+            chosen = checked_partition(partition)
+            if chosen >= queues.partition_count:
+                return None
+        r.timestamp = wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
+        if headers is None and _take(value, &r.value, &r.value_length) and _take(key, &r.key, &r.key_length):
+            r.headers = NULL
+            r.header_count = 0
+            r.headers_size = 1
+            return self.accumulator.append_record(queues, chosen, &r, READ_CLOCK, 0)
+        arguments = self._spare_arguments
+        self._spare_arguments = None            # another thread, or this one again, makes its own meanwhile
+        if arguments is None:
+            arguments = RecordArguments()
+        try:
+            return self.accumulator.append_record(
+                queues, chosen, arguments.fill(key, value, headers, r.timestamp), READ_CLOCK, 0
+            )
+        finally:
+            arguments.clear()
+            if not FREE_THREADED:
+                self._spare_arguments = arguments
+
+
+cdef int32_t checked_partition(object partition) except? -2:
+    """A partition number as int32. Raises InvalidRecordError for what is not an integer of that size, or negative."""
+    try:
+        if 0 <= operator.index(partition) <= 0x7FFFFFFF:
+            return partition
+    except TypeError:
+        raise InvalidRecordError(f"partition must be int or None, not {type(partition).__name__}") from None
+    raise InvalidRecordError(f"partition={partition} is outside 0..{0x7FFFFFFF}")
+
+
+cdef int64_t checked_timestamp(object timestamp_ms) except? -2:
+    """A timestamp as int64. Raises InvalidRecordError for what is not an integer of that size, or negative."""
+    try:
+        if 0 <= operator.index(timestamp_ms) <= 0x7FFFFFFFFFFFFFFF:
+            return timestamp_ms
+    except TypeError:
+        raise InvalidRecordError(f"timestamp_ms must be int or None, not {type(timestamp_ms).__name__}") from None
+    raise InvalidRecordError(f"timestamp_ms={timestamp_ms} is outside 0..{0x7FFFFFFFFFFFFFFF}")
+
+
+cdef inline bint _take(object data, const char **pointer, Py_ssize_t *length) noexcept:
+    """Point at exact bytes or None; False for anything else."""
+    if PyBytes_CheckExact(data):
+        pointer[0] = PyBytes_AS_STRING(data)
+        length[0] = PyBytes_GET_SIZE(data)
+        return True
+    pointer[0] = NULL
+    length[0] = NULL_LENGTH
+    return data is None

@@ -1,0 +1,140 @@
+"""Python arguments of one record as a RecordView.
+
+Exact bytes give their pointer at no cost; any other contiguous buffer is held through the buffer protocol until
+clear(). On an error nothing stays held. One instance serves one thread at a time.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_Check
+from libc.stdlib cimport free, realloc
+
+from kafkaprod._core.records.record_view cimport NULL_LENGTH
+from kafkaprod._core.records.record_writer cimport headers_size
+
+from kafkaprod.errors import InvalidRecordError
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+cdef char[1] NO_BYTES
+
+
+@cython.final
+cdef class RecordArguments:
+    def __cinit__(self):
+        self._kept = []
+
+    def __dealloc__(self):
+        self.clear()
+        free(self._buffers)
+        free(self._headers)
+
+    cdef RecordView *fill(self, object key, object value, object headers, int64_t timestamp) except NULL:
+        """Point the view at one record's arguments. Raises InvalidRecordError; then nothing stays held."""
+        try:
+            self.point_at(key, "key", &self.view.key, &self.view.key_length)
+            self.point_at(value, "value", &self.view.value, &self.view.value_length)
+            self.set_headers(headers)
+        except BaseException:
+            self.clear()
+            raise
+        self.view.timestamp = timestamp
+        return &self.view
+
+    cdef int set_headers(self, object headers) except -1:
+        cdef Py_ssize_t count = 0
+        cdef Py_ssize_t i
+        cdef HeaderView *grown
+        self.view.headers = NULL
+        if headers is None:
+            self.view.header_count = 0
+            self.view.headers_size = 1
+            return 0
+        if isinstance(headers, dict):
+            headers = headers.items()
+        if type(headers) is not list and type(headers) is not tuple:
+            try:
+                headers = list(headers)
+            except TypeError:
+                raise InvalidRecordError(f"headers must be (str, bytes) pairs, not {type(headers).__name__}") from None
+            self._kept.append(headers)
+        count = len(headers)
+        if count > self._header_capacity:
+            grown = <HeaderView *>realloc(self._headers, count * sizeof(HeaderView))
+            if grown is NULL:
+                raise MemoryError
+            self._headers = grown
+            self._header_capacity = count
+        for i in range(count):
+            self._set_header(i, headers[i])
+        self.view.headers = self._headers
+        self.view.header_count = count
+        self.view.headers_size = headers_size(self._headers, count)
+        return 0
+
+    cdef int _set_header(self, Py_ssize_t i, object header) except -1:
+        cdef HeaderView *view = &self._headers[i]
+        if not isinstance(header, (tuple, list)) or len(header) != 2:
+            raise InvalidRecordError(f"headers[{i}] must be a (str, bytes or None) pair, not {header!r:.80}")
+        name = header[0]
+        if not PyUnicode_Check(name):
+            raise InvalidRecordError(f"headers[{i}] key must be str, not {type(name).__name__}")
+        try:
+            view.key = PyUnicode_AsUTF8AndSize(name, &view.key_length)
+        except UnicodeEncodeError as error:
+            raise InvalidRecordError(f"headers[{i}] key {name!r:.80} cannot be written as UTF-8") from error
+        value = header[1]
+        if PyBytes_CheckExact(value):
+            view.value = PyBytes_AS_STRING(value)
+            view.value_length = PyBytes_GET_SIZE(value)
+        else:
+            self.point_at(value, f"headers[{i}] value", &view.value, &view.value_length)
+        # A tuple keeps what is in it; a list may lose it while another argument's own code runs.
+        if type(header) is tuple:
+            self._kept.append(header)
+        else:
+            self._kept.append((name, value))
+        return 0
+
+    cdef int point_at(self, object data, str name, const char **pointer, Py_ssize_t *length) except -1:
+        """Set pointer and length to the bytes of `data`; None gives NULL_LENGTH."""
+        cdef Py_buffer *grown
+        cdef Py_buffer *buffer
+        if PyBytes_CheckExact(data):
+            pointer[0] = PyBytes_AS_STRING(data)
+            length[0] = PyBytes_GET_SIZE(data)
+            return 0
+        if data is None:
+            pointer[0] = NULL
+            length[0] = NULL_LENGTH
+            return 0
+        if not PyObject_CheckBuffer(data):
+            raise InvalidRecordError(
+                f"{name} must be bytes-like or None, not {type(data).__name__} (set a serializer to send objects)"
+            )
+        if self._buffer_count == self._buffer_capacity:
+            grown = <Py_buffer *>realloc(self._buffers, (self._buffer_capacity + 4) * sizeof(Py_buffer))
+            if grown is NULL:
+                raise MemoryError
+            self._buffers = grown
+            self._buffer_capacity += 4
+        buffer = &self._buffers[self._buffer_count]
+        try:
+            PyObject_GetBuffer(data, buffer, PyBUF_SIMPLE)
+        except (BufferError, TypeError, ValueError) as error:       # NumPy says ValueError
+            raise InvalidRecordError(f"{name} must be a contiguous buffer: {error}") from error
+        self._buffer_count += 1
+        # memcpy wants a pointer even for no bytes.
+        pointer[0] = <const char *>buffer.buf if buffer.len > 0 else NO_BYTES
+        length[0] = buffer.len
+        return 0
+
+    cdef void clear(self) noexcept:
+        """Give back every held buffer; the view's pointers are dead after this."""
+        while self._buffer_count > 0:
+            self._buffer_count -= 1
+            PyBuffer_Release(&self._buffers[self._buffer_count])
+        if self._kept:
+            self._kept.clear()

@@ -1,0 +1,52 @@
+"""Which nodes can be sent to, and which batches go out. See drain.pyx."""
+
+from libc.stdint cimport int16_t, int32_t, int64_t
+
+from kafkaprod._core.queues.accumulator cimport Accumulator
+from kafkaprod._core.queues.batch cimport Batch, Partition
+from kafkaprod._core.requests.produce_request cimport ProduceRequest
+
+
+cdef class NodeQueues:
+    """The partitions that one node leads, and where its next drain starts."""
+
+    cdef readonly int32_t node_id
+    cdef Partition **partitions
+    cdef Py_ssize_t partition_count
+    cdef Py_ssize_t start
+    cdef int64_t ready_ms                   # when it last had something sendable
+    cdef int64_t drained_ms                 # when it could last be sent to while it had
+
+
+cdef class Drain:
+    cdef readonly Accumulator accumulator
+    cdef readonly int64_t linger_ms
+    cdef readonly Py_ssize_t max_request_bytes
+    cdef readonly bint is_idempotent
+    cdef readonly bint mutes                # one batch in flight per partition: max_in_flight_requests == 1
+    cdef readonly int64_t producer_id
+    cdef readonly int16_t producer_epoch
+    cdef readonly bint wants_epoch          # a partition waits for a newer producer epoch
+    cdef readonly int64_t next_check_us     # when ready() should be asked again if nothing else happens
+    cdef object codec
+    cdef bint compresses                    # there is a codec
+    cdef object workers
+    cdef readonly bint is_adaptive
+    cdef readonly int64_t availability_timeout_ms
+    cdef readonly object preferred_nodes    # frozenset of node ids, or None
+    cdef double codec_ratio                 # compressed / raw size, estimated over all topics
+    cdef dict _nodes
+
+    cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil
+    cdef bint _may_go(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil
+    cdef bint _node_ready(self, NodeQueues node, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil
+    cdef void _take_all(self, NodeQueues node, int64_t now_ms, ProduceRequest request) noexcept nogil
+    cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, bint is_first, Py_ssize_t *looked_at) noexcept nogil
+    cdef int _compress(self, ProduceRequest request) except -1
+    cdef list _compress_all(self, list sections)
+    cdef int _drop_failed(self, ProduceRequest request) except -1
+    cdef bint _is_available(self, int32_t leader) except -1
+    cdef int _find_waiting(self, NodeQueues node, set topics) except -1
+    cdef void _take_head(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil
+    cdef Py_ssize_t _estimate(self, const Batch *b) noexcept nogil
+    cdef void _learn_ratio(self, const Batch *b) noexcept

@@ -1,0 +1,48 @@
+from collections.abc import Iterable
+from concurrent.futures import Executor
+from typing import final
+
+from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.requests.produce_request import ProduceRequest
+from kafkaprod.compression import Codec
+
+@final
+class NodeQueues:
+    node_id: int
+    def __init__(self, *_: object) -> None: ...  # refused: made by Drain.update_leaders()
+
+@final
+class Drain:
+    accumulator: Accumulator
+    linger_ms: int
+    max_request_bytes: int
+    is_idempotent: bool
+    mutes: bool
+    producer_id: int
+    producer_epoch: int
+    wants_epoch: bool
+    next_check_us: int
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        linger_ms: int = 5,
+        max_request_bytes: int = 1048576,
+        is_idempotent: bool = False,
+        mutes: bool = False,
+        codec: Codec | None = None,
+        workers: Executor | None = None,
+        is_adaptive: bool = True,
+        availability_timeout_ms: int = 0,
+    ) -> None: ...
+    is_adaptive: bool
+    availability_timeout_ms: int
+    preferred_nodes: frozenset[int] | None
+    def note_node(self, node_id: int, now_ms: int, can_send: bool) -> None: ...
+    def prefer_nodes(self, node_ids: Iterable[int] | None) -> None: ...
+    def set_producer(self, producer_id: int, producer_epoch: int) -> None: ...
+    def resume_partition(self, topic: str, partition: int, next_sequence: int) -> None: ...
+    def update_leaders(self) -> None: ...
+    def ready(self, now_us: int, hurry: bool = False) -> tuple[list[int], set[str]]: ...
+    def drain(self, node_id: int, now_ms: int) -> ProduceRequest | None: ...
+    def set_muted(self, topic: str, partition: int, is_muted: bool) -> None: ...
+    def update_loads(self) -> None: ...

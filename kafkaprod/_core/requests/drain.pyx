@@ -1,0 +1,471 @@
+"""Which nodes can be sent to (ready), and which batches go out to one (drain). Sender thread only.
+
+Ready rules, per partition with data whose leader is known and that is not muted and whose sequence allows it; `head`
+is the first batch of its queue (source: RecordAccumulator.ready, KIP-480, KIP-951):
+
+| term        | meaning                                                                                         |
+|-------------|-------------------------------------------------------------------------------------------------|
+| waited      | now - creation (in microseconds), or - last requeue                                             |
+| backing off | head was requeued, waited < its backoff, and the leader epoch is the one it failed under         |
+| full        | more than one batch queued, or head takes no more records                                       |
+| hurry       | pool exhausted (somebody waits for bytes that are not free), flush, closing                     |
+| sendable    | not backing off and (full or waited >= linger - LINGER_SLACK_US or hurry)                        |
+
+Drain goes round the node's partitions from where the node's last drain stopped, takes the head of each queue that is
+not backing off, and stops before the request would pass max_request_bytes; one oversized batch goes alone.
+Over many partitions the loops run without the GIL; codecs release it themselves.
+"""
+
+cimport cython
+from libc.stdlib cimport free, malloc
+
+from kafkaprod._core.queues.accumulator cimport FEW_PARTITIONS, TopicQueues
+from kafkaprod._core.queues.batch cimport (
+    BATCH_HEADER_BYTES,
+    CLOSED,
+    DONE,
+    FAILED,
+    OPEN,
+    SENT,
+    batch_move,
+    batch_records,
+    batch_release,
+    batch_release_memory,
+    batch_sealed_size,
+    batch_set_compressed,
+    batch_size_bytes,
+    prefetch_batch,
+)
+from kafkaprod._core.queues.buffer_pool cimport size_class_for
+from kafkaprod._core.machine.cache_lines cimport CACHE_LINE
+from kafkaprod._core.machine.gil_turns cimport have_gil, want_gil
+from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, observe64, store32
+from kafkaprod._core.machine.prefetch cimport prefetch_write
+from kafkaprod._core.requests.produce_request cimport ProduceRequest
+from kafkaprod._core.requests.settlement cimport finish_batch
+from kafkaprod._core.queues.sequences cimport assign_sequence, sequence_allows
+
+from functools import partial
+
+from kafkaprod.errors import InvalidRecordError
+
+cdef enum:
+    AHEAD = 4                           # partitions between asking for memory and looking at it
+    NOTHING_TO_WAIT_FOR = 0x7FFFFFFF    # in us: 35 minutes
+    # Timers end late by about 70 us, and from there it takes 150 to 200 us until the batch is written: so much earlier
+    # it may go, and has then waited for its linger, not longer.
+    LINGER_SLACK_US = 150
+
+
+@cython.final
+cdef class NodeQueues:
+    """Made by Drain.update_leaders()."""
+
+    def __init__(self):
+        raise TypeError("NodeQueues are made by Drain.update_leaders()")
+
+    def __dealloc__(self):
+        free(self.partitions)
+
+
+@cython.final
+cdef class Drain:
+    """Selection for one producer.
+
+    Args:
+        linger_ms: how long a batch that is not full may wait.
+        max_request_bytes: most bytes of batches in one request, unless a single batch is larger.
+        is_idempotent: number the batches; nothing goes out until set_producer().
+        mutes: keep one batch in flight per partition (max_in_flight_requests_per_connection == 1).
+        codec: a compression.Codec, or None.
+        workers: an object with Executor.map, to compress several batches at a time; None: one after the other.
+        is_adaptive: records without a key go rather to partitions whose queues are short (KIP-794).
+        availability_timeout_ms: records without a key avoid a node that could not be sent to for so long; 0: never.
+    """
+
+    def __init__(self, Accumulator accumulator not None, int64_t linger_ms=5, Py_ssize_t max_request_bytes=1048576,
+                 bint is_idempotent=False, bint mutes=False, codec=None, workers=None, bint is_adaptive=True,
+                 int64_t availability_timeout_ms=0):
+        self.accumulator = accumulator
+        self.linger_ms = linger_ms
+        self.max_request_bytes = max_request_bytes
+        self.is_idempotent = is_idempotent
+        self.mutes = mutes
+        self.codec = codec
+        self.compresses = codec is not None
+        self.workers = workers
+        self.is_adaptive = is_adaptive
+        self.availability_timeout_ms = availability_timeout_ms
+        self.preferred_nodes = None
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.codec_ratio = 1.0
+        self._nodes = {}
+
+    def set_producer(self, int64_t producer_id, int16_t producer_epoch):
+        """Set the id and epoch that batches drained from now on are numbered under; -1, -1 for none."""
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.wants_epoch = False
+
+    def resume_partition(self, str topic not None, int32_t partition, int32_t next_sequence):
+        """Go on with a partition's sequence where an earlier process with this producer id and epoch stopped.
+
+        To be called after set_producer() and before the partition's first record. Until its first batch is
+        acknowledged one goes at a time: a leader that has forgotten the producer takes any sequence.
+        """
+        cdef TopicQueues queues = self.accumulator.topics[topic]
+        cdef Partition *p
+        if not 0 <= partition < queues.partition_count:
+            raise InvalidRecordError(f"partition={partition} of topic {topic!r} is outside 0..{queues.partition_count - 1}")
+        p = queues.partitions[partition]
+        mutex_lock(&p.lock)
+        p.producer_id = self.producer_id
+        p.producer_epoch = self.producer_epoch
+        p.next_sequence = next_sequence
+        p.last_acked_sequence = -1
+        mutex_unlock(&p.lock)
+
+    def update_leaders(self):
+        """Sort the partitions by leader again, after Accumulator.set_topic(). Nodes keep where their drain stopped."""
+        cdef TopicQueues topic
+        cdef NodeQueues node
+        cdef int32_t i
+        cdef dict counts = {}
+        cdef dict nodes = {}
+        for topic in self.accumulator.topic_list:
+            for i in range(topic.allocated_count):
+                leader = topic.partitions[i].leader
+                counts[leader] = counts.get(leader, 0) + 1
+        for leader, count in counts.items():
+            node = NodeQueues.__new__(NodeQueues)
+            node.node_id = leader
+            node.partitions = <Partition **>malloc(<size_t>count * sizeof(Partition *))
+            if node.partitions is NULL:
+                raise MemoryError
+            nodes[leader] = node
+        for topic in self.accumulator.topic_list:
+            for i in range(topic.allocated_count):
+                node = nodes[topic.partitions[i].leader]
+                node.partitions[node.partition_count] = topic.partitions[i]
+                node.partition_count += 1
+        for leader, old in self._nodes.items():
+            if leader in nodes:
+                node = nodes[leader]
+                node.start = (<NodeQueues>old).start % node.partition_count
+                node.ready_ms = (<NodeQueues>old).ready_ms
+                node.drained_ms = (<NodeQueues>old).drained_ms
+        self._nodes = nodes
+
+    def ready(self, int64_t now_us, bint hurry=False):
+        """Look at the head of every queue.
+
+        Args: hurry: send whatever there is (somebody waits for memory, a flush is on, the producer closes).
+        Returns: (ids of nodes that have something sendable, names of topics with data but no leader).
+        `next_check_us` says when the next batch becomes sendable by itself, `wants_epoch` whether a partition waits
+        for a newer producer epoch.
+        """
+        cdef NodeQueues node
+        cdef int64_t wait_us = NOTHING_TO_WAIT_FOR
+        cdef bint is_ready
+        cdef list ready_nodes = []
+        cdef set unknown = set()
+        hurry = hurry or self.accumulator.is_closed or self.accumulator.flush_count > 0 \
+            or self.accumulator.pool.is_exhausted()
+        for node in self._nodes.values():
+            if node.node_id < 0:
+                self._find_waiting(node, unknown)
+                continue
+            if node.partition_count <= FEW_PARTITIONS:
+                is_ready = self._node_ready(node, now_us, hurry, &wait_us)
+            else:
+                with nogil:
+                    is_ready = self._node_ready(node, now_us, hurry, &wait_us)
+                    want_gil()
+                have_gil()
+            if is_ready:
+                ready_nodes.append(node.node_id)
+        self.next_check_us = now_us + wait_us
+        return ready_nodes, unknown
+
+    cdef int _find_waiting(self, NodeQueues node, set topics) except -1:
+        cdef Py_ssize_t i
+        for i in range(node.partition_count):
+            if load32(&node.partitions[i].queue_length) > 0:
+                topics.add((<TopicQueues>self.accumulator.topic_list[node.partitions[i].topic_index]).name)
+        return 0
+
+    cdef bint _node_ready(self, NodeQueues node, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil:
+        cdef Py_ssize_t i
+        cdef Partition *p
+        cdef bint is_ready = False
+        for i in range(node.partition_count):
+            p = node.partitions[i]
+            if load32(&p.queue_length) == 0:
+                continue
+            mutex_lock(&p.lock)
+            if p.head is not NULL and self._is_sendable(p, p.head, now_us, hurry, wait_us):
+                is_ready = True
+            mutex_unlock(&p.lock)
+            if is_ready:
+                break
+        return is_ready
+
+    cdef bint _may_go(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil:
+        """Whether nothing but time spent lingering could hold the batch back."""
+        if p.is_muted or (self.mutes and p.in_flight_count > 0):
+            return False
+        if b.attempts > 0 and now_ms - b.last_attempt_ms < b.backoff_ms and p.leader_epoch <= b.sent_leader_epoch:
+            return False
+        return not self.is_idempotent or sequence_allows(p, b, self.producer_id, self.producer_epoch, &self.wants_epoch)
+
+    cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil:
+        cdef int64_t wait
+        if self._may_go(p, b, now_us // 1000):
+            wait = b.created_us + self.linger_ms * 1000 - LINGER_SLACK_US - now_us
+            if hurry or b.next is not NULL or b.state != OPEN or wait <= 0:
+                return True
+        else:
+            wait = (b.last_attempt_ms + b.backoff_ms) * 1000 - now_us
+            if b.attempts == 0 or wait <= 0:
+                return False    # an answer, a new epoch or an unmute will make it sendable, not time
+        if wait < wait_us[0]:
+            wait_us[0] = wait
+        return False
+
+    def drain(self, int32_t node_id, int64_t now_ms):
+        """Take the batches that go to a node in one request, sealed; None if there are none.
+
+        At most one batch per partition and max_request_bytes in all. The batches belong to the request until its
+        finish(). Records that the codec refuses fail with its error.
+        """
+        cdef NodeQueues node = self._nodes.get(node_id)
+        cdef ProduceRequest request
+        if node is None:
+            return None
+        request = ProduceRequest(self.accumulator, node_id)
+        if node.partition_count <= FEW_PARTITIONS:
+            self._take_all(node, now_ms, request)
+        else:
+            with nogil:
+                self._take_all(node, now_ms, request)
+                want_gil()
+            have_gil()
+        if self.codec is not None:
+            self._compress(request)
+        return request if request.batch_count > 0 else None
+
+    cdef int _compress(self, ProduceRequest request) except -1:
+        """Compress the batches that are not compressed yet, several at a time if the codec is given workers; seal all."""
+        cdef Py_ssize_t i
+        cdef Batch *b
+        cdef list waiting = []
+        cdef list sections = []
+        for i in range(request.batch_count):
+            b = request.entries[i].batch
+            if b.compressed is NULL:
+                waiting.append(i)
+                sections.append(batch_records(b))
+        for position, blob in zip(waiting, self._compress_all(sections)):
+            i = position
+            b = request.entries[i].batch
+            if isinstance(blob, Exception):
+                # The codec refused, or memory ran out: these records fail, the others go.
+                finish_batch(self.accumulator, b, FAILED, -1, -1, blob, None)
+            else:
+                batch_set_compressed(b, blob, self.codec.codec_id)
+                self._learn_ratio(b)
+        self._drop_failed(request)
+        for i in range(request.batch_count):
+            request.seal(i)
+        return 0
+
+    cdef list _compress_all(self, list sections):
+        """A blob, or the exception instead of it, for each section."""
+        if self.workers is not None and len(sections) > 1:
+            try:
+                return list(self.workers.map(partial(_compressed, self.codec), sections))
+            except RuntimeError:
+                self.workers = None     # the interpreter ends: its executors take no more work
+        return [_compressed(self.codec, section) for section in sections]
+
+    cdef int _drop_failed(self, ProduceRequest request) except -1:
+        """Drop what failed in compression."""
+        cdef Py_ssize_t i
+        cdef Py_ssize_t kept = 0
+        cdef Batch *b
+        for i in range(request.batch_count):
+            b = request.entries[i].batch
+            if b.state != DONE:
+                request.entries[kept] = request.entries[i]
+                kept += 1
+                continue
+            request.record_count -= b.record_count
+            b.request_count -= 1
+            batch_release_memory(b, self.accumulator.pool)
+            batch_release(b, self.accumulator.pool)
+        request.batch_count = kept
+        return 0
+
+    cdef void _take_all(self, NodeQueues node, int64_t now_ms, ProduceRequest request) noexcept nogil:
+        """Fill the request, sealed if there is nothing to compress; without memory for it batches stay in their queues."""
+        cdef Py_ssize_t looked_at = 0
+        cdef Py_ssize_t room = self.max_request_bytes
+        cdef Batch *b
+        while looked_at < node.partition_count and request.reserve():
+            b = self._take(node, now_ms, room, request.batch_count == 0, &looked_at)
+            if b is NULL:
+                break
+            room -= self._estimate(b)
+            request.add(b)
+            if not self.compresses:
+                request.seal(request.batch_count - 1)
+        request.arrange()
+
+    cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, bint is_first,
+                      Py_ssize_t *looked_at) noexcept nogil:
+        """Take the next batch of the round out of its queue; NULL at the end of the round or of the room."""
+        cdef Partition *p
+        cdef Batch *b
+        while looked_at[0] < node.partition_count:
+            if node.partition_count > FEW_PARTITIONS:
+                _fetch_ahead(node)
+            p = node.partitions[node.start]
+            b = NULL
+            if load32(&p.queue_length) > 0:
+                mutex_lock(&p.lock)
+                b = p.head
+                if b is not NULL and not self._may_go(p, b, now_ms):
+                    b = NULL
+                if b is not NULL and not is_first and self._estimate(b) > room:
+                    mutex_unlock(&p.lock)
+                    looked_at[0] = node.partition_count
+                    return NULL                     # the next drain starts with this partition
+                if b is not NULL:
+                    self._take_head(p, b, now_ms)
+                mutex_unlock(&p.lock)
+            node.start = (node.start + 1) % node.partition_count
+            looked_at[0] += 1
+            if b is not NULL:
+                return b
+        return NULL
+
+    cdef void _take_head(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil:
+        if b.state == OPEN:
+            batch_move(b, CLOSED)
+            p.first_class = size_class_for(batch_size_bytes(b))
+        batch_move(b, SENT)
+        p.head = b.next
+        if p.head is NULL:
+            p.tail = NULL
+        b.next = NULL
+        store32(&p.queue_length, p.queue_length - 1)
+        p.in_flight_count += 1
+        b.request_count += 1
+        b.sent_ms = now_ms
+        b.sent_leader_epoch = p.leader_epoch
+        if self.is_idempotent:
+            assign_sequence(p, b, self.producer_id, self.producer_epoch)
+
+    cdef Py_ssize_t _estimate(self, const Batch *b) noexcept nogil:
+        if self.codec_ratio >= 1.0 or b.sealed:
+            return batch_size_bytes(b)
+        return BATCH_HEADER_BYTES + <Py_ssize_t>(<double>batch_size_bytes(b) * self.codec_ratio)
+
+    cdef void _learn_ratio(self, const Batch *b) noexcept:
+        """Kafka's estimator: rises quickly, falls slowly, so that a request is rarely larger than estimated."""
+        cdef double observed
+        if b.compressed is NULL:
+            return
+        observed = <double>(batch_sealed_size(b) - BATCH_HEADER_BYTES) / <double>(batch_size_bytes(b) - BATCH_HEADER_BYTES)
+        if observed > self.codec_ratio:
+            self.codec_ratio = max(self.codec_ratio + 0.05, observed)
+        else:
+            self.codec_ratio = max(self.codec_ratio - 0.005, observed)
+
+    def set_muted(self, str topic not None, int32_t partition, bint is_muted):
+        """Hold a partition's batches back, or let them go again."""
+        cdef TopicQueues queues = self.accumulator.topics[topic]
+        if not 0 <= partition < queues.partition_count:
+            raise InvalidRecordError(f"partition={partition} of topic {topic!r} is outside 0..{queues.partition_count - 1}")
+        mutex_lock(&queues.partitions[partition].lock)
+        queues.partitions[partition].is_muted = is_muted
+        mutex_unlock(&queues.partitions[partition].lock)
+
+    def note_node(self, int32_t node_id, int64_t now_ms, bint can_send):
+        """Said of each node that has something sendable: whether it could be sent to (KIP-794, availability timeout)."""
+        cdef NodeQueues node = self._nodes.get(node_id)
+        if node is not None:
+            node.ready_ms = now_ms
+            if can_send:
+                node.drained_ms = now_ms
+
+    def prefer_nodes(self, node_ids):
+        """Draw sticky partitions from those that these nodes lead, where there are any; None: no preference."""
+        self.preferred_nodes = None if node_ids is None else frozenset(node_ids)
+
+    cdef bint _is_available(self, int32_t leader) except -1:
+        cdef NodeQueues node
+        cdef Py_ssize_t i
+        if leader < 0:
+            return False
+        if self.availability_timeout_ms <= 0:
+            return True
+        node = self._nodes.get(leader)
+        if node is None or node.ready_ms - node.drained_ms <= self.availability_timeout_ms:
+            return True
+        # With nothing left that waits for it, only new records can find out that it is back.
+        for i in range(node.partition_count):
+            if load32(&node.partitions[i].queue_length) > 0:
+                return False
+        return True
+
+    def update_loads(self):
+        """Tell the sticky partitioners how long their partitions' queues are (KIP-794); cheap where nothing is sticky."""
+        cdef TopicQueues topic
+        cdef int32_t i
+        cdef list candidates
+        cdef list queues
+        for topic in self.accumulator.topic_list:
+            if not load32(&topic.sticky_used):
+                continue
+            store32(&topic.sticky_used, 0)
+            candidates = [i for i in range(topic.partition_count) if self._is_available(topic.partitions[i].leader)]
+            if self.preferred_nodes is not None:
+                near = [i for i in candidates if topic.partitions[<int32_t>i].leader in self.preferred_nodes]
+                candidates = near or candidates
+            if not candidates:
+                candidates = list(range(topic.partition_count))
+            queues = None
+            if self.is_adaptive:
+                queues = [load32(&topic.partitions[i].queue_length) for i in candidates]
+            topic.sticky.set_loads(candidates, queues)
+
+
+cdef inline void _fetch_ahead(NodeQueues node) noexcept nogil:
+    """Ask for the partition that is looked at a few later, for the batch of one nearer by, and for its memory when near.
+
+    Heads are read without the lock: only this thread takes batches out, so what is there stays.
+    """
+    cdef Py_ssize_t i = node.start + 3 * AHEAD
+    cdef const Batch *head
+    if i < node.partition_count:
+        prefetch_write(&node.partitions[i].lock)
+        prefetch_write(&node.partitions[i].head)
+        prefetch_batch(_peek_head(node.partitions[i - AHEAD]))
+        head = _peek_head(node.partitions[i - 2 * AHEAD])
+        if head is not NULL:
+            prefetch_write(head.first)
+            prefetch_write(<const char *>head.first + CACHE_LINE)
+
+
+cdef inline const Batch *_peek_head(const Partition *p) noexcept nogil:
+    return <const Batch *>observe64(<const long long *>&p.head) if load32(&p.queue_length) > 0 else NULL
+
+
+def _compressed(codec, list section):
+    """The section compressed, or the exception that the codec raised."""
+    try:
+        return codec.compress(section)
+    except Exception as error:
+        return error

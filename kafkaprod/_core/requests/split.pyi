@@ -1,0 +1,3 @@
+from kafkaprod._core.requests.settlement import BatchRef
+
+def split_batch(ref: BatchRef, target_bytes: int) -> int: ...

@@ -1,3 +1,0 @@
-from kafkaprod._core.settlement import BatchRef
-
-def split_batch(ref: BatchRef, target_bytes: int) -> int: ...

@@ -1,0 +1,511 @@
+"""Cutting text into rows without looking at more of it than where rows end. Pure; any thread; the loops hold no GIL.
+
+A row comes out as a view of Arrow's binary_view layout into the text given, so that nothing is copied and no object is
+made per row: `Column.from_views(views, [data])`. Sources: Arrow columnar format 1.4; RFC 4180; RFC 8259.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+from kafkaprod._core.columns.columns cimport Column, column_get
+from kafkaprod._core.records.murmur2 cimport FastModulo, fast_modulo, partition_for_key
+
+from kafkaprod.errors import InvalidRecordError
+
+cdef enum:
+    VIEW_BYTES = 16
+    INLINE_BYTES = 12           # so many bytes of a row stand in its view
+    FIRST_CAPACITY = 1024
+    MAX_DATA = 0x7FFFFFFF       # views have 32-bit offsets
+    MAX_DEPTH = 1 << 20
+
+# Of a row in find_fields().
+FIELD_FOUND = 0
+FIELD_MISSING = 1               # or null
+FIELD_ESCAPED = 2               # a string with escapes: the view is what stands between its quotes
+FIELD_BROKEN = 3                # the row is not a JSON object, as far as it was read
+
+
+cdef struct ViewList:
+    char *views
+    Py_ssize_t count
+    Py_ssize_t capacity
+
+
+cdef void put_view(char *view, const char *data, Py_ssize_t start, Py_ssize_t length) noexcept nogil:
+    cdef int32_t number = <int32_t>length
+    memset(view, 0, VIEW_BYTES)
+    memcpy(view, &number, 4)
+    if length <= INLINE_BYTES:
+        memcpy(view + 4, data + start, length)
+        return
+    memcpy(view + 4, data + start, 4)
+    number = <int32_t>start
+    memcpy(view + 12, &number, 4)
+
+
+cdef bint add_view(ViewList *rows, const char *data, Py_ssize_t start, Py_ssize_t end) noexcept nogil:
+    """Append the row data[start .. end]; False if there is no memory."""
+    cdef Py_ssize_t capacity
+    cdef char *grown
+    if rows.count == rows.capacity:
+        capacity = rows.capacity * 2 if rows.capacity else FIRST_CAPACITY
+        grown = <char *>realloc(rows.views, <size_t>(capacity * VIEW_BYTES))
+        if grown is NULL:
+            return False
+        rows.views = grown
+        rows.capacity = capacity
+    put_view(rows.views + rows.count * VIEW_BYTES, data, start, end - start)
+    rows.count += 1
+    return True
+
+
+cdef Py_ssize_t line_end(const char *data, Py_ssize_t start, Py_ssize_t size, char delimiter, int quote) noexcept nogil:
+    """Position of the delimiter that ends the line at `start`, outside of quotes; `size` if there is none."""
+    cdef const char *found
+    cdef Py_ssize_t position
+    cdef bint is_quoted = False
+    found = <const char *>memchr(data + start, delimiter, <size_t>(size - start))
+    if quote < 0 or (found is not NULL and memchr(data + start, quote, <size_t>(found - data - start)) is NULL):
+        return size if found is NULL else found - data
+    for position in range(start, size):
+        if data[position] == <char>quote:
+            is_quoted = not is_quoted
+        elif data[position] == delimiter and not is_quoted:
+            return position
+    return size
+
+
+cdef Py_ssize_t split_all(ViewList *rows, const char *data, Py_ssize_t size, char delimiter, int quote, bint strip_cr,
+                          bint is_last) noexcept nogil:
+    """Cut every line; return how many bytes were used, or -1 without memory."""
+    cdef Py_ssize_t start = 0
+    cdef Py_ssize_t end
+    cdef Py_ssize_t next_start
+    while start < size:
+        end = line_end(data, start, size, delimiter, quote)
+        next_start = end + 1
+        if end == size:
+            if not is_last:
+                break
+            next_start = size
+        if strip_cr and end > start and data[end - 1] == b"\r":
+            end -= 1
+        if not add_view(rows, data, start, end):
+            return -1
+        start = next_start
+    return start
+
+
+def split_lines(data not None, char delimiter=10, int quote=-1, bint strip_cr=True, bint is_last=False):
+    """Cut text at a delimiter.
+
+    Args:
+        data: buffer of less than 2 GiB. delimiter: the byte that ends a line. quote: a byte between two of which
+        delimiters do not count (RFC 4180), -1 for none. strip_cr: a carriage return before the delimiter is no part of
+        the line. is_last: no more text follows: a line without a delimiter at the end is one, too.
+    Returns: (views of the lines, their number, bytes used); the bytes left are the beginning of the next line.
+    """
+    cdef Py_buffer buffer
+    cdef ViewList rows
+    cdef Py_ssize_t used
+    memset(&rows, 0, sizeof(rows))
+    _hold_text(data, &buffer)
+    try:
+        with nogil:
+            used = split_all(&rows, <const char *>buffer.buf, buffer.len, delimiter, quote, strip_cr, is_last)
+        if used < 0:
+            raise MemoryError
+        return PyBytes_FromStringAndSize(rows.views, rows.count * VIEW_BYTES), rows.count, used
+    finally:
+        free(rows.views)
+        PyBuffer_Release(&buffer)
+
+
+cdef int _hold_text(object data, Py_buffer *buffer) except -1:
+    PyObject_GetBuffer(data, buffer, PyBUF_SIMPLE)
+    if buffer.len > MAX_DATA:
+        size = buffer.len
+        PyBuffer_Release(buffer)
+        raise InvalidRecordError(f"text of {size} bytes is longer than the {MAX_DATA} that can be split at once")
+    return 0
+
+
+# --- JSON --------------------------------------------------------------------------------------------------------------
+
+cdef inline bint is_blank(char c) noexcept nogil:
+    return c == 32 or c == 10 or c == 13 or c == 9
+
+
+cdef inline Py_ssize_t skip_blanks(const char *data, Py_ssize_t at, Py_ssize_t size) noexcept nogil:
+    while at < size and is_blank(data[at]):
+        at += 1
+    return at
+
+
+cdef Py_ssize_t string_end(const char *data, Py_ssize_t at, Py_ssize_t size, bint *has_escape) noexcept nogil:
+    """Position of the quote that ends the string whose first character is at `at`; `size` if there is none."""
+    cdef const char *found
+    cdef Py_ssize_t position = at
+    cdef Py_ssize_t escapes
+    while True:
+        found = <const char *>memchr(data + position, c'"', <size_t>(size - position))
+        if found is NULL:
+            return size
+        position = found - data
+        escapes = position
+        while escapes > at and data[escapes - 1] == c"\\":
+            escapes -= 1
+        if (position - escapes) % 2 == 0:
+            if not has_escape[0]:
+                has_escape[0] = memchr(data + at, c"\\", <size_t>(position - at)) is not NULL
+            return position
+        has_escape[0] = True
+        position += 1
+
+
+cdef Py_ssize_t value_end(const char *data, Py_ssize_t at, Py_ssize_t size) noexcept nogil:
+    """Position of the comma or bracket behind the JSON value at `at`; `size` if it does not end. Brackets are counted only."""
+    cdef Py_ssize_t depth = 0
+    cdef bint has_escape = False
+    while at < size:
+        if data[at] == c'"':
+            at = string_end(data, at + 1, size, &has_escape)
+        elif data[at] == c"{" or data[at] == c"[":
+            depth += 1
+        elif data[at] == c"}" or data[at] == c"]":
+            if depth == 0:
+                return at
+            depth -= 1
+        elif data[at] == c"," and depth == 0:
+            return at
+        at += 1
+    return size
+
+
+cdef Py_ssize_t split_array(ViewList *rows, const char *data, Py_ssize_t size, bint *is_end) noexcept nogil:
+    cdef Py_ssize_t used = 0
+    cdef Py_ssize_t start
+    cdef Py_ssize_t end
+    cdef Py_ssize_t at
+    while True:
+        start = skip_blanks(data, used, size)
+        if start < size and data[start] == c"]":
+            is_end[0] = True
+            return start + 1
+        end = value_end(data, start, size)
+        if end >= size:
+            return used
+        at = end
+        while at > start and is_blank(data[at - 1]):
+            at -= 1
+        if not add_view(rows, data, start, at):
+            return -1
+        used = end + 1
+        if data[end] != c",":
+            is_end[0] = True
+            return used
+
+
+def split_elements(data not None):
+    """Cut the inside of a JSON array into its elements; only brackets, commas and strings are looked at.
+
+    Args: data: text from behind the array's opening bracket or a comma on.
+    Returns: (views of the whole elements, their number, bytes used, whether the array ended).
+    """
+    cdef Py_buffer buffer
+    cdef ViewList rows
+    cdef Py_ssize_t used
+    cdef bint is_end = False
+    memset(&rows, 0, sizeof(rows))
+    _hold_text(data, &buffer)
+    try:
+        with nogil:
+            used = split_array(&rows, <const char *>buffer.buf, buffer.len, &is_end)
+        if used < 0:
+            raise MemoryError
+        return PyBytes_FromStringAndSize(rows.views, rows.count * VIEW_BYTES), rows.count, used, is_end
+    finally:
+        free(rows.views)
+        PyBuffer_Release(&buffer)
+
+
+cdef int find_field(const char *data, Py_ssize_t size, const char *name, Py_ssize_t name_size, Py_ssize_t *start,
+                    Py_ssize_t *end) noexcept nogil:
+    """Find a field of the JSON object data[0 .. size]; see find_fields()."""
+    cdef Py_ssize_t at = skip_blanks(data, 0, size)
+    cdef Py_ssize_t key
+    cdef Py_ssize_t key_end
+    cdef bint has_escape
+    if at >= size or data[at] != c"{":
+        return FIELD_BROKEN_C
+    at += 1
+    while True:
+        at = skip_blanks(data, at, size)
+        if at < size and data[at] == c"}":
+            return FIELD_MISSING_C
+        if at >= size or data[at] != c'"':
+            return FIELD_BROKEN_C
+        key = at + 1
+        has_escape = False
+        key_end = string_end(data, key, size, &has_escape)
+        at = skip_blanks(data, key_end + 1, size)
+        if at >= size or data[at] != c":":
+            return FIELD_BROKEN_C
+        at = skip_blanks(data, at + 1, size)
+        if key_end - key == name_size and memcmp(data + key, name, <size_t>name_size) == 0:
+            return take_value(data, at, size, start, end)
+        at = value_end(data, at, size)
+        if at >= size or data[at] == c"]":
+            return FIELD_BROKEN_C
+        if data[at] == c"}":
+            return FIELD_MISSING_C
+        at += 1
+
+
+cdef enum FieldStatus:
+    FIELD_FOUND_C = 0
+    FIELD_MISSING_C = 1
+    FIELD_ESCAPED_C = 2
+    FIELD_BROKEN_C = 3
+
+
+cdef int take_value(const char *data, Py_ssize_t at, Py_ssize_t size, Py_ssize_t *start, Py_ssize_t *end) noexcept nogil:
+    cdef bint has_escape = False
+    if at < size and data[at] == c'"':
+        start[0] = at + 1
+        end[0] = string_end(data, at + 1, size, &has_escape)
+        if end[0] >= size:
+            return FIELD_BROKEN_C
+        return FIELD_ESCAPED_C if has_escape else FIELD_FOUND_C
+    start[0] = at
+    end[0] = value_end(data, at, size)
+    if end[0] >= size:
+        return FIELD_BROKEN_C
+    while end[0] > at and is_blank(data[end[0] - 1]):
+        end[0] -= 1
+    if end[0] == at:
+        return FIELD_BROKEN_C
+    if end[0] - at == 4 and memcmp(data + at, b"null", 4) == 0:
+        return FIELD_MISSING_C
+    return FIELD_FOUND_C
+
+
+cdef void find_all(const char *data, const char *views, Py_ssize_t count, const char *name, Py_ssize_t name_size,
+                   char *found, uint8_t *statuses) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef const char *view
+    cdef const char *row
+    cdef int32_t length
+    cdef int32_t offset
+    cdef Py_ssize_t start = 0
+    cdef Py_ssize_t end = 0
+    for i in range(count):
+        view = views + i * VIEW_BYTES
+        memcpy(&length, view, 4)
+        memcpy(&offset, view + 12, 4)
+        row = view + 4 if length <= INLINE_BYTES else data + offset
+        statuses[i] = <uint8_t>find_field(row, length, name, name_size, &start, &end)
+        if statuses[i] == FIELD_FOUND_C or statuses[i] == FIELD_ESCAPED_C:
+            # A short row stands in its view, and so does any part of it.
+            put_view(found + i * VIEW_BYTES, row if length <= INLINE_BYTES else data,
+                     start if length <= INLINE_BYTES else offset + start, end - start)
+        else:
+            memset(found + i * VIEW_BYTES, 0, VIEW_BYTES)
+
+
+def find_fields(data not None, const unsigned char[::1] views not None, bytes name not None):
+    """Find the value of a field on the first level of each row, a JSON object; nothing behind it is read.
+
+    Args: data, views: as split_lines() gave them. name: the field's, as it is written in the text.
+    Returns: (views of the values, a status per row): a string without its quotes, anything else as it is written.
+    """
+    cdef Py_buffer buffer
+    cdef Py_ssize_t count = views.shape[0] // VIEW_BYTES
+    cdef bytearray found = bytearray(count * VIEW_BYTES)
+    cdef bytearray statuses = bytearray(count)
+    cdef char *found_start = found
+    cdef char *statuses_start = statuses
+    cdef const char *name_start = name
+    cdef Py_ssize_t name_size = len(name)
+    if count == 0:
+        return found, statuses
+    _hold_text(data, &buffer)
+    try:
+        with nogil:
+            find_all(<const char *>buffer.buf, <const char *>&views[0], count, name_start, name_size, found_start,
+                     <uint8_t *>statuses_start)
+    finally:
+        PyBuffer_Release(&buffer)
+    return found, statuses
+
+
+# --- partitions --------------------------------------------------------------------------------------------------------
+
+cdef void choose_partitions(Column keys, Py_ssize_t count, int32_t partition_count, int32_t *out) noexcept nogil:
+    cdef const char *key = NULL
+    cdef Py_ssize_t length
+    cdef Py_ssize_t i
+    cdef FastModulo modulo = fast_modulo(partition_count)
+    for i in range(count):
+        column_get(&keys.c, i, &key, &length)
+        if length >= 0:
+            out[i] = partition_for_key(key, length, modulo)
+
+
+def partitions_of_keys(Column keys not None, int32_t partition_count, int32_t[::1] partitions not None):
+    """Write the partition that Kafka's default partitioner gives each key; where a key is null, nothing is written.
+
+    Raises InvalidRecordError if partition_count < 1 or there are fewer keys than partitions to write.
+    """
+    cdef Py_ssize_t count = partitions.shape[0]
+    if partition_count < 1:
+        raise InvalidRecordError(f"partition_count must be at least 1, not {partition_count}")
+    if 0 <= keys.row_count < count:
+        raise InvalidRecordError(f"{keys.row_count} keys for {count} partitions")
+    if count > 0:
+        with nogil:
+            choose_partitions(keys, count, partition_count, &partitions[0])
+
+
+cdef void choose_runs(const int64_t *numbers, Py_ssize_t count, int64_t rows_before, int64_t run_rows,
+                      int32_t partition_count, int32_t *out) noexcept nogil:
+    cdef int64_t first = 0
+    cdef int64_t end = 0            # of the run that the row before is in
+    cdef int64_t row
+    cdef int32_t partition = 0
+    cdef Py_ssize_t i
+    for i in range(count):
+        row = numbers[i] + rows_before
+        if row >= end or row < first:
+            first = row - row % run_rows
+            end = first + run_rows
+            partition = <int32_t>(first // run_rows % partition_count)
+        out[i] = partition
+
+
+def partitions_of_runs(const int64_t[::1] numbers not None, int64_t rows_before, int64_t run_rows,
+                       int32_t partition_count, int32_t[::1] partitions not None):
+    """Write the partition of each row where `run_rows` rows in a row go to one partition, the next ones to the next.
+
+    Args: numbers: of the rows, from 0. rows_before: added to each. partitions: as many as numbers; are written.
+    Raises InvalidRecordError for fewer numbers than partitions, and where run_rows or partition_count is less than 1.
+    """
+    cdef Py_ssize_t count = partitions.shape[0]
+    if run_rows < 1 or partition_count < 1:
+        raise InvalidRecordError(f"runs of {run_rows} rows over {partition_count} partitions: both must be at least 1")
+    if numbers.shape[0] < count:
+        raise InvalidRecordError(f"{numbers.shape[0]} row numbers for {count} partitions")
+    if count > 0:
+        with nogil:
+            choose_runs(&numbers[0], count, rows_before, run_rows, partition_count, &partitions[0])
+
+
+cdef bint add_counts(const int32_t *partitions, Py_ssize_t row_count, int64_t *counts, Py_ssize_t count) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(row_count):
+        if partitions[i] < 0 or partitions[i] >= count:
+            return False
+        counts[partitions[i]] += 1
+    return True
+
+
+def count_partitions(const int32_t[::1] partitions not None, int64_t[::1] counts not None):
+    """Add the rows of each partition to `counts`. Raises InvalidRecordError for a partition that has no place there."""
+    cdef bint is_good = True
+    if partitions.shape[0] > 0:
+        if counts.shape[0] == 0:
+            raise InvalidRecordError("no place for the counts")
+        with nogil:
+            is_good = add_counts(&partitions[0], partitions.shape[0], &counts[0], counts.shape[0])
+    if not is_good:
+        raise InvalidRecordError(f"a partition is outside 0..{counts.shape[0] - 1}")
+
+
+cdef void add_lengths(Column column, Py_ssize_t count, int64_t *sizes) noexcept nogil:
+    cdef const char *data = NULL
+    cdef Py_ssize_t length
+    cdef Py_ssize_t i
+    for i in range(count):
+        column_get(&column.c, i, &data, &length)
+        if length > 0:
+            sizes[i] += length
+
+
+def add_sizes(Column column not None, int64_t[::1] sizes not None):
+    """Add the bytes of each row to `sizes`; a null has none. Raises InvalidRecordError if there are fewer rows."""
+    cdef Py_ssize_t count = sizes.shape[0]
+    if 0 <= column.row_count < count:
+        raise InvalidRecordError(f"{column.row_count} rows for {count} sizes")
+    if count > 0:
+        with nogil:
+            add_lengths(column, count, &sizes[0])
+
+
+cdef Py_ssize_t find_separator(const char *row, Py_ssize_t size, const char *separator, Py_ssize_t width) noexcept nogil:
+    """Where the separator stands first in the row; -1 if it does not."""
+    cdef const char *at = row
+    cdef const char *end = row + size - width + 1
+    while at < end:
+        at = <const char *>memchr(at, separator[0], <size_t>(end - at))
+        if at is NULL:
+            return -1
+        if memcmp(at, separator, <size_t>width) == 0:
+            return at - row
+        at += 1
+    return -1
+
+
+cdef void split_pairs(const char *data, const char *views, Py_ssize_t count, const char *separator, Py_ssize_t width,
+                      char *keys, char *values, uint8_t *has_key) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef Py_ssize_t place
+    cdef const char *base
+    cdef Py_ssize_t start
+    cdef int32_t length
+    cdef int32_t offset
+    for i in range(count):
+        memcpy(&length, views + i * VIEW_BYTES, 4)
+        memcpy(&offset, views + i * VIEW_BYTES + 12, 4)
+        base = views + i * VIEW_BYTES + 4 if length <= INLINE_BYTES else data
+        start = 0 if length <= INLINE_BYTES else offset
+        place = find_separator(base + start, length, separator, width)
+        has_key[i] = place >= 0
+        if place < 0:
+            memcpy(values + i * VIEW_BYTES, views + i * VIEW_BYTES, VIEW_BYTES)
+            continue
+        put_view(keys + i * VIEW_BYTES, base, start, place)
+        put_view(values + i * VIEW_BYTES, base, start + place + width, length - place - width)
+
+
+def split_keys(data not None, const unsigned char[::1] views not None, bytes separator not None):
+    """Part each row at the first separator into key and value; a row without one is a value without a key.
+
+    Args: data, views: as split_lines() gave them. separator: one byte at least.
+    Returns: (views of the keys, views of the values, 1 per row with a key).
+    """
+    cdef Py_buffer buffer
+    cdef Py_ssize_t count = views.shape[0] // VIEW_BYTES
+    cdef bytearray keys = bytearray(count * VIEW_BYTES)
+    cdef bytearray values = bytearray(count * VIEW_BYTES)
+    cdef bytearray has_key = bytearray(count)
+    cdef char *keys_start = keys
+    cdef char *values_start = values
+    cdef char *has_key_start = has_key
+    cdef const char *separator_start = separator
+    cdef Py_ssize_t width = len(separator)
+    if width < 1:
+        raise InvalidRecordError("a separator has one byte at least")
+    if count == 0:
+        return keys, values, has_key
+    _hold_text(data, &buffer)
+    try:
+        with nogil:
+            split_pairs(<const char *>buffer.buf, <const char *>&views[0], count, separator_start, width, keys_start,
+                        values_start, <uint8_t *>has_key_start)
+    finally:
+        PyBuffer_Release(&buffer)
+    return keys, values, has_key

@@ -1,0 +1,1 @@
+"""What the broker knows and decides: topics, leaders, producer ids, upkeep."""

@@ -1,0 +1,129 @@
+"""The broker as the handlers see it: topics, groups, offsets, ids. No socket in here; `server` brings the requests.
+
+Which thread: `topics` may be read by all, and is changed by the control thread; `groups`, `offsets` and `producer_ids`
+belong to the control thread; `purgatory` to the event loop. Logs are thread-safe.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from kafkaprod.broker.cluster.producer_ids import ProducerIds
+from kafkaprod.broker.cluster.topics import FILE_NAME as TOPICS_FILE
+from kafkaprod.broker.cluster.topics import TopicTable, read_saved_topics
+from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
+from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC, OffsetLog
+from kafkaprod.broker.embedding.faults import Faults
+from kafkaprod.broker.server.login import Credentials
+from kafkaprod.broker.server.purgatory import Purgatory
+from kafkaprod.broker.storage.disk import Disk
+from kafkaprod.broker.storage.log.core_record_reader import CoreRecordReader
+from kafkaprod.broker.storage.log.log_config import parse_properties
+from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
+from kafkaprod.broker.storage.log.log_store import LogEnvironment
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.broker.storage.log.segments import OpenHandles
+from kafkaprod.clock import Clock
+from kafkaprod.protocol.api_keys import ApiKey
+
+# Small segments: what the log of offsets has outgrown can be deleted soon.
+_OFFSETS_TOPIC_PROPERTIES = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
+
+RunBlocking = Callable[[Callable[[], None], Callable[[], None]], None]
+"""Run the first call on another thread, then the second one in the event loop."""
+
+
+class Endpoint(NamedTuple):
+    """Where clients are told to connect to."""
+
+    host: str
+    port: int
+
+
+class Broker:
+    """See the module docstring.
+
+    Attributes:
+        endpoint: set when the socket is bound.
+        api_versions: what ApiVersions announces; set by the router.
+    """
+
+    def __init__(self, config: BrokerConfig, clock: Clock, purgatory: Purgatory, run_blocking: RunBlocking) -> None:
+        """Take the data directory over and read what is in it.
+
+        Raises:
+            DirectoryLockedError: another broker uses the directory.
+            ConfigError: it belongs to another broker or cluster.
+            CorruptDataError: one of its small files is damaged.
+            OSError: it cannot be read or written.
+        """
+        self.config = config
+        self.clock = clock
+        self.purgatory = purgatory
+        self.run_blocking = run_blocking
+        self.faults = Faults()
+        self.credentials = Credentials(config.sasl_users)
+        self.endpoint = Endpoint(config.advertised_host or config.host, config.port)
+        self.api_versions: Mapping[ApiKey, tuple[int, int]] = {}
+        disk = Disk()
+        self.log_dir = _open_log_dir(config, clock, disk)
+        try:
+            self.topics = TopicTable(self.log_dir, disk, config.log, purgatory.notify)
+            self.producer_ids = ProducerIds(disk, self.log_dir.path)
+            offsets_partition = self.topics.partition(OFFSETS_TOPIC, 0)
+            self.offsets = OffsetLog(
+                None if offsets_partition is None else offsets_partition.log, self._make_offsets_log
+            )
+            self.groups = GroupCoordinator(config.groups, self.offsets.table.has_group)
+            for name, partition_count in config.topics.items():
+                if self.topics.get(name) is None:
+                    self.topics.create(name, partition_count, {})
+        except BaseException:
+            self.log_dir.close()
+            raise
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id, 22 characters of base64."""
+        return self.log_dir.identity.cluster_id
+
+    def describe_options(self) -> dict[str, str]:
+        """The broker's options under Kafka's names."""
+        config = self.config
+        encryption = "PLAINTEXT" if config.tls is None else "SSL"
+        protocol = f"SASL_{encryption}" if self.credentials else encryption
+        return {
+            "advertised.listeners": f"{protocol}://{self.endpoint.host}:{self.endpoint.port}",
+            "auto.create.topics.enable": str(config.auto_create_topics).lower(),
+            "broker.id": str(config.node_id),
+            "default.replication.factor": "1",
+            "log.dirs": self.log_dir.path,
+            "message.max.bytes": str(config.log.max_message_bytes),
+            "node.id": str(config.node_id),
+            "num.partitions": str(config.num_partitions),
+            "offsets.retention.minutes": str(config.offsets_retention_ms // 60_000),
+            "socket.request.max.bytes": str(config.limits.max_request_bytes),
+        }
+
+    def close(self) -> bool:
+        """Close the logs; return whether the shutdown was clean."""
+        return self.log_dir.close()
+
+    def _make_offsets_log(self) -> PartitionLog:
+        topic = self.topics.get(OFFSETS_TOPIC) or self.topics.create(OFFSETS_TOPIC, 1, _OFFSETS_TOPIC_PROPERTIES)
+        return topic.partitions[0].log
+
+
+def _open_log_dir(config: BrokerConfig, clock: Clock, disk: Disk) -> LogDir:
+    saved = read_saved_topics(os.path.join(config.data_dir, TOPICS_FILE))
+    return open_log_dir(
+        config.data_dir,
+        LogEnvironment(disk, clock, config.flush_policy, CoreRecordReader(), OpenHandles()),
+        node_id=config.node_id,
+        cluster_id=config.cluster_id,
+        defaults=config.log,
+        topic_configs={name: parse_properties(entry["properties"], config.log) for name, entry in saved.items()},
+    )

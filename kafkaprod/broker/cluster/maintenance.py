@@ -1,0 +1,91 @@
+"""What the log needs from time to time: syncs, checkpoints, retention.
+
+One thread, because all of it may block on the disk.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.server.timers import Timers
+from kafkaprod.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+_CHECKPOINT_MS = 60_000
+_RETENTION_MS = 300_000
+_PRODUCER_EXPIRATION_MS = 24 * 3_600_000  # producer.id.expiration.ms
+_OFFSETS_MS = 600_000
+_UNPROMPTED_FLUSH_MS = 1_000  # flush policy "each": acks=0 appends nobody waits for
+
+
+class Maintenance:
+    """See the module docstring.
+
+    Args:
+        broker: whose logs.
+        submit_control: runs a call on the control thread, which owns the offsets.
+    """
+
+    def __init__(self, broker: Broker, submit_control: Callable[[Callable[[], None]], None]) -> None:
+        self._broker = broker
+        self._submit_control = submit_control
+        self._timers = Timers()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kafkaprod-broker-maintenance", daemon=True)
+        self._started_ms = broker.clock.wall_ms()
+
+    def start(self) -> None:
+        """Begin."""
+        flush_ms = min(self._broker.config.flush_policy.interval_ms or _UNPROMPTED_FLUSH_MS, _UNPROMPTED_FLUSH_MS)
+        self._every(flush_ms, self._broker.log_dir.flush_due)
+        self._every(_CHECKPOINT_MS, self._broker.log_dir.checkpoint)
+        self._every(_RETENTION_MS, self._retain)
+        self._every(_OFFSETS_MS, lambda: self._submit_control(self._retain_offsets))
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; waits for what runs now."""
+        self._stop.set()
+        self._thread.join()
+
+    def _every(self, interval_ms: int, task: Callable[[], object]) -> None:
+        def run() -> None:
+            try:
+                task()
+            except (KafkaError, OSError):
+                logger.exception("maintenance failed and will be tried again in %d ms", interval_ms)
+            self._timers.call_at(self._broker.clock.now_ms() + interval_ms, run)
+
+        self._timers.call_at(self._broker.clock.now_ms() + interval_ms, run)
+
+    def _run(self) -> None:
+        clock = self._broker.clock
+        while not self._stop.is_set():
+            deadline_ms = self._timers.next_deadline_ms() or 0
+            self._stop.wait(max(deadline_ms - clock.now_ms(), 0) / 1000)
+            if not self._stop.is_set():
+                self._timers.run(clock.now_ms())
+
+    def _retain(self) -> None:
+        log_dir = self._broker.log_dir
+        log_dir.apply_retention()
+        for log in log_dir.partitions.values():
+            log.expire_producers(_PRODUCER_EXPIRATION_MS)
+        log_dir.purge_deleted()
+
+    def _retain_offsets(self) -> None:
+        """On the control thread: drop offsets whose time is over, and what the log has outgrown."""
+        broker = self._broker
+        now_ms = broker.clock.wall_ms()
+        table = broker.offsets.table
+        active_ids = [group.group_id for group in broker.groups.list_groups(table.group_ids()) if group.members]
+        expired = table.expired(active_ids, self._started_ms, now_ms, broker.config.offsets_retention_ms)
+        try:
+            broker.offsets.write([(key, None) for key in expired], now_ms)
+            broker.offsets.maybe_compact(now_ms)
+        except KafkaError:
+            logger.exception("retention of committed offsets failed")

@@ -1,0 +1,320 @@
+"""The topics of the broker: names, ids, options and partitions, kept in `topics.json` of the data directory.
+
+The file is written before partitions are made and after they are deleted; what a crash left half-made is completed at
+start. Directories it does not know (of a Kafka broker, say) are taken over as they are. Changes come from the control
+thread; any thread may read: each change replaces the table as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC
+from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.broker.storage.disk import Disk, replace_file_durably
+from kafkaprod.broker.storage.log.log_config import LogConfig, parse_properties
+from kafkaprod.broker.storage.log.log_dir import LogDir
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.broker.storage.recovery.checkpoints import decode_uuid, encode_uuid
+from kafkaprod.errors import ConfigError, CorruptDataError
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.structs import TopicPartition
+
+FILE_NAME = "topics.json"
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+# Options of Kafka's topics that this log has no use for: accepted, kept and shown.
+UNUSED_OPTIONS = frozenset(
+    {
+        "delete.retention.ms",
+        "flush.messages",
+        "flush.ms",
+        "max.compaction.lag.ms",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "preallocate",
+        "segment.jitter.ms",
+        "unclean.leader.election.enable",
+    }
+)
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+@dataclass(slots=True)
+class Partition:
+    """A partition that this broker leads.
+
+    Attributes:
+        leader_epoch: grows when the leader changes; clients that know an older one refresh their metadata.
+    """
+
+    log: PartitionLog
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic. `properties` are the options set on it, under Kafka's dotted names."""
+
+    name: str
+    topic_id: uuid.UUID
+    partitions: tuple[Partition, ...]
+    properties: Mapping[str, str]
+
+    @property
+    def is_internal(self) -> bool:
+        """Clients may read it but not write to it."""
+        return self.name in INTERNAL_TOPICS
+
+
+class TopicTable:
+    """See the module docstring."""
+
+    def __init__(
+        self, log_dir: LogDir, disk: Disk, defaults: LogConfig, on_advance: Callable[[TopicPartition], None]
+    ) -> None:
+        """Take over what is in the directory, and complete what a crash left half-made.
+
+        Args:
+            log_dir: holds the partitions.
+            disk: the same as the directory's.
+            defaults: options of topics without their own.
+            on_advance: called with each partition whose high watermark moved; must not block.
+
+        Raises:
+            CorruptDataError: `topics.json` is damaged.
+            LogError: a missing partition could not be made.
+        """
+        self._log_dir = log_dir
+        self._disk = disk
+        self._defaults = defaults
+        self._on_advance = on_advance
+        self._path = os.path.join(log_dir.path, FILE_NAME)
+        self._topics: dict[str, Topic] = {}
+        self._names: dict[uuid.UUID, str] = {}
+        self._load()
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def get(self, name: str) -> Topic | None:
+        """A topic by name."""
+        return self._topics.get(name)
+
+    def by_id(self, topic_id: uuid.UUID) -> Topic | None:
+        """A topic by id."""
+        return self._topics.get(self._names.get(topic_id, ""))
+
+    def name_of(self, name: str, topic_id: uuid.UUID | None) -> str | None:
+        """The topic a request means, by its id if it gives one (KIP-516), else by name; None if the id is unknown."""
+        return name if topic_id is None else self._names.get(topic_id)
+
+    def all(self) -> list[Topic]:
+        """All topics, by name."""
+        topics = self._topics
+        return [topics[name] for name in sorted(topics)]
+
+    def partition(self, name: str, index: int) -> Partition | None:
+        """A partition, None if there is no such topic or partition."""
+        topic = self._topics.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    # -- changing ------------------------------------------------------------------------------------------------
+
+    def check_new(self, name: str, partition_count: int, properties: Mapping[str, str]) -> LogConfig:
+        """The options a topic would have.
+
+        Raises:
+            RequestRefusedError: 17 bad name, 36 it exists, 37 bad count, 40 bad options.
+        """
+        check_name(name)
+        topics = self._topics
+        if name in topics:
+            raise RequestRefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        collided = next((other for other in topics if other.replace(".", "_") == name.replace(".", "_")), None)
+        if collided is not None:
+            raise RequestRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with '{collided}'.")
+        _check_count(partition_count)
+        return self._parse(properties)
+
+    def create(self, name: str, partition_count: int, properties: Mapping[str, str]) -> Topic:
+        """Make a topic.
+
+        Raises:
+            RequestRefusedError: as `check_new`.
+            LogError: 56, the disk refused; a rest may be completed at the next start.
+        """
+        config = self.check_new(name, partition_count, properties)
+        topic_id = uuid.uuid4()
+        self._save(dict(self._topics), {name: _entry(topic_id, partition_count, properties)})
+        partitions = tuple(self._make_partition(name, index, topic_id, config) for index in range(partition_count))
+        topic = Topic(name, topic_id, partitions, dict(properties))
+        self._publish({**self._topics, name: topic})
+        return topic
+
+    def delete(self, name: str) -> None:
+        """Delete a topic and its data.
+
+        Raises:
+            RequestRefusedError: 3, there is none; 42, it is internal.
+            LogError: 56, the disk refused; a part may be gone.
+        """
+        topic = self._required(name)
+        if topic.is_internal:
+            raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is internal.")
+        self._publish({other: known for other, known in self._topics.items() if other != name})
+        for index in range(len(topic.partitions)):
+            self._log_dir.delete(TopicPartition(name, index))
+            self._on_advance(TopicPartition(name, index))  # readers that wait find it gone
+        self._save(self._topics)
+
+    def add_partitions(self, name: str, partition_count: int, *, validate_only: bool) -> None:
+        """Raise a topic's number of partitions.
+
+        Raises:
+            RequestRefusedError: 3, there is no such topic; 37, the number is not higher than now.
+            LogError: 56, as `create`.
+        """
+        topic = self._required(name)
+        old_count = len(topic.partitions)
+        if partition_count <= old_count:
+            raise RequestRefusedError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"Topic currently has {old_count} partitions, {partition_count} is not more.",
+            )
+        _check_count(partition_count)
+        if validate_only:
+            return
+        self._save(self._topics, {name: _entry(topic.topic_id, partition_count, topic.properties)})
+        config = self._parse(topic.properties)
+        added = (
+            self._make_partition(name, index, topic.topic_id, config) for index in range(old_count, partition_count)
+        )
+        self._publish({**self._topics, name: replace(topic, partitions=(*topic.partitions, *added))})
+
+    def set_properties(self, name: str, properties: Mapping[str, str], *, validate_only: bool) -> None:
+        """Replace the options set on a topic.
+
+        Raises:
+            RequestRefusedError: 3, there is no such topic; 40, bad options.
+            LogError: 56, the disk refused; nothing was changed.
+        """
+        topic = self._required(name)
+        config = self._parse(properties)
+        if validate_only:
+            return
+        changed = {**self._topics, name: replace(topic, properties=dict(properties))}
+        self._save(changed)
+        self._publish(changed)
+        for partition in topic.partitions:
+            partition.log.config = config
+
+    def move_leader(self, name: str, index: int) -> None:
+        """Pretend that the leader of a partition changed and came back (fault scripts only)."""
+        partition = self.partition(name, index)
+        if partition is not None:
+            partition.leader_epoch += 1
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _required(self, name: str) -> Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise RequestRefusedError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"This server does not host topic '{name}'."
+            )
+        return topic
+
+    def _publish(self, topics: dict[str, Topic]) -> None:
+        self._topics = topics
+        self._names = {topic.topic_id: name for name, topic in topics.items()}
+
+    def _parse(self, properties: Mapping[str, str]) -> LogConfig:
+        unknown = properties.keys() - self._defaults.to_properties().keys() - UNUSED_OPTIONS
+        if unknown:
+            raise RequestRefusedError(
+                ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {', '.join(sorted(unknown))}"
+            )
+        try:
+            return parse_properties(properties, self._defaults)
+        except ConfigError as error:
+            raise RequestRefusedError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+    def _make_partition(self, name: str, index: int, topic_id: uuid.UUID, config: LogConfig) -> Partition:
+        topic_partition = TopicPartition(name, index)
+        log = self._log_dir.create(topic_partition, topic_id, config)
+        log.watermark.listeners.append(lambda _: self._on_advance(topic_partition))
+        return Partition(log, max(log.latest_epoch, 0))
+
+    def _load(self) -> None:
+        saved = read_saved_topics(self._path)
+        counts: dict[str, int] = {}
+        topics: dict[str, Topic] = {}
+        for topic_partition in self._log_dir.partitions:
+            counts[topic_partition.topic] = max(counts.get(topic_partition.topic, 0), topic_partition.partition + 1)
+        for name in sorted({*saved, *counts}):
+            entry = saved.get(name, {})
+            count = max(counts.get(name, 0), entry.get("partitions", 0))
+            properties = entry.get("properties", {})
+            topic_id = self._log_dir.topic_ids.get(name) or decode_uuid(entry["id"])
+            config = parse_properties(properties, self._defaults)
+            partitions = tuple(self._make_partition(name, index, topic_id, config) for index in range(count))
+            for partition in partitions:
+                partition.log.config = config
+            topics[name] = Topic(name, topic_id, partitions, properties)
+        self._publish(topics)
+        self._save(topics)
+
+    def _save(self, topics: Mapping[str, Topic], intents: Mapping[str, dict[str, Any]] | None = None) -> None:
+        entries = {
+            name: _entry(topic.topic_id, len(topic.partitions), topic.properties) for name, topic in topics.items()
+        }
+        content = json.dumps({"version": 0, "topics": {**entries, **(intents or {})}}, indent=1, sort_keys=True)
+        try:
+            replace_file_durably(self._disk, self._path, content.encode())
+        except OSError as error:
+            raise RequestRefusedError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write {self._path}: {error}") from error
+
+
+def check_name(name: str) -> None:
+    """Raise RequestRefusedError 17 unless `name` is a legal topic name."""
+    if not _NAME.fullmatch(name) or name in (".", ".."):
+        raise RequestRefusedError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name {name[:260]!r} is not 1 to 249 of a-z A-Z 0-9 . _ -"
+        )
+
+
+def read_saved_topics(path: str) -> dict[str, dict[str, Any]]:
+    """The entries of `topics.json`; none if it is missing.
+
+    Raises:
+        CorruptDataError: it is not what `TopicTable` writes.
+    """
+    try:
+        with open(path, "rb") as file:
+            topics = json.load(file)["topics"]
+        for entry in topics.values():
+            decode_uuid(entry["id"]), int(entry["partitions"]), dict(entry["properties"])
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptDataError(f"{path} is damaged: {error!r}") from error
+    return dict(topics)
+
+
+def _check_count(partition_count: int) -> None:
+    if not 1 <= partition_count <= MAX_PARTITIONS_OF_TOPIC:
+        raise RequestRefusedError(
+            ErrorCode.INVALID_PARTITIONS, f"{partition_count} partitions are not in 1..{MAX_PARTITIONS_OF_TOPIC}."
+        )
+
+
+def _entry(topic_id: uuid.UUID, partition_count: int, properties: Mapping[str, str]) -> dict[str, Any]:
+    return {"id": encode_uuid(topic_id), "partitions": partition_count, "properties": dict(properties)}

@@ -1,0 +1,1 @@
+"""The broker inside another program: `EmbeddedBroker`, its child process, scripted faults, pytest fixtures."""

@@ -1,0 +1,98 @@
+"""The process an `EmbeddedBroker` runs in. It talks to its parent in JSON lines: options and commands on stdin,
+answers on stdout.
+
+    parent: {"data_dir": ..., "port": 0, ...}                                       child: {"host": ..., "port": ...}
+    parent: {"command": "on", "api": 0, "kind": "delay", "value": 5, "times": 1, "rate": 1.0, "seed": null}    child: {}
+    parent: {"command": "clear"}   {"command": "fired_count", "api": 0}             child: {}   {"count": 3}
+An answer {"error": text} means that it could not. The end of stdin (the parent is gone) stops the broker cleanly.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+import threading
+from typing import Any
+
+from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.coordinator.member import GroupConfig
+from kafkaprod.broker.embedding.faults import Fault, FaultKind, Faults
+from kafkaprod.broker.server.server import BrokerServer
+from kafkaprod.broker.server.tls import server_context
+from kafkaprod.broker.storage.log.group_commit import parse_policy
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.errors import KafkaError
+from kafkaprod.protocol.api_keys import ApiKey
+
+
+def main() -> int:
+    """Run a broker as told on stdin; return the exit code."""
+    logging.basicConfig(level=logging.WARNING, format="embedded broker: %(levelname)s %(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then closes stdin
+    try:
+        server = BrokerServer(parse_config(json.loads(sys.stdin.readline())))
+    except (KafkaError, OSError, ValueError) as error:
+        _answer({"error": f"{type(error).__name__}: {error}"})
+        return 1
+    signal.signal(signal.SIGTERM, lambda *_: server.stop())
+    host, port = server.broker.endpoint
+    _answer({"host": host, "port": port})
+    threading.Thread(target=_obey, args=(server,), name="kafkaprod-broker-commands", daemon=True).start()
+    return 0 if server.run() else 1
+
+
+def parse_config(options: dict[str, Any]) -> BrokerConfig:
+    """The configuration in the first line: fields of BrokerConfig, with these written as plain values.
+
+    `flush_policy` is text, `retention_ms` stands for the topics' options and `initial_rebalance_delay_ms` for those of
+    groups, `tls_files` are paths, `max_versions` has the numbers of the APIs as text.
+    """
+    delay_ms = options.pop("initial_rebalance_delay_ms")
+    policy = parse_policy(options.pop("flush_policy"))
+    log = LogConfig(retention_ms=options.pop("retention_ms"))
+    tls_files = options.pop("tls_files")
+    max_versions = {ApiKey(int(api)): version for api, version in options.pop("max_versions").items()}
+    return BrokerConfig(
+        **options,
+        flush_policy=policy,
+        log=log,
+        groups=GroupConfig(initial_rebalance_delay_ms=delay_ms),
+        tls=None if tls_files is None else server_context(*tls_files),
+        max_versions=max_versions,
+    )
+
+
+def _obey(server: BrokerServer) -> None:
+    try:
+        for line in sys.stdin:
+            try:
+                _answer(_do(server.broker.faults, json.loads(line)))
+            except (KafkaError, ValueError, KeyError) as error:
+                _answer({"error": f"{type(error).__name__}: {error}"})
+    finally:
+        server.stop()
+
+
+def _do(faults: Faults, command: dict[str, Any]) -> dict[str, Any]:
+    match command["command"]:
+        case "on":
+            fault = Fault(FaultKind(command["kind"]), command["value"])
+            faults.on(ApiKey(command["api"]), fault, times=command["times"], rate=command["rate"], seed=command["seed"])
+            return {}
+        case "clear":
+            faults.clear()
+            return {}
+        case "fired_count":
+            return {"count": faults.fired_count(ApiKey(command["api"]))}
+        case unknown:
+            raise ValueError(f"unknown command {unknown!r}")
+
+
+def _answer(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

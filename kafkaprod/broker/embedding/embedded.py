@@ -1,0 +1,244 @@
+"""A broker in a process of its own, for tests and quick starts.
+
+    with EmbeddedBroker(topics={"orders": 3}) as broker:
+        producer = Producer(bootstrap_servers=broker.bootstrap_servers)
+        broker.faults.on(ApiKey.PRODUCE, delay(200), times=1)
+
+It listens on the loopback interface, has its data in a temporary directory unless told otherwise, and ends with its
+parent, however that ends. As a pytest fixture: `pytest_plugins = ["kafkaprod.broker.embedding.pytest_plugin"]`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from kafkaprod.broker.embedding.faults import Fault, FaultScript
+from kafkaprod.errors import IllegalStateError, KafkaError
+from kafkaprod.protocol.api_keys import ApiKey
+
+_START_TIMEOUT_S = 30.0
+_ANSWER_TIMEOUT_S = 10.0
+_STOP_TIMEOUT_S = 30.0
+
+
+class EmbeddedBrokerError(KafkaError):
+    """The broker's process could not be started, or did not answer."""
+
+
+class EmbeddedBroker:
+    """See the module docstring. Not thread-safe, except `faults`.
+
+    Attributes:
+        bootstrap_servers: `host:port` for clients; the port stays the same when the broker is started again.
+        faults: scripts what the broker does wrong; empty after each start.
+        data_dir: where its data is.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str] | None = None,
+        *,
+        port: int = 0,
+        topics: Mapping[str, int] | None = None,
+        auto_create_topics: bool = False,
+        num_partitions: int = 1,
+        flush_policy: str = "interval:1000",
+        retention_ms: int = -1,
+        initial_rebalance_delay_ms: int = 0,
+        sasl_users: Mapping[str, str] | None = None,
+        tls_files: Sequence[str | os.PathLike[str]] | None = None,
+        max_versions: Mapping[ApiKey, int] | None = None,
+    ) -> None:
+        """Say what to run; `start` or a `with` statement runs it.
+
+        Args:
+            data_dir: kept; None for a temporary one that goes with the broker.
+            port: 0 for a free one.
+            topics: name -> partition count, made at the start if missing.
+            auto_create_topics: make topics that clients ask for.
+            num_partitions: of topics made without a count.
+            flush_policy: "each", "interval:<ms>" or "never".
+            retention_ms: of topics that say nothing else; -1: records stay however old their timestamps are, which
+                brokers with Kafka's default of 7 days look at every 5 minutes.
+            initial_rebalance_delay_ms: how long a new group waits for its first members.
+            sasl_users: user name -> password; clients must log in if there are any (PLAIN, SCRAM-SHA-256, -512).
+            tls_files: certificate chain, private key and, to ask clients for certificates, their authority; PEM files.
+            max_versions: API -> highest version to announce and to take: how a client speaks to older brokers.
+        """
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        if data_dir is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="kafkaprod-broker-")
+            data_dir = os.path.join(self._temporary.name, "data")
+        self.data_dir = os.fspath(data_dir)
+        self._port = port
+        self._options = {
+            "topics": dict(topics or {}),
+            "auto_create_topics": auto_create_topics,
+            "num_partitions": num_partitions,
+            "flush_policy": flush_policy,
+            "retention_ms": retention_ms,
+            "initial_rebalance_delay_ms": initial_rebalance_delay_ms,
+            "sasl_users": dict(sasl_users or {}),
+            "tls_files": None if tls_files is None else [os.fspath(file) for file in tls_files],
+            "max_versions": {int(api): version for api, version in (max_versions or {}).items()},
+        }
+        self._host = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()  # one command and its answer at a time
+        self.faults: FaultScript = _RemoteFaults(self)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """See the class docstring.
+
+        Raises:
+            IllegalStateError: it was never started.
+        """
+        if not self._host:
+            raise IllegalStateError("the embedded broker was not started")
+        return f"{self._host}:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running broker.
+
+        Raises:
+            IllegalStateError: it does not run.
+        """
+        return self._running().pid
+
+    def start(self) -> Self:
+        """Start the process; return when clients can connect.
+
+        Raises:
+            EmbeddedBrokerError: it could not start; the message says why.
+            IllegalStateError: it runs already.
+        """
+        if self._process is not None:
+            raise IllegalStateError(f"the embedded broker runs already, as process {self._process.pid}")
+        package_dir = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        path = os.pathsep.join(filter(None, (package_dir, os.environ.get("PYTHONPATH"))))
+        self._process = subprocess.Popen(
+            # -P: not the working directory first, which may be a source tree that was never built.
+            [sys.executable, "-P", "-m", "kafkaprod.broker.embedding.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        try:
+            address = self.command({"data_dir": self.data_dir, "port": self._port, **self._options}, _START_TIMEOUT_S)
+        except BaseException:
+            self.kill()
+            raise
+        self._host, self._port = address["host"], address["port"]
+        return self
+
+    def stop(self) -> None:
+        """Shut down cleanly and wait for it. Does nothing if it does not run."""
+        process = self._process
+        if process is None:
+            return
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """Kill the process (SIGKILL), as a crash would. Does nothing if it does not run."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+    def close(self) -> None:
+        """Stop, and remove the temporary directory. Idempotent."""
+        self.stop()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def command(self, command: Mapping[str, Any], timeout_s: float = _ANSWER_TIMEOUT_S) -> dict[str, Any]:
+        """Send a line to the process and return its answer (`child`). Thread-safe.
+
+        Raises:
+            EmbeddedBrokerError: no answer in time, or an error.
+        """
+        process = self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with self._lock:
+            try:
+                process.stdin.write(json.dumps(dict(command)).encode() + b"\n")
+                process.stdin.flush()
+            except OSError as error:
+                raise EmbeddedBrokerError(f"the embedded broker is gone: exit code {process.poll()}") from error
+            if not select.select([process.stdout], [], [], timeout_s)[0]:
+                raise EmbeddedBrokerError(f"the embedded broker did not answer within {timeout_s} s")
+            line = process.stdout.readline()
+        if not line:
+            raise EmbeddedBrokerError(f"the embedded broker ended with exit code {process.wait(_STOP_TIMEOUT_S)}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise EmbeddedBrokerError(f"the embedded broker answered: {answer['error']}")
+        return answer
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise IllegalStateError("the embedded broker does not run")
+        return self._process
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _RemoteFaults:
+    """`FaultScript` over the process's stdin."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._broker = broker
+
+    def on(
+        self, api: ApiKey, fault: Fault, *, times: int | None = None, rate: float = 1.0, seed: int | None = None
+    ) -> None:
+        """See `FaultScript.on`."""
+        self._broker.command(
+            {
+                "command": "on",
+                "api": int(api),
+                "kind": fault.kind.value,
+                "value": fault.value,
+                "times": times,
+                "rate": rate,
+                "seed": seed,
+            }
+        )
+
+    def clear(self) -> None:
+        """See `FaultScript.clear`."""
+        self._broker.command({"command": "clear"})
+
+    def fired_count(self, api: ApiKey) -> int:
+        """See `FaultScript.fired_count`."""
+        return int(self._broker.command({"command": "fired_count", "api": int(api)})["count"])

@@ -1,0 +1,1 @@
+"""The broker's front: sockets, sessions, and the way of a request to its handler."""

@@ -1,0 +1,202 @@
+"""What happens to one request between its arrival and its answer: login, faults, handler, outcome.
+
+    received -> (fault instead) | handler in the loop or on the control thread -> outcome -> (fault on the answer) ->
+    queued
+The event loop owns it, but for the handlers of the control lane and their outcomes, which come back through `post`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.leadership import move_leaders, name_leaders
+from kafkaprod.broker.embedding.faults import Fault, FaultKind
+from kafkaprod.broker.server.file_records import FileResponse
+from kafkaprod.broker.server.request import (
+    ClientRequest,
+    CloseConnectionError,
+    Deferred,
+    Lane,
+    LastResponse,
+    NoResponse,
+    Ready,
+)
+from kafkaprod.broker.server.router import BEFORE_LOGIN, HANDLERS, Handler, call
+from kafkaprod.broker.server.session import Session, Stage
+from kafkaprod.errors import AuthenticationError, KafkaError
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.schema import Request
+from kafkaprod.protocol.server import RequestReceived
+
+logger = logging.getLogger(__name__)
+
+_REFUSED_LOGIN_DELAY_MS = 100  # connection.failed.authentication.delay.ms
+
+
+class Loop(Protocol):
+    """What of the event loop and its sockets is needed here."""
+
+    def post(self, call_later: Callable[[], None]) -> None:
+        """Have a call made by the loop; thread-safe."""
+        ...
+
+    def submit_control(self, call_later: Callable[[], None]) -> None:
+        """Have a call made by the control thread."""
+        ...
+
+    def call_after(self, delay_ms: int, call_later: Callable[[], None]) -> None:
+        """Have a call made by the loop, later."""
+        ...
+
+    def push(self, session: Session) -> None:
+        """Send what the session has to send."""
+        ...
+
+    def drop(self, session: Session, error: Exception) -> None:
+        """Close a connection because of an error."""
+        ...
+
+    def close_session(self, session: Session) -> None:
+        """Close a connection."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """One request on its way."""
+
+    session: Session
+    received: RequestReceived
+    handler: Handler
+    request: ClientRequest[Request]
+    fault: Fault | None
+
+    def has_fault(self, kind: FaultKind) -> bool:
+        """Whether this goes wrong with the answer."""
+        return self.fault is not None and self.fault.kind is kind
+
+
+class Dispatcher:
+    """See the module docstring."""
+
+    def __init__(self, broker: Broker, loop: Loop) -> None:
+        self._broker = broker
+        self._loop = loop
+
+    def begin_next(self, session: Session) -> None:
+        """Begin to handle the session's next request, unless one is in progress or none is there."""
+        if session.is_closed or session.stage is not Stage.IDLE or not session.waiting:
+            return
+        received = session.waiting.popleft()
+        session.stage = Stage.HANDLING
+        session.last_active_ms = self._broker.clock.now_ms()
+        try:
+            if not session.is_trusted and received.api not in BEFORE_LOGIN:
+                raise AuthenticationError(f"{received.api.name} before the login")
+            body = received.decode()
+        except KafkaError as error:
+            self._loop.drop(session, error)
+            return
+        header = received.header
+        request = ClientRequest(body, header.api_version, header.client_id or "", session.host, session.login)
+        fault = self._broker.faults.take(received.api)
+        exchange = _Exchange(session, received, HANDLERS[received.api], request, fault)
+        if fault is not None and self._replace(exchange, fault):
+            return
+        if exchange.handler.LANE is Lane.DATA:
+            self._handle(exchange, lambda ready: self._finish(exchange, ready))
+        else:
+            self._loop.submit_control(
+                lambda: self._handle(exchange, lambda ready: self._loop.post(lambda: self._finish(exchange, ready)))
+            )
+
+    def _replace(self, exchange: _Exchange, fault: Fault) -> bool:
+        """Do what a fault does instead of handling the request; False if it only changes the answer."""
+        if fault.kind is FaultKind.CLOSE:
+            self._loop.close_session(exchange.session)
+            return True
+        if fault.kind is FaultKind.MOVE_LEADER:
+            move_leaders(self._broker, exchange.request.body)
+            fault = Fault(FaultKind.REPLY_WITH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if fault.kind is not FaultKind.REPLY_WITH:
+            return False
+        response = exchange.handler.refuse(exchange.request, fault.value)
+        name_leaders(self._broker, response, exchange.request.version)
+        self._respond(exchange, response)
+        return True
+
+    def _handle(self, exchange: _Exchange, receiver: Callable[[Ready], None]) -> None:
+        """Run the handler, in the loop or on the control thread, and pass on what comes of it."""
+        try:
+            outcome = call(exchange.handler, self._broker, exchange.request)
+        except CloseConnectionError as error:
+            receiver(error)
+            return
+        if isinstance(outcome, Deferred):
+            if exchange.handler.LANE is Lane.DATA:
+                exchange.session.deferred = outcome
+            outcome.then(receiver)
+        else:
+            receiver(outcome)
+
+    def _finish(self, exchange: _Exchange, ready: Ready) -> None:
+        """The handler is done: answer now or later, or not at all if a fault wants it so."""
+        exchange.session.deferred = None
+        if exchange.has_fault(FaultKind.DROP_REPLY):
+            return
+        if exchange.has_fault(FaultKind.CLOSE_AFTER_HANDLING):
+            self._loop.close_session(exchange.session)
+        elif exchange.fault is not None and exchange.has_fault(FaultKind.DELAY):
+            self._loop.call_after(exchange.fault.value, lambda: self._respond(exchange, ready))
+        elif isinstance(ready, LastResponse):
+            self._loop.call_after(_REFUSED_LOGIN_DELAY_MS, lambda: self._respond(exchange, ready))
+        else:
+            self._respond(exchange, ready)
+
+    def _respond(self, exchange: _Exchange, ready: Ready) -> None:
+        """Queue the answer and send what the socket takes of it."""
+        session = exchange.session
+        if session.is_closed:
+            return
+        if isinstance(ready, CloseConnectionError):
+            self._loop.drop(session, ready)
+            return
+        try:
+            self._queue(exchange, ready)
+        except (KafkaError, ValueError):
+            logger.exception("%s: the answer cannot be encoded", exchange.handler.API.name)
+            self._loop.close_session(session)
+            return
+        if exchange.fault is not None and exchange.has_fault(FaultKind.THROTTLE):
+            self._loop.call_after(exchange.fault.value, lambda: self._answered(session))
+            self._loop.push(session)
+        else:
+            self._answered(session)
+
+    def _queue(self, exchange: _Exchange, ready: Ready) -> None:
+        session, received = exchange.session, exchange.received
+        if isinstance(ready, FileResponse):
+            response, ranges = ready
+        elif isinstance(ready, LastResponse):
+            response, ranges = ready.response, []
+            session.closes_after_answer = True
+        elif isinstance(ready, NoResponse):
+            session.skip_response(received)
+            return
+        else:
+            assert not isinstance(ready, CloseConnectionError)
+            response, ranges = ready, []
+        if exchange.fault is not None and exchange.has_fault(FaultKind.THROTTLE):
+            response.throttle_time_ms = exchange.fault.value  # type: ignore[attr-defined]  # what can be throttled has it
+        session.queue_response(received, response, ranges)
+        if exchange.has_fault(FaultKind.HALF_FRAME):
+            session.cut_output_in_half()
+
+    def _answered(self, session: Session) -> None:
+        if not session.is_closed:
+            session.stage = Stage.ANSWERED
+            self._loop.push(session)

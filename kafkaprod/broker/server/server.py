@@ -1,0 +1,284 @@
+"""The broker's sockets: accept, read, hand to handlers, write. One event loop, one control thread, one for maintenance.
+
+    socket -> Session.receive -> requests -> handler in the loop (data plane) or on the control thread -> Session.send
+    -> socket
+
+Why the data plane has no threads of its own: see `Lane`. Only a sync that must precede an acknowledgement (flush policy
+"each") leaves the loop, so that waiting requests share one. Fairness: one read and one request of a connection a turn.
+Memory: a connection holds one frame and one read at most, connections are counted, answers with records are file
+ranges. Threads: `run` belongs to one thread; `stop` and `post` may be called from any.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from kafkaprod.broker.cluster.broker import Broker, Endpoint
+from kafkaprod.broker.cluster.control import ControlThread
+from kafkaprod.broker.cluster.maintenance import Maintenance
+from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.server.dispatcher import Dispatcher
+from kafkaprod.broker.server.login import Login
+from kafkaprod.broker.server.purgatory import Purgatory
+from kafkaprod.broker.server.router import announced_versions
+from kafkaprod.broker.server.session import Session, Stage
+from kafkaprod.broker.server.timers import Timers
+from kafkaprod.clock import Clock, SystemClock
+from kafkaprod.errors import KafkaError
+from kafkaprod.net.poller import READABLE, Poller
+from kafkaprod.net.transport import TcpTransport, TlsTransport, Transport
+
+logger = logging.getLogger(__name__)
+
+_READ_BYTES = 512 * 1024
+_BACKLOG = 128
+_ACCEPT_TURN = 64
+_ACCEPT_PAUSE_MS = 1_000
+_IDLE_CHECK_MS = 10_000
+_LOGIN_MS = 30_000  # for TLS handshake and login
+_SYNC_THREADS = 4
+
+
+class BrokerServer:
+    """See the module docstring.
+
+    Attributes:
+        broker: what the sockets serve.
+    """
+
+    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
+        """Take over the data directory and bind the socket; nothing is accepted before `run`.
+
+        Raises:
+            OSError: the address cannot be bound, or the directory not be used.
+            KafkaError: as `Broker`.
+        """
+        api_versions = announced_versions(has_login=bool(config.sasl_users), max_versions=config.max_versions)
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._poller = Poller()
+        self._timers = Timers()
+        self._posted: deque[Callable[[], None]] = deque()  # the one thing other threads touch
+        self._is_stopping = False
+        self._has_crashed = False
+        self._sessions: dict[int, Session] = {}
+        self._ready: deque[Session] = deque()  # have requests waiting, and none in progress
+        self._scratch = memoryview(bytearray(_READ_BYTES))
+        self._syncs = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="kafkaprod-broker-sync")
+        self._listener = _listen(config.host, config.port)
+        self._purgatory = Purgatory(self._poller.wakeup)
+        try:
+            self.broker = Broker(config, self._clock, self._purgatory, self._run_blocking)
+        except BaseException:
+            self._listener.close()
+            self._poller.close()
+            raise
+        self.broker.endpoint = Endpoint(self.broker.endpoint.host, self._listener.getsockname()[1])
+        self.broker.api_versions = api_versions
+        self._control = ControlThread(self.broker.groups, self._clock, self._on_crash)
+        self._maintenance = Maintenance(self.broker, self._control.submit)
+        self._dispatcher = Dispatcher(self.broker, self)
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> bool:
+        """Serve until `stop`; return whether the shutdown was clean."""
+        self._control.start()
+        self._maintenance.start()
+        self._poller.register(self._listener, READABLE, self._listener)
+        self.call_after(_IDLE_CHECK_MS, self._close_idle)
+        try:
+            while not self._is_stopping:
+                self._turn()
+        finally:
+            is_clean = self._close()
+        return is_clean and not self._has_crashed
+
+    def stop(self) -> None:
+        """Make `run` return. Thread-safe, and safe in a signal handler."""
+        self._is_stopping = True
+        self._poller.wakeup()
+
+    def post(self, call_later: Callable[[], None]) -> None:
+        """Have a call made by the event loop. Thread-safe."""
+        self._posted.append(call_later)
+        self._poller.wakeup()
+
+    def submit_control(self, call_later: Callable[[], None]) -> None:
+        """Have a call made by the control thread. Thread-safe."""
+        self._control.submit(call_later)
+
+    def call_after(self, delay_ms: int, call_later: Callable[[], None]) -> None:
+        """Have a call made by the event loop, later."""
+        self._timers.call_at(self._clock.now_ms() + delay_ms, call_later)
+
+    def _on_crash(self) -> None:
+        self._has_crashed = True
+        self.stop()
+
+    def _close(self) -> bool:
+        self._listener.close()
+        for session in list(self._sessions.values()):
+            self.close_session(session)
+        self._control.stop()
+        self._syncs.shutdown()
+        self._maintenance.stop()
+        self._poller.close()
+        return self.broker.close()
+
+    def _run_blocking(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        def run() -> None:
+            work()
+            self.post(then)
+
+        self._syncs.submit(run)
+
+    # -- the loop ------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        for data, mask in self._poller.poll(self._timeout_ms()):
+            if isinstance(data, Session):
+                self._on_ready(data, mask)
+            else:
+                self._accept()
+        while self._posted:
+            self._posted.popleft()()
+        for _ in range(len(self._ready)):
+            self._dispatcher.begin_next(self._ready.popleft())
+        now_ms = self._clock.now_ms()
+        self._timers.run(now_ms)
+        self._purgatory.run(now_ms)
+
+    def _timeout_ms(self) -> int | None:
+        if self._ready or self._posted:
+            return 0
+        deadlines = [d for d in (self._timers.next_deadline_ms(), self._purgatory.next_deadline_ms()) if d is not None]
+        return max(min(deadlines) - self._clock.now_ms(), 0) if deadlines else None
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPT_TURN):
+            try:
+                sock, address = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    self._pause_accepting(error)
+                    return
+                continue  # the client gave up before we came
+            if len(self._sessions) >= self._config.limits.max_connections:
+                logger.warning("connection from %s refused: max_connections=%d", address[0], len(self._sessions))
+                sock.close()
+                continue
+            self._open_session(sock, address[0])
+
+    def _pause_accepting(self, error: OSError) -> None:
+        logger.error("no connection can be accepted for %d ms: %s", _ACCEPT_PAUSE_MS, error)
+        self._poller.unregister(self._listener)
+        self.call_after(_ACCEPT_PAUSE_MS, lambda: self._poller.register(self._listener, READABLE, self._listener))
+
+    def _open_session(self, sock: socket.socket, host: str) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        transport: Transport = (
+            TcpTransport(sock)
+            if self._config.tls is None
+            else TlsTransport(sock, self._config.tls, server_hostname=None)
+        )
+        limits, credentials = self._config.limits, self.broker.credentials
+        max_frame_bytes = limits.max_unauthenticated_bytes if credentials else limits.max_request_bytes
+        login = Login(credentials) if credentials else None
+        session = Session(transport, host, self.broker.api_versions, max_frame_bytes, login, self._clock.now_ms())
+        self._sessions[session.fileno()] = session
+        self._on_ready(session, READABLE)
+
+    def _on_ready(self, session: Session, mask: int) -> None:
+        if session.is_closed:
+            return
+        try:
+            if not session.is_open:
+                session.is_open = session.transport.try_open()
+            if session.is_open and mask & READABLE and session.wants_input and not session.receive(self._scratch):
+                self.close_session(session)
+                return
+        except (OSError, KafkaError) as error:
+            self.drop(session, error)
+            return
+        self._dispatcher.begin_next(session)
+        if session.is_open:
+            self.push(session)
+        else:
+            self._watch(session)
+
+    def _watch(self, session: Session) -> None:
+        """Poll for what the session wants now."""
+        interest = session.interest
+        if interest != session.watched:
+            self._poller.modify(session, interest, session)
+            session.watched = interest
+
+    # -- answers -------------------------------------------------------------------------------------------------
+
+    def push(self, session: Session) -> None:
+        """Send what the session has to send; when its answer is out, the next request may begin."""
+        if session.is_closed:
+            return
+        try:
+            is_sent = session.send()
+        except (OSError, KafkaError) as error:
+            self.drop(session, error)
+            return
+        if is_sent and session.stage is Stage.ANSWERED:
+            self._complete(session)
+        if not session.is_closed:
+            self._watch(session)
+
+    def _complete(self, session: Session) -> None:
+        if session.closes_after_answer:
+            self.close_session(session)
+            return
+        session.stage = Stage.IDLE
+        session.last_active_ms = self._clock.now_ms()
+        if session.is_trusted:
+            session.accept_frames_up_to(self._config.limits.max_request_bytes)
+        if session.waiting:
+            self._ready.append(session)
+
+    # -- ends ----------------------------------------------------------------------------------------------------
+
+    def drop(self, session: Session, error: Exception) -> None:
+        """Close a connection because of an error; say so if it is not just the client that is gone."""
+        if not isinstance(error, ConnectionError):
+            logger.warning("connection from %s closed: %s", session.host, error)
+        self.close_session(session)
+
+    def close_session(self, session: Session) -> None:
+        """Close a connection; what still comes for it goes nowhere. Idempotent."""
+        if session.is_closed:
+            return
+        del self._sessions[session.fileno()]
+        self._poller.unregister(session)
+        session.close()
+
+    def _close_idle(self) -> None:
+        now_ms = self._clock.now_ms()
+        for session in list(self._sessions.values()):
+            is_stranger = not session.is_open or not session.is_trusted
+            limit_ms = (
+                min(_LOGIN_MS, self._config.limits.max_idle_ms) if is_stranger else self._config.limits.max_idle_ms
+            )
+            if session.stage is not Stage.HANDLING and now_ms - session.last_active_ms >= limit_ms:
+                self.close_session(session)
+        self.call_after(_IDLE_CHECK_MS, self._close_idle)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,218 @@
+"""One client's connection: its socket, the protocol state, and what waits to be handled or sent. The event loop owns
+it.
+
+At most one request is in progress; those behind it wait, and nothing more is read while they do: what a client can
+make the broker hold is one frame and one read. Responses are pushed as far as the socket takes them and the rest waits
+for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Mapping
+from enum import Enum
+
+from kafkaprod.broker.server.file_records import is_stand_in
+from kafkaprod.broker.server.login import Login
+from kafkaprod.broker.server.request import Deferred
+from kafkaprod.broker.storage.log.segment import FileSlice
+from kafkaprod.errors import KafkaError
+from kafkaprod.net.poller import WRITABLE
+from kafkaprod.net.transport import IOV_MAX, Buffer, TcpTransport, Transport
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.schema import Response
+from kafkaprod.protocol.server import ConnectionRefused, RequestReceived, ServerConnection
+
+_SEND_TURN_BYTES = 4 * 1024 * 1024  # after that other connections get their turn
+_TLS_READ_BYTES = 64 * 1024
+
+
+class Stage(Enum):
+    """Of a session's request in progress. There is one at most."""
+
+    IDLE = "none is in progress"
+    HANDLING = "no answer yet"
+    ANSWERED = "the answer is queued"
+
+
+class Session:
+    """See the module docstring.
+
+    Attributes:
+        host: the client's address.
+        is_open: connect and TLS handshake are through.
+        is_closed: the socket is closed; answers that come now go nowhere.
+        stage: of the request in progress.
+        deferred: its outcome, if that comes later.
+        waiting: requests behind it.
+        login: how far its login is; None where nobody has to log in.
+        last_active_ms: when a request or an answer was last complete.
+        watched: what the poller looks for now; kept by the server.
+        closes_after_answer: the client is refused.
+        send_limit_bytes: close after so many more bytes (fault scripts); None for no limit.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        host: str,
+        versions: Mapping[ApiKey, tuple[int, int]],
+        max_frame_bytes: int,
+        login: Login | None,
+        now_ms: int,
+    ) -> None:
+        self.transport = transport
+        self.host = host
+        self.is_open = False
+        self.is_closed = False
+        self.stage = Stage.IDLE
+        self.deferred: Deferred | None = None
+        self.waiting: deque[RequestReceived] = deque()
+        self.login = login
+        self.last_active_ms = now_ms
+        self.watched = 0
+        self.closes_after_answer = False
+        self.send_limit_bytes: int | None = None
+        self._connection = ServerConnection(versions, max_frame_bytes)
+        self._ranges: deque[FileSlice] = deque()  # one for each stand-in that is not sent yet
+        self._has_output = False
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+        return self.transport.fileno()
+
+    @property
+    def wants_input(self) -> bool:
+        """More may be read: no request waits behind the one in progress."""
+        return not self.waiting
+
+    @property
+    def interest(self) -> int:
+        """What to poll for: input unless requests wait, output if there is some."""
+        if not self.is_open:
+            return self.transport.interest(has_output=False)
+        wanted = self.transport.interest(has_output=self._has_output)
+        return wanted if self.wants_input else wanted & WRITABLE
+
+    @property
+    def is_trusted(self) -> bool:
+        """The client may ask for anything: it has logged in, or need not."""
+        return self.login is None or self.login.user is not None
+
+    def accept_frames_up_to(self, max_frame_bytes: int) -> None:
+        """Change the size of the largest request."""
+        self._connection.max_frame_bytes = max_frame_bytes
+
+    def receive(self, scratch: memoryview) -> bool:
+        """Read once; whole requests go to `waiting`. Return False at the end of the stream.
+
+        Raises:
+            OSError: the connection failed.
+            KafkaError: the client broke the protocol, or asks for what is not announced.
+        """
+        size = self.transport.receive_into(scratch)
+        if size is None:
+            return True
+        if size == 0:
+            return False
+        self._connection.receive_data(scratch[:size])
+        for event in self._connection.events():
+            if isinstance(event, ConnectionRefused):
+                raise event.error
+            self.waiting.append(event)
+        return True
+
+    def queue_response(self, request: RequestReceived, response: Response, ranges: list[FileSlice]) -> None:
+        """Queue the answer to the request in progress; `ranges` are the files behind its stand-ins.
+
+        Raises:
+            UnsupportedVersionError, ValueError: the handler set what the version cannot express.
+        """
+        self._connection.send_response(request, response)
+        self._ranges.extend(ranges)
+
+    def skip_response(self, request: RequestReceived) -> None:
+        """The request in progress has no answer."""
+        self._connection.send_nothing(request)
+
+    def cut_output_in_half(self) -> None:
+        """Close the connection after half of what is queued (fault scripts)."""
+        self.send_limit_bytes = sum(len(view) for view in self._connection.data_to_send(IOV_MAX)) // 2
+
+    def send(self) -> bool:
+        """Push output to the socket; return whether all is sent.
+
+        Raises:
+            OSError: the connection failed, or a file ended early.
+        """
+        sent_bytes = 0
+        while views := self._connection.data_to_send(IOV_MAX):
+            if sent_bytes >= _SEND_TURN_BYTES:
+                break
+            count = self._send_front(views)
+            if count == 0:
+                break
+            sent_bytes += count
+            self._connection.data_sent(count)
+        self._has_output = bool(views)
+        return not views
+
+    def close(self) -> None:
+        """Close the socket and let go of what waits. Idempotent."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.transport.close()
+        self._connection.connection_lost()
+        self._ranges.clear()
+        self.waiting.clear()
+        if self.deferred is not None and self.deferred.on_abandon is not None:
+            self.deferred.on_abandon()
+
+    def _send_front(self, views: list[Buffer]) -> int:
+        if self.send_limit_bytes is not None:
+            return self._send_limited(views[0], self.send_limit_bytes)
+        if not is_stand_in(views[0]):
+            return self.transport.send(_memory_in_front(views))
+        source, left_bytes = self._ranges[0], len(views[0])
+        count = self._send_file(source, source.position + source.length - left_bytes, left_bytes)
+        if count == left_bytes:
+            self._ranges.popleft()
+        return count
+
+    def _send_file(self, source: FileSlice, position: int, length: int) -> int:
+        if isinstance(self.transport, TcpTransport):
+            try:
+                count = os.sendfile(self.transport.fileno(), source.file.fileno(), position, length)
+            except BlockingIOError:
+                return 0
+        else:
+            content = os.pread(source.file.fileno(), min(length, _TLS_READ_BYTES), position)
+            if content:
+                return self.transport.send([content])
+            count = 0
+        if count == 0:
+            raise ConnectionAbortedError(f"{source.file.path} ended {length} bytes early: it was truncated")
+        return count
+
+    def _send_limited(self, view: Buffer, limit_bytes: int) -> int:
+        if limit_bytes <= 0:
+            raise CutOutputError("half of the answer is sent")
+        count = self.transport.send([view[:limit_bytes]])
+        self.send_limit_bytes = limit_bytes - count
+        return count
+
+
+def _memory_in_front(views: list[Buffer]) -> list[Buffer]:
+    """The buffers before the first stand-in."""
+    buffers: list[Buffer] = []
+    for view in views:
+        if is_stand_in(view):
+            break
+        buffers.append(view)
+    return buffers
+
+
+class CutOutputError(KafkaError, ConnectionError):
+    """The connection is closed in the middle of an answer, on purpose."""

@@ -1,0 +1,1 @@
+"""Sparse lookups beside a segment: by offset, by time, and aborted transactions."""

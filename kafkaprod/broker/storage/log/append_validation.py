@@ -1,0 +1,156 @@
+"""The checks a client's batch passes before it may enter the log, in Kafka's order and with Kafka's error codes.
+
+      4  exactly one batch, magic 2            87     12  counts, no control batch, sequence        87
+      9  base offset 0                         87     13  a key on compacted topics (per record)    87
+     10  size against max.message.bytes        10     14  timestamp range and type (per record)     32
+     11  CRC                                    2     15  size again, if the batch was re-encoded   10
+                                                      16  size against segment.bytes                18
+(1-3 and 5-8 belong to the request path, 17 to `producer_state`.) Pure but for the batch: attributes, maxTimestamp and
+CRC are rewritten in place where the topic asks for it. Source: Kafka storage, UnifiedLog, LogValidator.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkaprod.broker.storage.errors import Code, RecordError, RecordsRefusedError
+from kafkaprod.broker.storage.log.batch_header import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    MAGIC,
+    NO_PRODUCER_ID,
+    OVERHEAD_BYTES,
+    BatchHeader,
+    assign_max_timestamp,
+    compute_crc,
+    parse_header,
+    seal_header,
+)
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.log.records import RecordReader, RecordRules, RecordsReport
+from kafkaprod.compression import CODEC_IDS, decompress, make_codec
+from kafkaprod.errors import CorruptDataError
+
+_MAX_CODEC = max(CODEC_IDS.values())
+_MAX_PLAIN_BYTES = 512 * 1024 * 1024
+
+
+class ValidBatch(NamedTuple):
+    """A batch ready to get its offset: the caller's bytes, or re-encoded ones where compression.type asks for it."""
+
+    data: memoryview
+    header: BatchHeader
+
+
+def validate_client_batch(data: memoryview, config: LogConfig, reader: RecordReader, now_ms: int) -> ValidBatch:
+    """Check a client's batch and set what the broker sets under the CRC.
+
+    Args:
+        data: the records field of a produce request for one partition; writable, changed in place.
+        config: of the topic.
+        reader: of the records section.
+        now_ms: wall time.
+
+    Raises:
+        RecordsRefusedError: a rule is broken; only a batch that passed all of them is changed.
+    """
+    header = _check_header(data, config)
+    report = _inspect(data, header, config, reader, now_ms)
+    _check_records(report, header, config)
+    wanted = CODEC_IDS.get(config.compression_type, 0)
+    if config.compression_type != "producer" and wanted != header.codec:
+        data, header = _transcode(data, header, config.compression_type)
+        _check_size(len(data), config.max_message_bytes, Code.MESSAGE_TOO_LARGE, "max.message.bytes")
+    _check_size(len(data), config.segment_bytes, Code.RECORD_LIST_TOO_LARGE, "segment.bytes")
+    attributes, max_timestamp = header.attributes, report.max_timestamp
+    if config.uses_log_append_time:
+        attributes, max_timestamp = attributes | LOG_APPEND_TIME, now_ms
+    if attributes != header.attributes or max_timestamp != header.max_timestamp:
+        assign_max_timestamp(data, attributes, max_timestamp)
+        header = header._replace(attributes=attributes, max_timestamp=max_timestamp)
+    return ValidBatch(data, header)
+
+
+def _check_header(data: memoryview, config: LogConfig) -> BatchHeader:
+    if len(data) < HEADER_BYTES:
+        raise RecordsRefusedError(Code.INVALID_RECORD, f"{len(data)} bytes hold no record batch")
+    header = parse_header(data)
+    if header.magic != MAGIC:
+        raise RecordsRefusedError(Code.INVALID_RECORD, f"batch has magic {header.magic}, not {MAGIC}")
+    if header.batch_length < HEADER_BYTES - OVERHEAD_BYTES:
+        raise RecordsRefusedError(
+            Code.CORRUPT_MESSAGE, f"batch of {header.size_bytes} bytes is shorter than its header"
+        )
+    if header.size_bytes != len(data):
+        raise RecordsRefusedError(
+            Code.INVALID_RECORD, f"one batch of {header.size_bytes} bytes expected in {len(data)}"
+        )
+    if header.base_offset != 0:
+        raise RecordsRefusedError(Code.INVALID_RECORD, f"base offset {header.base_offset} of a produced batch is not 0")
+    _check_size(len(data), config.max_message_bytes, Code.MESSAGE_TOO_LARGE, "max.message.bytes")
+    if compute_crc(data, 0, len(data)) != header.crc:
+        raise RecordsRefusedError(Code.CORRUPT_MESSAGE, f"batch of {len(data)} bytes fails its checksum")
+    if header.record_count < 1 or header.last_offset_delta + 1 != header.record_count:
+        raise RecordsRefusedError(
+            Code.INVALID_RECORD, f"{header.record_count} records with last offset delta {header.last_offset_delta}"
+        )
+    if header.is_control:
+        raise RecordsRefusedError(Code.INVALID_RECORD, "clients may not write control batches")
+    if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
+        raise RecordsRefusedError(
+            Code.INVALID_RECORD, f"producer {header.producer_id} sent sequence {header.base_sequence}"
+        )
+    if header.codec > _MAX_CODEC:
+        raise RecordsRefusedError(Code.INVALID_RECORD, f"unknown compression codec {header.codec}")
+    return header
+
+
+def _inspect(
+    data: memoryview, header: BatchHeader, config: LogConfig, reader: RecordReader, now_ms: int
+) -> RecordsReport:
+    rules = RecordRules(
+        earliest=now_ms - config.message_timestamp_before_max_ms,
+        latest=now_ms + config.message_timestamp_after_max_ms,
+        needs_key=config.is_compacted,
+    )
+    try:
+        report = reader.inspect(data, header, rules)
+    except CorruptDataError as error:
+        raise RecordsRefusedError(Code.INVALID_RECORD, f"malformed records: {error}") from error
+    if header.codec and not report.has_consecutive_offsets:
+        # Kafka re-encodes such a batch; no client writes one, so it is refused here.
+        raise RecordsRefusedError(Code.INVALID_RECORD, "offset deltas of a compressed batch are not 0, 1, 2, ...")
+    return report
+
+
+def _check_records(report: RecordsReport, header: BatchHeader, config: LogConfig) -> None:
+    """Refuse the batch for its records and list them; the key is checked first, a timestamp decides the code."""
+    mistimed: tuple[int, ...] = ()
+    if not config.uses_log_append_time:
+        mistimed = tuple(range(header.record_count)) if header.has_log_append_time else report.out_of_range
+    errors = dict.fromkeys(mistimed, "timestamp is outside the topic's range, or claims LogAppendTime")
+    errors.update(dict.fromkeys(report.keyless, "a compacted topic needs a key"))
+    if errors:
+        code = Code.INVALID_TIMESTAMP if set(mistimed) - set(report.keyless) else Code.INVALID_RECORD
+        listed = tuple(RecordError(index, message) for index, message in sorted(errors.items()))
+        raise RecordsRefusedError(code, f"{len(errors)} of {header.record_count} records are invalid", listed)
+
+
+def _transcode(data: memoryview, header: BatchHeader, compression_type: str) -> ValidBatch:
+    """Re-encode the records section with the topic's codec; records, timestamps and producer fields stay."""
+    section = bytes(data[HEADER_BYTES:])
+    if header.codec:
+        section = decompress(header.codec, section, _MAX_PLAIN_BYTES)
+    codec = None if compression_type == "uncompressed" else make_codec(compression_type)
+    encoded = bytearray(HEADER_BYTES) + (codec.compress([section]) if codec else section)
+    attributes = header.attributes & ~CODEC_MASK | (codec.codec_id if codec else 0)
+    header = header._replace(attributes=attributes, batch_length=len(encoded) - OVERHEAD_BYTES)
+    view = memoryview(encoded)
+    seal_header(view, header)
+    return ValidBatch(view, header)
+
+
+def _check_size(size: int, limit: int, code: Code, option: str) -> None:
+    if size > limit:
+        raise RecordsRefusedError(code, f"batch of {size} bytes exceeds {option}={limit}")

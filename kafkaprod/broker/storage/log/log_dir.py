@@ -1,0 +1,360 @@
+"""One broker's data directory: who owns it, which partitions are in it, what survives a restart.
+
+    meta.properties  .lock  .kafka_cleanshutdown  recovery-point-offset-checkpoint  log-start-offset-checkpoint
+    replication-offset-checkpoint  <topic>-<partition>/  <topic>-<partition>.<uuid>-delete/
+Thread-safe: one lock guards the table of partitions; the logs have their own. Source: Kafka storage, LogManager.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkaprod.broker.storage.directory_lock import lock_directory
+from kafkaprod.broker.storage.disk import Disk, LogFile, replace_file_durably
+from kafkaprod.broker.storage.errors import LogError
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.log.log_files import PARTITION_METADATA
+from kafkaprod.broker.storage.log.log_store import LogEnvironment
+from kafkaprod.broker.storage.log.partition_log import PartitionLog, open_partition_log
+from kafkaprod.broker.storage.recovery.checkpoints import (
+    encode_offsets,
+    encode_partition_metadata,
+    encode_properties,
+    encode_uuid,
+    parse_offsets,
+    parse_partition_metadata,
+    parse_properties_file,
+)
+from kafkaprod.errors import ConfigError, CorruptDataError
+from kafkaprod.structs import TopicPartition
+
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+
+_DELETE_SUFFIX = "-delete"
+_MAX_NAME_BYTES = 255
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """What meta.properties says of the directory's owner."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str
+
+
+class LogDir:
+    """See the module docstring. Make one with `open_log_dir`.
+
+    Attributes:
+        path: the directory.
+        identity: of the broker that owns it.
+        was_clean: the last broker closed it cleanly.
+    """
+
+    def __init__(
+        self, path: str, environment: LogEnvironment, defaults: LogConfig, identity: BrokerIdentity, lock: LogFile
+    ) -> None:
+        self.path = path
+        self.identity = identity
+        self.was_clean = False
+        self._directory_lock: LogFile | None = lock
+        self._environment = environment
+        self._disk = environment.disk
+        self._defaults = defaults
+        self._lock = threading.RLock()
+        self._logs: dict[TopicPartition, PartitionLog] = {}  # guarded by _lock, as all that follows
+        self._topic_ids: dict[str, uuid.UUID] = {}
+        self._saved_watermarks: dict[TopicPartition, int] = {}
+        self._last_flush_ms = environment.clock.now_ms()
+
+    @property
+    def partitions(self) -> dict[TopicPartition, PartitionLog]:
+        """All logs; a copy."""
+        with self._lock:
+            return self._logs.copy()
+
+    @property
+    def topic_ids(self) -> dict[str, uuid.UUID]:
+        """The id of each topic; a copy."""
+        with self._lock:
+            return self._topic_ids.copy()
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log of a partition, None if it is not here."""
+        return self._logs.get(topic_partition)
+
+    def saved_high_watermark(self, topic_partition: TopicPartition) -> int:
+        """The high watermark at the last checkpoint before this start, 0 if unknown; for replicated partitions."""
+        return self._saved_watermarks.get(topic_partition, 0)
+
+    def create(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig | None = None
+    ) -> PartitionLog:
+        """Make an empty partition; one that exists is returned as it is.
+
+        Raises:
+            CorruptDataError: the topic exists with another id.
+            LogError: 56, the directory could not be made.
+        """
+        with self._lock:
+            known_id = self._topic_ids.get(topic_partition.topic, topic_id)
+            if known_id != topic_id:
+                raise CorruptDataError(f"topic {topic_partition.topic} has id {known_id}, not {topic_id}")
+            if topic_partition in self._logs:
+                return self._logs[topic_partition]
+            directory = os.path.join(self.path, directory_name(topic_partition))
+            try:
+                if not os.path.isdir(directory):
+                    self._disk.mkdir(directory)
+                metadata = os.path.join(directory, PARTITION_METADATA)
+                replace_file_durably(self._disk, metadata, encode_partition_metadata(topic_id))
+                self._disk.sync_dir(self.path)
+                log = self._open(topic_partition, config or self._defaults, is_clean=False)
+            except OSError as error:
+                raise LogError.of_disk(f"cannot make {directory}", error) from error
+            self._topic_ids[topic_partition.topic] = topic_id
+            return log
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Delete a partition: out of the table and renamed now, its files gone at the next `purge_deleted`.
+
+        Readers that hold slices of it may go on. A crash after the rename is finished by the next start.
+
+        Raises:
+            LogError: 56, the rename failed; the partition is closed but still there after a restart.
+        """
+        with self._lock:
+            log = self._logs.pop(topic_partition, None)
+            if log is None:
+                return
+            if all(other.topic != topic_partition.topic for other in self._logs):
+                self._topic_ids.pop(topic_partition.topic, None)
+            log.abandon()
+            target = os.path.join(self.path, _deleted_name(topic_partition))
+            try:
+                self._disk.rename(log.directory, target)
+                self._disk.sync_dir(self.path)
+            except OSError as error:
+                raise LogError.of_disk(f"cannot delete {log.directory}", error) from error
+
+    def purge_deleted(self) -> None:
+        """Remove the files of deleted partitions.
+
+        Raises:
+            LogError: 56, some are left for the next call.
+        """
+        try:
+            for name in os.listdir(self.path):
+                if name.endswith(_DELETE_SUFFIX):
+                    directory = os.path.join(self.path, name)
+                    for inner in os.listdir(directory):
+                        self._disk.unlink(os.path.join(directory, inner))
+                    self._disk.rmdir(directory)
+        except OSError as error:
+            raise LogError.of_disk(f"cannot purge deleted partitions in {self.path}", error) from error
+
+    def flush_due(self) -> None:
+        """Sync what the flush policy wants synced by now; call it at least every `interval_ms` (each: often, for
+        acks=0).
+
+        A partition whose sync fails is fenced and says so in `fence_reason`; the others go on.
+        """
+        policy, now_ms = self._environment.policy, self._environment.clock.now_ms()
+        if policy.name == "never" or now_ms - self._last_flush_ms < (policy.interval_ms or 0):
+            return
+        self._last_flush_ms = now_ms
+        for log in self.partitions.values():
+            if log.fence_reason is None and log.recovery_point < log.log_end_offset:
+                log.try_flush()
+
+    def apply_retention(self) -> int:
+        """Delete old segments of all partitions; return how many. A disk error leaves them for the next call."""
+        count = 0
+        for log in self.partitions.values():
+            try:
+                count += log.delete_old_segments()
+            except LogError:
+                continue  # the log remembers it in `needs_check`
+        return count
+
+    def checkpoint(self) -> None:
+        """Write recovery points, log starts and high watermarks; every minute, and before a clean shutdown.
+
+        Raises:
+            LogError: 56, the disk refused; the old checkpoints stay and are still right.
+        """
+        logs = self.partitions
+        for log in logs.values():
+            log.checkpoint()
+        try:
+            self._write_offsets(RECOVERY_POINTS, {key: log.recovery_point for key, log in logs.items()})
+            self._write_offsets(
+                LOG_STARTS, {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset}
+            )
+            self._write_offsets(HIGH_WATERMARKS, {key: log.high_watermark for key, log in logs.items()})
+        except OSError as error:
+            raise LogError.of_disk(f"cannot write checkpoints in {self.path}", error) from error
+
+    def close(self) -> bool:
+        """Close all logs and give the directory up; return whether the shutdown was clean.
+
+        The clean-shutdown marker is written last, and only if no write of any log ever failed (KAFKA-13773).
+        """
+        with self._lock:
+            outcomes = [log.close() for log in self._logs.values()]
+            is_clean = all(outcomes)
+            try:
+                self.checkpoint()
+                if is_clean:
+                    content = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
+                    replace_file_durably(self._disk, os.path.join(self.path, CLEAN_SHUTDOWN), content)
+            except (LogError, OSError):
+                is_clean = False
+            self._logs.clear()
+            self._directory_lock = None
+            return is_clean
+
+    def load(self, topic_configs: Mapping[str, LogConfig]) -> None:
+        """Take the directory over: marker, checkpoints, partitions. Called once, by `open_log_dir`."""
+        marker = os.path.join(self.path, CLEAN_SHUTDOWN)
+        self.was_clean = os.path.exists(marker)
+        self._disk.unlink(marker)  # before anything is used: a crash from here on must not look clean
+        self._disk.sync_dir(self.path)
+        self.purge_deleted()
+        points, starts = self._read_offsets(RECOVERY_POINTS), self._read_offsets(LOG_STARTS)
+        self._saved_watermarks = self._read_offsets(HIGH_WATERMARKS)
+        for name in sorted(os.listdir(self.path)):
+            key = parse_directory_name(name)
+            if key is not None and os.path.isdir(os.path.join(self.path, name)):
+                self._load_topic_id(key)
+                config = topic_configs.get(key.topic, self._defaults)
+                self._open(key, config, self.was_clean, points.get(key, 0), starts.get(key, 0))
+
+    def _open(
+        self, key: TopicPartition, config: LogConfig, is_clean: bool, recovery_point: int = 0, log_start: int = 0
+    ) -> PartitionLog:
+        directory = os.path.join(self.path, directory_name(key))
+        log = open_partition_log(
+            key,
+            directory,
+            config,
+            self._environment,
+            is_clean=is_clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start,
+        )
+        self._logs[key] = log
+        return log
+
+    def _load_topic_id(self, key: TopicPartition) -> None:
+        """Read partition.metadata; one that is missing or torn is made again from another partition, or new."""
+        path = os.path.join(self.path, directory_name(key), PARTITION_METADATA)
+        try:
+            topic_id = parse_partition_metadata(_read_file(path))
+        except CorruptDataError:
+            topic_id = self._topic_ids.get(key.topic, uuid.uuid4())
+            replace_file_durably(self._disk, path, encode_partition_metadata(topic_id))
+        self._topic_ids.setdefault(key.topic, topic_id)
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return parse_offsets(_read_file(os.path.join(self.path, name)))
+        except CorruptDataError:
+            return {}  # recovery then reads more than it has to
+
+    def _write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        replace_file_durably(self._disk, os.path.join(self.path, name), encode_offsets(offsets))
+
+
+def open_log_dir(
+    path: str,
+    environment: LogEnvironment,
+    *,
+    node_id: int = 0,
+    cluster_id: str | None = None,
+    defaults: LogConfig | None = None,
+    topic_configs: Mapping[str, LogConfig] | None = None,
+) -> LogDir:
+    """Take over a data directory, making it if it is missing, and recover all partitions in it.
+
+    Args:
+        path: the directory; made with mode 0700, and those above it as the umask says.
+        environment: shared by all logs.
+        node_id: of this broker.
+        cluster_id: must match the directory's; None takes the directory's, or a random one.
+        defaults: options of topics without their own.
+        topic_configs: options by topic.
+
+    Raises:
+        DirectoryLockedError: another broker uses it.
+        ConfigError: it belongs to another broker or cluster.
+        OSError: it cannot be read or written.
+    """
+    path = os.path.abspath(path)
+    if not os.path.isdir(path):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        environment.disk.mkdir(path)
+    lock = lock_directory(environment.disk, path)
+    identity = _load_identity(environment.disk, path, node_id, cluster_id)
+    directory = LogDir(path, environment, defaults or LogConfig(), identity, lock)
+    directory.load(topic_configs or {})
+    return directory
+
+
+def directory_name(topic_partition: TopicPartition) -> str:
+    """`<topic>-<partition>`."""
+    return f"{topic_partition.topic}-{topic_partition.partition}"
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """The partition a directory is of, None if it is no partition directory (the last dash separates)."""
+    topic, dash, partition = name.rpartition("-")
+    if not topic or not dash or not partition.isdecimal():
+        return None
+    return TopicPartition(topic, int(partition))
+
+
+def _deleted_name(topic_partition: TopicPartition) -> str:
+    suffix = f".{uuid.uuid4().hex}{_DELETE_SUFFIX}"
+    return directory_name(topic_partition)[: _MAX_NAME_BYTES - len(suffix)] + suffix
+
+
+def _load_identity(disk: Disk, path: str, node_id: int, cluster_id: str | None) -> BrokerIdentity:
+    """Read meta.properties and compare; one that is missing or torn is written anew."""
+    file = os.path.join(path, META_PROPERTIES)
+    try:
+        found = parse_properties_file(_read_file(file))
+        identity = BrokerIdentity(found["cluster.id"], int(found["node.id"]), found["directory.id"])
+    except (CorruptDataError, KeyError, ValueError):
+        identity = BrokerIdentity(cluster_id or encode_uuid(uuid.uuid4()), node_id, encode_uuid(uuid.uuid4()))
+        properties = {
+            "version": "1",
+            "cluster.id": identity.cluster_id,
+            "node.id": str(identity.node_id),
+            "directory.id": identity.directory_id,
+        }
+        replace_file_durably(disk, file, encode_properties(properties))
+    if identity.node_id != node_id or cluster_id not in (None, identity.cluster_id):
+        raise ConfigError(
+            f"{path} belongs to node {identity.node_id} of cluster {identity.cluster_id}, "
+            f"not to node {node_id} of cluster {cluster_id}"
+        )
+    return identity
+
+
+def _read_file(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError as error:
+        raise CorruptDataError(f"{path} is missing") from error

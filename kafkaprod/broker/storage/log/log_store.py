@@ -1,0 +1,276 @@
+"""The state of one partition's log and its files, without lock, acknowledgement or watermark: those are
+`partition_log`'s.
+
+Not thread-safe. Every method that fails leaves state and files as they were, or says which derived file it lost.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from kafkaprod.broker.storage.disk import Disk, replace_file, replace_file_durably
+from kafkaprod.broker.storage.log.batch_header import NO_TIMESTAMP, BatchHeader
+from kafkaprod.broker.storage.log.group_commit import FlushPolicy
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.log.log_files import (
+    INDEX_CHECKSUMS,
+    LEADER_EPOCHS,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    file_name,
+    parse_file_name,
+)
+from kafkaprod.broker.storage.log.records import RecordReader
+from kafkaprod.broker.storage.log.retention import count_expired
+from kafkaprod.broker.storage.log.segment import Segment
+from kafkaprod.broker.storage.log.segments import OpenHandles, SegmentList
+from kafkaprod.broker.storage.recovery.checkpoints import IndexChecksums, encode_epochs, encode_index_checksums
+from kafkaprod.broker.storage.recovery.recovery import DiskImage, Recovery, apply_recovery, recover
+from kafkaprod.clock import Clock
+
+
+class LogEnvironment(NamedTuple):
+    """What all logs of a broker share."""
+
+    disk: Disk
+    clock: Clock
+    policy: FlushPolicy
+    reader: RecordReader
+    handles: OpenHandles
+
+
+class LogStore:
+    """Segments, producer state, leader epochs and bounds of one partition.
+
+    Attributes:
+        log_start_offset: the first offset that can be read.
+        log_end_offset: the offset the next record gets.
+        damage: set if the log ends before damaged bytes; it must not be written to.
+    """
+
+    def __init__(self, directory: str, config: LogConfig, environment: LogEnvironment, recovery: Recovery) -> None:
+        self.directory = directory
+        self.environment = environment
+        self.log_start_offset = self.log_end_offset = 0
+        self._written_checksums: dict[int, IndexChecksums] = {}
+        self._config = config
+        self._disk = environment.disk
+        self._load(recovery)
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's options."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = self.segments.config = config
+
+    def write(self, batch: memoryview, header: BatchHeader) -> None:
+        """Append a batch that has its offset and epoch, rolling first if it is time.
+
+        Raises:
+            OSError: nothing was written.
+            PartitionFencedError: a part was written and could not be removed.
+        """
+        active, now_ms = self.segments.active, self.environment.clock.wall_ms()
+        if active.should_roll(self._config, len(batch), header.last_offset, header.max_timestamp, now_ms):
+            active.sync()
+            self.roll(header.base_offset)
+        if header.partition_leader_epoch > self.epochs.latest_epoch:
+            self._begin_epoch(header.partition_leader_epoch, header.base_offset)
+        self.segments.active.append(batch, header)
+        self.log_end_offset = header.last_offset + 1
+
+    def roll(self, base_offset: int) -> None:
+        """Begin a segment; the old one has been synced.
+
+        Raises:
+            OSError: the old segment stays active.
+        """
+        self.segments.roll(base_offset, self.environment.clock.wall_ms())
+        self._write_snapshot(base_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop all records at or above `offset`, with the whole batch that holds it.
+
+        Raises:
+            OSError: run recovery again.
+        """
+        if offset >= self.log_end_offset:
+            return
+        first_base = self.segments.all[0].base_offset
+        if offset < first_base:
+            self.restart_at(offset)
+            return
+        self.segments.close()
+        while self.segments.active.base_offset >= offset and self.segments.active.base_offset > first_base:
+            self.segments.drop_last()
+        # Their names must be gone before the cut is durable, or a crash leaves a hole before them.
+        self._disk.sync_dir(self.directory)
+        last = self.segments.active
+        last.cut_at(offset, self.segments.indexes(last))
+        self.segments.forget(last)
+        self._reload(last.base_offset, min(self.log_start_offset, offset))
+
+    def restart_at(self, offset: int) -> None:
+        """Drop all records; the log goes on, empty, at `offset`.
+
+        Raises:
+            OSError: run recovery again.
+        """
+        self.segments.close()
+        for segment in reversed(self.segments.all):
+            self.segments.forget(segment)
+        for name in sorted(os.listdir(self.directory), reverse=True):  # from the end: a crash leaves a whole log
+            if parse_file_name(name) is not None:
+                self._disk.unlink(os.path.join(self.directory, name))
+        self._reload(offset, offset)
+
+    def delete_old_segments(self, high_watermark: int) -> int:
+        """Delete what is past retention; return how many segments went.
+
+        Raises:
+            OSError: some may be left.
+        """
+        every = self.segments.all
+        count = count_expired(
+            every,
+            self._config,
+            self.log_start_offset,
+            self.log_end_offset,
+            high_watermark,
+            self.environment.clock.wall_ms(),
+            self._age_timestamp,
+        )
+        if count == len(every):
+            self.segments.active.sync()
+            self.roll(self.log_end_offset)
+        if count:
+            start = self.segments.all[count].base_offset
+            self._sync_snapshot(start)
+            self.segments.drop_first(count)
+            self.raise_log_start(start)
+        return count
+
+    def raise_log_start(self, offset: int) -> None:
+        """Records below `offset` are gone."""
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            if self.epochs.truncate_from_start(offset):
+                self.write_epochs()
+
+    def write_epochs(self) -> None:
+        """Write the leader epochs, durably: after a clean shutdown they are not derived again.
+
+        Raises:
+            OSError: the old file stays.
+        """
+        replace_file_durably(self._disk, self._path(LEADER_EPOCHS), encode_epochs(self.epochs.entries))
+
+    def write_index_checksums(self) -> None:
+        """Write the checksums of the closed segments' indexes.
+
+        Raises:
+            OSError: the old file stays; indexes it does not cover are rebuilt when used.
+        """
+        checksums = self.segments.checksums()
+        if checksums != self._written_checksums:
+            replace_file(self._disk, self._path(INDEX_CHECKSUMS), encode_index_checksums(checksums))
+            self._written_checksums = checksums
+
+    def close(self) -> None:
+        """Leave the files as a clean shutdown needs them; the data has been synced.
+
+        Raises:
+            OSError: the next start has to check the log.
+        """
+        self.segments.close()
+        self._write_snapshot(self.log_end_offset)
+        self.write_epochs()
+        self.write_index_checksums()
+
+    def forget_files(self) -> None:
+        """Drop all cached descriptors; the log cannot be used any more."""
+        self.segments.close()
+        for segment in self.segments.all:
+            self.segments.forget(segment)
+
+    def _load(self, recovery: Recovery) -> None:
+        handles = self.environment.handles
+        self.segments = SegmentList(
+            self._disk, self.directory, self._config, handles, recovery.segments, recovery.index_checksums
+        )
+        self._written_checksums = recovery.index_checksums
+        self.producers = recovery.producers
+        self.epochs = recovery.epochs
+        self.log_start_offset = recovery.log_start_offset
+        self.log_end_offset = recovery.log_end_offset
+        self.damage = recovery.damage
+        rule = recovery.segments[-1].rule
+        if self.damage is None and rule is not None:
+            self.segments.active.activate(self._config, rule, self.environment.clock.wall_ms())
+
+    def _reload(self, recovery_point: int, log_start_offset: int) -> None:
+        self._load(_recover(self.directory, self._config, self._disk, False, recovery_point, log_start_offset))
+
+    def _begin_epoch(self, epoch: int, offset: int) -> None:
+        before = self.epochs.entries.copy()
+        if not self.epochs.assign(epoch, offset):
+            return
+        try:
+            self.write_epochs()
+        except OSError:
+            self.epochs.entries[:] = before
+            raise
+
+    def _write_snapshot(self, offset: int) -> None:
+        replace_file(self._disk, self._path(file_name(offset, SNAPSHOT_SUFFIX)), self.producers.snapshot())
+
+    def _sync_snapshot(self, offset: int) -> None:
+        """Make a snapshot durable: once the segments before it are gone, nothing else knows their producers."""
+        path = self._path(file_name(offset, SNAPSHOT_SUFFIX))
+        if os.path.exists(path):
+            self._disk.fdatasync(self._disk.create(path))
+
+    def _age_timestamp(self, segment: Segment) -> int:
+        timestamp = self.segments.largest_timestamp(segment).timestamp
+        if timestamp != NO_TIMESTAMP:
+            return timestamp
+        return int(os.stat(segment.path(LOG_SUFFIX)).st_mtime * 1000)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.directory, name)
+
+
+def open_store(
+    directory: str,
+    config: LogConfig,
+    environment: LogEnvironment,
+    *,
+    is_clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+) -> LogStore:
+    """Recover a partition directory; see `recovery.recover`.
+
+    Raises:
+        OSError: the files could not be read or repaired.
+    """
+    recovery = _recover(directory, config, environment.disk, is_clean, recovery_point, log_start_offset)
+    return LogStore(directory, config, environment, recovery)
+
+
+def _recover(
+    directory: str, config: LogConfig, disk: Disk, is_clean: bool, recovery_point: int, log_start_offset: int
+) -> Recovery:
+    recovery = recover(
+        DiskImage(directory),
+        config,
+        is_clean=is_clean,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+    )
+    apply_recovery(disk, directory, recovery)
+    return recovery

@@ -1,0 +1,437 @@
+"""The log of one partition: append, commit, read, look up, truncate, retain.
+
+Where it sits: the produce handler calls `append`, then `commit`; the fetch handler calls `read` and sends the slice.
+Thread-safe: one lock guards all state; syncs run outside it. Offsets: log start <= high watermark <= log end.
+
+    watermark rule       what moves the high watermark
+    SOLE_REPLICA         the append itself (policies interval, never) or the sync (each): what was read is never lost
+    REPLICATED           `update_high_watermark`, called by replication
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from kafkaprod.broker.storage.errors import (
+    LogError,
+    OffsetOutOfRangeError,
+    PartitionFencedError,
+)
+from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
+from kafkaprod.broker.storage.log import log_appends, log_reads
+from kafkaprod.broker.storage.log.append_validation import validate_client_batch
+from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, build_marker
+from kafkaprod.broker.storage.log.fence import Fence
+from kafkaprod.broker.storage.log.group_commit import GroupCommit
+from kafkaprod.broker.storage.log.log_appends import AppendResult
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.log.log_reads import ReadResult, RecordPosition
+from kafkaprod.broker.storage.log.log_store import LogEnvironment, LogStore, open_store
+from kafkaprod.broker.storage.log.watermark import Watermark, WatermarkRule
+from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, TransactionGuard
+from kafkaprod.broker.storage.recovery.recovery import Damage
+from kafkaprod.structs import TopicPartition
+
+T = TypeVar("T")
+
+
+class PartitionLog:
+    """See the module docstring. Make one with `open_partition_log`."""
+
+    def __init__(self, topic_partition: TopicPartition, store: LogStore) -> None:
+        self.topic_partition = topic_partition
+        self._environment = store.environment
+        self._lock = threading.RLock()
+        self._store = store  # guarded by _lock, as all that follows
+        self._commits = GroupCommit(store.log_end_offset)
+        self._fence = Fence(f"{topic_partition.topic}-{topic_partition.partition}", lambda: self.recovery_point)
+        self.watermark = Watermark(store.log_end_offset)
+        self.watermark.listeners.append(store.producers.on_high_watermark)
+        store.producers.on_high_watermark(store.log_end_offset)
+        if store.damage is not None:
+            self._commits.retreat(store.damage.segment_base_offset)
+            self._fence.trip(f"damaged records: {store.damage}")
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> str:
+        """The partition's directory."""
+        return self._store.directory
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's options; assign to change them."""
+        return self._store.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        with self._lock:
+            self._store.config = config
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self._store.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset the next record will get."""
+        return self._store.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Records below this offset may be shown to consumers."""
+        return self.watermark.offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Records below this offset may be shown to consumers that read committed data only."""
+        with self._lock:
+            unstable = self._store.producers.first_unstable_offset()
+            stable = self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+            return max(stable, self._store.log_start_offset)
+
+    @property
+    def recovery_point(self) -> int:
+        """Data below this offset is on the disk and was written without an error."""
+        synced, limit = min(self._commits.synced_offset, self._store.log_end_offset), self._fence.recovery_limit
+        return synced if limit is None else min(synced, limit)
+
+    @property
+    def needs_check(self) -> bool:
+        """A write failed or damage was found: the broker must not call its shutdown clean."""
+        return self._fence.recovery_limit is not None
+
+    @property
+    def fence_reason(self) -> str | None:
+        """Why the partition takes no appends; None if it does."""
+        return self._fence.reason
+
+    @property
+    def damage(self) -> Damage | None:
+        """The damaged range found when the log was opened; the log ends before it."""
+        return self._store.damage
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of records in all segments."""
+        with self._lock:
+            return self._store.segments.size_bytes
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch in the log, -1 if none."""
+        return self._store.epochs.latest_epoch
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Where a leader epoch ended: (largest known epoch not above it, end offset), (-1, -1) if unknown."""
+        with self._lock:
+            return self._store.epochs.end_offset_for(epoch, self._store.log_end_offset)
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """The producer's current transaction has records here, so its next batch needs no verification."""
+        with self._lock:
+            return self._store.producers.has_open_transaction(producer_id, producer_epoch)
+
+    # -- append --------------------------------------------------------------------------------------------------
+
+    def append(
+        self, records: bytearray | memoryview, leader_epoch: int, guard: TransactionGuard = UNGUARDED
+    ) -> AppendResult:
+        """Append a client's batch. It is not acknowledged before `commit(result.last_offset + 1)` has returned.
+
+        Args:
+            records: one batch, the records field of a produce request; writable: offset, epoch and, where the topic
+                says so, timestamps are set in place.
+            leader_epoch: of this broker for the partition, at least `latest_epoch`.
+            guard: what the transaction coordinator said of a transactional batch.
+
+        Raises:
+            RecordsRefusedError: the batch breaks a rule; nothing was written.
+            PartitionFencedError: the partition takes no appends.
+            LogError: 56, the disk refused the write; nothing of it stays.
+            IllegalStateError: the leader epoch is older than the log's.
+        """
+        environment = self._environment
+        valid = validate_client_batch(memoryview(records), self.config, environment.reader, environment.clock.wall_ms())
+        return self._append(lambda: log_appends.append_produced(self._store, valid, leader_epoch, guard))
+
+    def append_internal(self, records: bytearray | memoryview, leader_epoch: int) -> AppendResult:
+        """Append a coordinator's batch (group offsets, transaction state), which has no sequence; the caller vouches
+        for it.
+
+        Raises:
+            RecordsRefusedError: 47, the batch has a stale producer epoch.
+            PartitionFencedError, LogError: as `append`.
+        """
+        return self._append(lambda: log_appends.append_internal(self._store, memoryview(records), leader_epoch))
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        leader_epoch: int,
+        transaction_version: int = 0,
+    ) -> AppendResult:
+        """Append the marker that ends a producer's transaction here (WriteTxnMarkers).
+
+        Raises:
+            RecordsRefusedError: 47 stale epoch, 52 the coordinator has been replaced.
+            PartitionFencedError, LogError: as `append`.
+        """
+        batch = memoryview(build_marker(producer_id, producer_epoch, marker, self._environment.clock.wall_ms()))
+        return self._append(
+            lambda: log_appends.append_marker(self._store, batch, marker, leader_epoch, transaction_version)
+        )
+
+    def append_replicated(self, records: bytes | bytearray | memoryview) -> int:
+        """Append batches fetched from the leader, offsets and epochs as given; return the new log end offset.
+
+        A batch cut at the end of `records` is left out.
+
+        Raises:
+            RecordsRefusedError: 2, a batch is damaged or does not follow the log's end; those before it are in the log.
+            PartitionFencedError, LogError: as `append`.
+        """
+        return self._append(lambda: log_appends.append_replicated(self._store, memoryview(records)))
+
+    def commit(self, offset: int) -> None:
+        """Return when the flush policy allows data below `offset` to be acknowledged. Call it for acks=0 too.
+
+        Raises:
+            PartitionFencedError: the sync failed; the data may be lost and must not be acknowledged.
+        """
+        if not self._environment.policy.syncs_before_ack:
+            return
+        self.flush(offset)
+
+    def flush(self, offset: int | None = None) -> None:
+        """Bring the data below `offset` (None: all) to the disk.
+
+        Raises:
+            PartitionFencedError: the sync failed, now or earlier.
+        """
+        try:
+            self._commits.wait_for(self._store.log_end_offset if offset is None else offset, self._sync)
+        except PartitionFencedError as error:
+            with self._lock:
+                self._fence.trip(str(error))
+            raise
+        self._maybe_advance_watermark()
+
+    def try_flush(self) -> bool:
+        """`flush` for a timer: a failure fences the partition and is told by False."""
+        try:
+            self.flush()
+        except PartitionFencedError:
+            return False
+        return True
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Move the high watermark to `offset`, at most to the log end and never below the log start; return it."""
+        with self._lock:
+            self.watermark.move(max(self._store.log_start_offset, min(offset, self._store.log_end_offset)))
+            return self.high_watermark
+
+    # -- read ----------------------------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, upper_bound: int | None = None, *, min_one_batch: bool = True
+    ) -> ReadResult:
+        """Return the batches from the one that contains `offset`, within one segment.
+
+        Args:
+            offset: the fetch offset; batches are whole, so records below it may come first.
+            max_bytes: most bytes, but for the first batch.
+            upper_bound: no batch at or above it: the high watermark (None), `last_stable_offset` for read-committed
+                consumers, `log_end_offset` for replicas.
+            min_one_batch: return the first batch even if it is larger than `max_bytes`.
+
+        Raises:
+            OffsetOutOfRangeError: below the log start or above the log end.
+            LogError: 2, the batch is damaged; the partition is fenced for appends.
+        """
+        with self._lock:
+            start, end = self._store.log_start_offset, self._store.log_end_offset
+            if not start <= offset <= end:
+                raise OffsetOutOfRangeError(f"offset {offset} of {self.topic_partition} is outside {start}..{end}")
+            bound = self.high_watermark if upper_bound is None else min(upper_bound, end)
+            if offset >= bound:
+                return ReadResult(None, offset, offset)
+            segments = self._store.segments
+            return self._fence.guard_read(
+                lambda: log_reads.read_slice(segments, offset, max_bytes, bound, end, min_one_batch)
+            )
+
+    def aborted_transactions(self, fetch_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in the range, for a read-committed fetch: `ReadResult.end_offset`."""
+        with self._lock:
+            return log_reads.collect_aborted(self._store.segments, fetch_offset, end_offset)
+
+    def find_timestamp(self, timestamp: int) -> RecordPosition | None:
+        """The first record at or after `timestamp` (ms), None if there is none (ListOffsets).
+
+        Raises:
+            LogError: 2, a batch on the way is damaged.
+        """
+        with self._lock:
+            start, segments, reader = self._store.log_start_offset, self._store.segments, self._environment.reader
+            return self._fence.guard_read(lambda: log_reads.find_timestamp(segments, reader, timestamp, start))
+
+    def find_max_timestamp(self) -> RecordPosition | None:
+        """The first record with the largest timestamp, None if no record has one (ListOffsets -3, KIP-734).
+
+        Raises:
+            LogError: 2, a batch on the way is damaged.
+        """
+        with self._lock:
+            start, segments, reader = self._store.log_start_offset, self._store.segments, self._environment.reader
+            return self._fence.guard_read(lambda: log_reads.find_max_timestamp(segments, reader, start))
+
+    # -- shorten -------------------------------------------------------------------------------------------------
+
+    def delete_records(self, offset: int) -> int:
+        """Make `offset` (-1: the high watermark) the log start (DeleteRecords); return the new log start.
+
+        Raises:
+            OffsetOutOfRangeError: above the high watermark.
+        """
+        with self._lock:
+            if offset > self.high_watermark or offset < -1:
+                raise OffsetOutOfRangeError(f"offset {offset} is above the high watermark {self.high_watermark}")
+            start = self.high_watermark if offset == -1 else offset
+            self._fence.guard_write(lambda: self._store.raise_log_start(start))
+            return self._store.log_start_offset
+
+    def delete_old_segments(self) -> int:
+        """Apply retention; return how many segments were deleted.
+
+        Raises:
+            LogError: 56, a file could not be deleted.
+        """
+        with self._lock:
+            if self.fence_reason is not None:
+                return 0  # a fenced log keeps its bytes
+            return self._fence.guard_write(lambda: self._store.delete_old_segments(self.high_watermark))
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the records at or above `offset` (a follower that diverged).
+
+        Raises:
+            PartitionFencedError: already fenced, or the disk failed half-way: restart the broker.
+        """
+        self._shorten(lambda: self._store.truncate_to(offset))
+
+    def restart_at(self, offset: int) -> None:
+        """Drop all records and go on at `offset` (a follower whose log ends below the leader's log start).
+
+        Raises:
+            PartitionFencedError: as `truncate_to`.
+        """
+        self._shorten(lambda: self._store.restart_at(offset))
+
+    def expire_producers(self, expiration_ms: int) -> None:
+        """Forget producers that wrote nothing for `expiration_ms` (producer.id.expiration.ms)."""
+        with self._lock:
+            self._store.producers.expire(self._environment.clock.wall_ms(), expiration_ms)
+
+    def checkpoint(self) -> None:
+        """Write the derived files that speed up the next start.
+
+        Raises:
+            LogError: 56, the disk refused a write.
+        """
+        with self._lock:
+            if self.fence_reason is None:
+                self._fence.guard_write(self._store.write_index_checksums)
+
+    def close(self) -> bool:
+        """Sync and close the files; return whether the shutdown was clean. No other call may follow."""
+        is_synced = self.fence_reason is None and self.try_flush()
+        with self._lock:
+            if is_synced:
+                with contextlib.suppress(LogError):  # remembered in needs_check
+                    self._fence.guard_write(self._store.close)
+            self._fence.close("closed")
+            self._store.forget_files()
+            return not self.needs_check
+
+    def abandon(self) -> None:
+        """Close without a sync: the partition is about to be deleted. No other call may follow but reads of slices."""
+        with self._lock:
+            self._fence.close("deleted")
+            self._store.forget_files()
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _append(self, append: Callable[[], T]) -> T:
+        with self._lock:
+            self._fence.check()
+            active = self._store.segments.active
+            try:
+                return self._fence.guard_write(append)
+            finally:
+                if self._store.segments.active is not active:  # a roll synced what was before it
+                    self._commits.advance(self._store.segments.active.base_offset)
+                if not self._environment.policy.syncs_before_ack:
+                    self._maybe_advance_watermark()
+
+    def _maybe_advance_watermark(self) -> None:
+        if self.watermark.rule is WatermarkRule.SOLE_REPLICA:
+            with self._lock:
+                is_late = self._environment.policy.syncs_before_ack
+                self.watermark.move(self._commits.synced_offset if is_late else self._store.log_end_offset)
+
+    def _sync(self) -> int:
+        with self._lock:
+            end, file = self._store.log_end_offset, self._store.segments.active.file()
+        self._environment.disk.fdatasync(file)
+        return end
+
+    def _shorten(self, shorten: Callable[[], None]) -> None:
+        with self._lock:
+            self._fence.check()
+            self._fence.guard_shortening(shorten)
+            self._commits.retreat(self._store.log_end_offset)
+            self.watermark.listeners[0] = self._store.producers.on_high_watermark
+            self.update_high_watermark(self.high_watermark)
+
+
+def open_partition_log(
+    topic_partition: TopicPartition,
+    directory: str,
+    config: LogConfig,
+    environment: LogEnvironment,
+    *,
+    is_clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+) -> PartitionLog:
+    """Open a partition directory, or make a new log in an empty one.
+
+    Args:
+        topic_partition: for messages.
+        directory: must exist.
+        config: of the topic.
+        environment: of the broker.
+        is_clean: the last broker closed the directory cleanly.
+        recovery_point: from the checkpoint; data below it need not be read.
+        log_start_offset: from the checkpoint.
+
+    Raises:
+        OSError: the files could not be read or repaired.
+    """
+    store = open_store(
+        directory,
+        config,
+        environment,
+        is_clean=is_clean,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+    )
+    return PartitionLog(topic_partition, store)

@@ -1,0 +1,1 @@
+"""What a log remembers of each producer id: sequences, epochs, open transactions."""

@@ -1,0 +1,226 @@
+"""Duplicate and sequence checks, open transactions and the last stable offset of one partition.
+
+Two steps, so that a refused or failed append changes nothing: `check` compares a batch with the state, `add` notes a
+batch that is in the log. `replay` notes a batch found in the log during recovery or replication, unchecked.
+Pure state: no I/O, no clock; the partition's lock guards it.
+Source: Kafka storage, ProducerStateManager, ProducerAppendInfo; KIP-98, KIP-360, KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kafkaprod.broker.storage.errors import Code, RecordsRefusedError
+from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
+from kafkaprod.broker.storage.log.batch_header import INT32_MAX, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader
+from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.producers.producer_entry import (
+    NO_TRANSACTION,
+    BatchMetadata,
+    ProducerEntry,
+    encode_snapshot,
+    parse_snapshot,
+)
+
+
+class TransactionGuard(NamedTuple):
+    """What the transaction coordinator said of a transactional batch before the append."""
+
+    is_verified: bool = True
+    """The partition is part of the transaction; needed for its first batch here."""
+    starts_at_sequence_zero: bool = False
+    """The producer speaks transactions V2 (KIP-890): with no state here, its first sequence must be 0."""
+
+
+UNGUARDED = TransactionGuard()
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker at `last_offset` ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+@dataclass(slots=True)
+class ProducerState:
+    """All producers of one partition."""
+
+    producers: dict[int, ProducerEntry] = field(default_factory=dict)
+    _open: dict[int, int] = field(default_factory=dict)
+    """Producer id of each open transaction by its first offset."""
+    _unreplicated: dict[int, int] = field(default_factory=dict)
+    """Marker offset of each ended transaction whose marker is not below the high watermark, by its first offset."""
+
+    def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
+        """The batch in the log that `header` repeats, or None."""
+        entry = self.producers.get(header.producer_id)
+        return entry.find_duplicate(header) if entry else None
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """The producer has written to this partition in its current transaction."""
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.epoch == producer_epoch and entry.has_transaction
+
+    def check(self, header: BatchHeader, guard: TransactionGuard = UNGUARDED) -> None:
+        """Check a client's data batch with a producer id.
+
+        Raises:
+            RecordsRefusedError: 47 stale epoch, 45 sequence gap, 48 not legal in the transaction's state.
+        """
+        entry = self.producers.get(header.producer_id) or ProducerEntry(header.producer_id)
+        is_ongoing = self.has_open_transaction(header.producer_id, header.producer_epoch)
+        if header.is_transactional and not is_ongoing and not guard.is_verified:
+            raise RecordsRefusedError(
+                Code.INVALID_TXN_STATE, f"producer {header.producer_id} began a transaction here that was not verified"
+            )
+        _check_epoch(entry, header.producer_epoch)
+        _check_sequence(entry, header, guard)
+        if entry.has_transaction and not header.is_transactional:
+            raise RecordsRefusedError(
+                Code.INVALID_TXN_STATE, f"non-transactional batch of producer {header.producer_id} in its transaction"
+            )
+
+    def check_epoch(self, header: BatchHeader) -> None:
+        """Check a coordinator's batch, which has no sequence: only a stale epoch (47) is refused."""
+        _check_epoch(self.producers.get(header.producer_id) or ProducerEntry(header.producer_id), header.producer_epoch)
+
+    def check_marker(self, header: BatchHeader, marker: EndTransactionMarker, transaction_version: int) -> None:
+        """Check a transaction marker.
+
+        Under transactions V2 each transaction has its own epoch, so the marker's must be above the known one; the same
+        epoch with no open transaction is the retry of a marker that was written (KAFKA-19999) and passes.
+
+        Raises:
+            RecordsRefusedError: 47 stale epoch, 52 the coordinator has been replaced.
+        """
+        entry = self.producers.get(header.producer_id) or ProducerEntry(header.producer_id)
+        _check_epoch(entry, header.producer_epoch)
+        if transaction_version >= 2 and header.producer_epoch == entry.epoch and entry.has_transaction:
+            raise RecordsRefusedError(
+                Code.INVALID_PRODUCER_EPOCH,
+                f"marker of producer {header.producer_id} has epoch {header.producer_epoch}, not above {entry.epoch}",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise RecordsRefusedError(
+                Code.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {marker.coordinator_epoch} is older than {entry.coordinator_epoch}",
+            )
+
+    def add(self, header: BatchHeader, base_offset: int) -> None:
+        """Note a data batch that is in the log at `base_offset`."""
+        if header.producer_id == NO_PRODUCER_ID:
+            return
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            entry = self.producers[header.producer_id] = ProducerEntry(header.producer_id)
+        entry.add_batch(header, base_offset, base_offset + header.last_offset_delta)
+        if header.is_transactional and not entry.has_transaction:
+            entry.transaction_first_offset = base_offset
+            self._open[base_offset] = header.producer_id
+
+    def add_marker(self, header: BatchHeader, marker: EndTransactionMarker, offset: int) -> CompletedTransaction | None:
+        """Note a marker that is in the log at `offset`; return the transaction it ended, None if it had no data."""
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            entry = self.producers[header.producer_id] = ProducerEntry(header.producer_id)
+        first_offset = entry.transaction_first_offset
+        entry.advance_epoch(header.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = header.max_timestamp
+        entry.transaction_first_offset = NO_TRANSACTION
+        if first_offset == NO_TRANSACTION:
+            return None
+        self._open.pop(first_offset, None)
+        self._unreplicated[first_offset] = offset
+        return CompletedTransaction(header.producer_id, first_offset, offset, not marker.is_commit)
+
+    def aborted(self, completed: CompletedTransaction) -> AbortedTransaction:
+        """The index entry of a transaction that was just aborted, with the last stable offset it leaves behind."""
+        stable = min(self._open, default=completed.last_offset + 1)
+        return AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+
+    def replay(self, header: BatchHeader, marker: EndTransactionMarker | None) -> AbortedTransaction | None:
+        """Note a batch of the log, unchecked; return the index entry if it aborted a transaction with data."""
+        if header.producer_id == NO_PRODUCER_ID:
+            return None
+        if not header.is_control:
+            self.add(header, header.base_offset)
+        elif marker is not None:
+            completed = self.add_marker(header, marker, header.last_offset)
+            if completed is not None and completed.is_aborted:
+                return self.aborted(completed)
+        return None
+
+    def first_unstable_offset(self) -> int | None:
+        """Start of the earliest transaction that is undecided, or decided but not yet replicated; None without one."""
+        return min((*self._open, *self._unreplicated), default=None)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Forget the ended transactions whose marker is below the high watermark."""
+        for first_offset in [first for first, marker in self._unreplicated.items() if marker < high_watermark]:
+            del self._unreplicated[first_offset]
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget the producers without open transaction that wrote nothing for `expiration_ms` (wall time)."""
+        for entry in list(self.producers.values()):
+            if not entry.has_transaction and now_ms - entry.last_timestamp >= expiration_ms:
+                del self.producers[entry.producer_id]
+
+    def snapshot(self) -> bytes:
+        """The bytes of a .snapshot file."""
+        return encode_snapshot(self.producers.values())
+
+
+def load_snapshot(content: bytes) -> ProducerState:
+    """The state a .snapshot file holds.
+
+    Raises:
+        CorruptDataError: the file does not check.
+    """
+    return _from_entries(parse_snapshot(content))
+
+
+def _from_entries(entries: Iterable[ProducerEntry]) -> ProducerState:
+    state = ProducerState({entry.producer_id: entry for entry in entries})
+    for entry in state.producers.values():
+        if entry.has_transaction:
+            state._open[entry.transaction_first_offset] = entry.producer_id
+    return state
+
+
+def _check_epoch(entry: ProducerEntry, epoch: int) -> None:
+    if epoch < entry.epoch:
+        raise RecordsRefusedError(
+            Code.INVALID_PRODUCER_EPOCH, f"epoch {epoch} of producer {entry.producer_id} is older than {entry.epoch}"
+        )
+
+
+def _check_sequence(entry: ProducerEntry, header: BatchHeader, guard: TransactionGuard) -> None:
+    first = header.base_sequence
+    if entry.epoch == NO_PRODUCER_EPOCH:
+        # No state: it may have been lost to retention, so any sequence is right, unless the coordinator knows better.
+        if first != 0 and guard.starts_at_sequence_zero:
+            _refuse_sequence(header, "0 for a producer without state")
+        return
+    if header.producer_epoch != entry.epoch:
+        if first != 0:
+            _refuse_sequence(header, f"0 for the new epoch {header.producer_epoch}")
+        return
+    if guard.starts_at_sequence_zero and not entry.batches and first != 0:
+        _refuse_sequence(header, "0 for a producer without batches")
+    last = entry.last_sequence
+    if first != last + 1 and not (first == 0 and last == INT32_MAX):
+        _refuse_sequence(header, str(0 if last == INT32_MAX else last + 1))
+
+
+def _refuse_sequence(header: BatchHeader, expected: str) -> None:
+    raise RecordsRefusedError(
+        Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"sequence {header.base_sequence} of producer {header.producer_id} in epoch {header.producer_epoch}, "
+        f"expected {expected}",
+    )

@@ -1,0 +1,1 @@
+"""After a crash: scanning segments, checkpoints, leader epochs."""

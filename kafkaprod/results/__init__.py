@@ -1,0 +1,6 @@
+"""The outcome of records, and waiting for it.
+
+batch     the outcome of a batch, and the failures that the program has not seen
+block     the outcome of a block of rows; imports NumPy
+waiting   one thread waits, another wakes it
+"""

@@ -1,0 +1,182 @@
+"""Results people hold: one per batch underneath, a handle per record (`block_result` has those of blocks).
+
+On the record's line this is the end: the sender thread settles a batch (`_core.requests.settlement`), which
+wakes waiters, tells each waiting event loop once, and runs callbacks.
+Reading and waiting are thread-safe. Callbacks run on the sender thread; one that raises is logged and counted.
+
+There are no locks: a signal handler may interrupt any of this, and wait for the sender thread or for a thread that
+waits for it; either would wait for the lock. Who waits enters a list of the compiled base, where nothing interrupts,
+and is told at once if the outcome is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaprod._core.queues.completion import BatchResult, DeliveryFuture
+from kafkaprod.errors import ForkedProducerError, IllegalStateError
+from kafkaprod.results.waiting import Waiter
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["BatchCompletion", "DeliveryFuture", "FailureLedger", "WaitGuard"]
+
+MAX_UNSEEN_BATCHES: Final = 1000  # failed batches kept to be looked at; of older ones only the count
+
+_log = logging.getLogger("kafkaprod.results.batch")
+
+
+class WaitGuard:
+    """Refuses waits that could never end. One per producer.
+
+    Attributes:
+        thread_id: Of the sender thread, which gives records their outcome and runs the callbacks.
+        is_forked: Whether this is the child of the process in which that thread runs.
+    """
+
+    def __init__(self) -> None:
+        self.thread_id: int | None = None
+        self.is_forked = False
+
+    def check(self) -> None:
+        """Raises ForkedProducerError in a child, IllegalStateError inside a delivery callback."""
+        if self.is_forked:
+            raise ForkedProducerError("the record was sent by the parent process: its outcome is known only there")
+        if threading.get_ident() == self.thread_id:
+            raise IllegalStateError("waiting for a record inside a delivery callback would wait for itself")
+
+
+class FailureLedger:
+    """Failed records that nobody has looked at yet; what flush() and close() report. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._unseen: deque[BatchCompletion] = deque()  # in order of failure
+        self._older: deque[tuple[int, Exception | None]] = deque()  # sums of those that found no place in _unseen
+        self.callback_error_count = 0
+
+    def add(self, completion: BatchCompletion) -> None:
+        """A batch failed."""
+        self._unseen.append(completion)
+        if completion.is_seen:
+            self.discard(completion)
+        elif len(self._unseen) > MAX_UNSEEN_BATCHES:
+            self._older.append(self._take(1))
+
+    def discard(self, completion: BatchCompletion) -> None:
+        """Somebody looked at the failure of a batch."""
+        with contextlib.suppress(ValueError):
+            self._unseen.remove(completion)
+
+    def take(self) -> tuple[int, Exception | None]:
+        """Return how many records failed unseen and the first one's error; they count as seen from now on."""
+        return self._take(2 * MAX_UNSEEN_BATCHES)
+
+    def _take(self, most: int) -> tuple[int, Exception | None]:
+        """Take the sums and the oldest batches, `most` of them."""
+        total = 0
+        first: Exception | None = None
+        with contextlib.suppress(IndexError):  # there are no more
+            while True:
+                count, error = self._older.popleft()
+                total, first = total + count, first or error
+        with contextlib.suppress(IndexError):
+            for _ in range(most):
+                completion = self._unseen.popleft()
+                if not completion.is_seen:
+                    total, first = total + completion.record_count, first or completion.error
+        return total, first
+
+
+class BatchCompletion(BatchResult):
+    """The outcome of one batch, with those who wait for it. Its `ledger` and `guard` are the classes above, or None."""
+
+    __slots__ = ()
+
+    def on_failure(self) -> None:
+        """Book it, for flush() to report."""
+        if self.ledger is not None:
+            self.ledger.add(self)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the outcome is known; False after `timeout` seconds.
+
+        Raises: IllegalStateError, ForkedProducerError where it could never become known while waiting.
+        """
+        if self.guard is not None and timeout != 0:
+            self.guard.check()
+        waiter = Waiter()
+        try:
+            return not self.add_waiter(waiter) or waiter.wait(timeout)
+        finally:
+            self.remove_waiter(waiter)
+
+    def mark_seen(self) -> None:
+        """Somebody looked at the failure: flush() need not report it."""
+        if not self.is_seen:
+            self.is_seen = True
+            if self.ledger is not None:
+                self.ledger.discard(self)
+
+    async def await_record(self, future: DeliveryFuture) -> Any:
+        """Wait inside the running event loop, then return the record's metadata or raise its error."""
+        while not future.done():
+            if not await self.settled():  # split meanwhile: the record lives on in a part of this batch
+                return await future
+        return future.result(0)
+
+    async def settled(self) -> bool:
+        """Wait inside the running event loop until the outcome is known; False if it was known already."""
+        import asyncio
+
+        waiter = self._waiter_in(asyncio.get_running_loop())
+        if waiter is None:
+            return False
+        # Shielded: one task that is cancelled must not take the others' wait away.
+        await asyncio.shield(waiter.future)
+        return True
+
+    def _waiter_in(self, loop: asyncio.AbstractEventLoop) -> LoopWaiter | None:
+        """One for all tasks of a loop; None if the outcome is known."""
+        for waiter in self._waiters or ():
+            if isinstance(waiter, LoopWaiter) and waiter.loop is loop:
+                return waiter
+        waiter = LoopWaiter(loop)
+        return waiter if self.add_waiter(waiter) else None
+
+    def on_callback_error(self) -> None:
+        """Log and count."""
+        if self.ledger is not None:
+            self.ledger.callback_error_count += 1
+        _log.exception("a delivery callback for %s[%d] raised", self.topic, self.partition)
+
+
+class LoopWaiter:
+    """The tasks of one event loop that wait for a batch.
+
+    Attributes:
+        loop: Where they run.
+        future: What they await.
+    """
+
+    __slots__ = ("future", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.future: asyncio.Future[None] = loop.create_future()
+
+    def wake(self) -> None:
+        """Any thread, once."""
+        try:
+            self.loop.call_soon_threadsafe(_set_done, self.future)
+        except RuntimeError:  # the loop was closed while its tasks waited: nobody is left to tell
+            _log.debug("an event loop was closed before its records were delivered")
+
+
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

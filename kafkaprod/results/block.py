@@ -1,0 +1,260 @@
+"""BlockResult: the outcome of a block of records, over all the batches in which they stand.
+
+A module of its own because of NumPy: a program that sends single records never imports it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkaprod._core.queues.blocks import Block
+from kafkaprod.errors import broker_code
+from kafkaprod.results.batch import BatchCompletion
+
+CLIENT_ERROR: Final = -2  # in BlockResult.error_codes: an error that is not a broker's code; see BlockResult.errors
+PENDING: Final = -3  # in BlockResult.error_codes: the outcome is not known yet
+
+
+class BlockResult:
+    """The outcome of the records of one `send_many`, `send_columns` or `send_table` call; row i is record i.
+
+    Arrays have one item per row and are made when asked for: `partitions` int32, `offsets` int64 (-1 unknown or
+    failed), `timestamps` int64 ms (-1 where the record keeps its own), `error_codes` int16 (0 delivered, Kafka's code,
+    CLIENT_ERROR, PENDING). Thread-safe.
+    """
+
+    def __init__(self, block: Block, refused: Exception | None = None) -> None:
+        self._block = block
+        self._places: list[tuple[BatchCompletion, int, int, int]] | None = None
+        self._refused = refused
+        self._refused_rows: list[int] = block.rows_left
+        self.row_count: int = block.row_count
+        # Copied: a result that is kept must not keep the block, and with it the columns that it was made of.
+        self.partitions: NDArray[np.int32] = np.frombuffer(memoryview(block.partition_of_rows()), dtype=np.int32).copy()
+
+    def __len__(self) -> int:
+        return self.row_count
+
+    @property
+    def _segments(self) -> list[tuple[BatchCompletion, int, int, int]]:
+        """The batches in which the rows stand; their result objects are made when somebody asks for the first time."""
+        if self._places is None:
+            self._places = self._block.segments
+        return self._places
+
+    def done(self) -> bool:
+        """Whether every row's outcome is known."""
+        return all(completion.is_done for completion, _, _, _ in self._segments)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until every row's outcome is known; False after `timeout` seconds."""
+        deadline = _Deadline(timeout)
+        return all(_wait(completion, deadline) for completion, _, _, _ in self._segments)
+
+    def result(self, timeout: float | None = None) -> BlockResult:
+        """Wait, then return this object if every row was delivered.
+
+        Raises:
+            TimeoutError: outcomes are missing after `timeout` seconds.
+            KafkaError: the first failed row's own error; `errors` has all of them.
+        """
+        if not self.wait(timeout):
+            raise TimeoutError(f"no outcome for some of {self.row_count} records within {timeout} s")
+        for error in self.errors.values():
+            raise error
+        return self
+
+    def add_done_callback(self, callback: Callable[[BlockResult], None]) -> None:
+        """Call `callback(self)` once every row's outcome is known: on the sender thread, or at once."""
+        remaining = list(self._segments)
+
+        def proceed() -> None:
+            while remaining:
+                pending = next((leaf for leaf in _leaves(remaining[-1][0]) if not leaf.is_done), None)
+                if pending is not None:
+                    pending.add_listener(proceed)
+                    return
+                remaining.pop()
+            callback(self)
+
+        proceed()
+
+    def __await__(self) -> Generator[Any, None, BlockResult]:
+        return self._await().__await__()
+
+    async def _await(self) -> BlockResult:
+        await self.settled()
+        return self.result(0)
+
+    async def settled(self) -> None:
+        """Return once every row's outcome is known."""
+        for completion, _, _, _ in self._segments:
+            pending = [completion]
+            while pending:
+                one = pending.pop()
+                await one.settled()
+                pending.extend(child for _, child in one.children or ())
+
+    def runs(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield (partition, base offset of the record batch, index in it, record count) of each run of rows.
+
+        Cheaper than the arrays: one item per record batch. Only rows that were delivered; the base offset is -1 where
+        the broker does not tell it.
+        """
+        for completion, partition, first, count in self._segments:
+            for batch, index, length in _runs(completion, first, count):
+                if batch.is_done and batch.error is None:
+                    yield partition, batch.base_offset, index, length
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Offset of each row in its partition; -1 if it failed or the broker did not tell."""
+        out = np.full(self.row_count, -1, dtype=np.int64)
+        for rows, batch, first in self._pieces():
+            if batch.error is None and batch.base_offset >= 0:
+                out[rows] = np.arange(len(rows), dtype=np.int64) + (batch.base_offset + first)
+        return out
+
+    def watch_batches(self, listener: Callable[[int], None]) -> None:
+        """Call `listener(row count)` for each batch that holds rows when its outcome is known."""
+        for completion, _, _, count in self._segments:
+            completion.add_listener(partial(listener, count))
+
+    def ends(self) -> dict[int, int]:
+        """By partition, the offset behind the last row there; without those where it is not known."""
+        ends: dict[int, int] = {}
+        for completion, partition, first, count in self._segments:
+            batch, last = completion, first + count - 1
+            while batch.is_split:
+                start, batch = next((at, part) for at, part in reversed(batch.children) if at <= last)
+                last -= start
+            ends[partition] = batch.base_offset + last + 1 if batch.error is None and batch.base_offset >= 0 else -1
+        return {partition: end for partition, end in ends.items() if end >= 0}
+
+    def first_error(self) -> Exception | None:
+        """The error of some row that failed, None if none did; looking counts as having seen it."""
+        for completion, _, _, _ in self._segments:
+            for batch in _leaves(completion):
+                if batch.error is not None:
+                    batch.mark_seen()
+                    return batch.error
+        return self._refused
+
+    @property
+    def timestamps(self) -> NDArray[np.int64]:
+        """The broker's append time of each row in ms; -1 where the record keeps the timestamp it was sent with."""
+        out = np.full(self.row_count, -1, dtype=np.int64)
+        for rows, batch, _ in self._pieces():
+            out[rows] = batch.log_append_time
+        return out
+
+    @property
+    def error_codes(self) -> NDArray[np.int16]:
+        """0 for a delivered row, else Kafka's error code, CLIENT_ERROR or PENDING."""
+        out = np.full(self.row_count, PENDING, dtype=np.int16)
+        if self._refused is not None:
+            out[self._refused_rows] = CLIENT_ERROR
+        for rows, batch, first in self._pieces():
+            if batch.is_done:
+                out[rows] = 0
+            if batch.error is not None:
+                out[rows] = [_code(batch.error_of(first + i)) for i in range(len(rows))]
+        return out
+
+    @property
+    def errors(self) -> dict[int, Exception]:
+        """Row -> error, for the failed rows only, in row order; looking counts as having seen them."""
+        failed: dict[int, Exception] = {}
+        for rows, batch, first in self._pieces():
+            if batch.error is not None:
+                batch.mark_seen()
+                failed.update((int(row), batch.error_of(first + i) or batch.error) for i, row in enumerate(rows))
+        if self._refused is not None:
+            failed.update((row, self._refused) for row in self._refused_rows)
+        return dict(sorted(failed.items()))
+
+    def blamed(self, or_first: bool = False) -> dict[int, Exception]:
+        """Row -> error, for the failed rows that the broker named, or that stood alone in their batch.
+
+        Other rows of their batches have failed, too, but nothing is known to be wrong with them. `or_first`: of a batch
+        in which the broker named none, its first record: a record that is larger than batch_size begins its batch.
+        """
+        blamed: dict[int, Exception] = {}
+        for rows, batch, first in self._pieces():
+            if batch.error is None:
+                continue
+            batch.mark_seen()
+            named = batch.record_errors or (range(1) if or_first or batch.record_count == 1 else ())
+            blamed.update(
+                (int(row), batch.error_of(first + i) or batch.error) for i, row in enumerate(rows) if first + i in named
+            )
+        return blamed
+
+    @property
+    def failed_count(self) -> int:
+        """How many rows are known to have failed."""
+        codes = self.error_codes
+        return int(np.count_nonzero((codes != 0) & (codes != PENDING)))
+
+    def _pieces(self) -> Iterator[tuple[NDArray[np.intp], BatchCompletion, int]]:
+        """Yield (rows, batch they stand in, index of the first of them there)."""
+        # Rows that were refused come last in their partition, so that they are never reached.
+        order = np.argsort(self.partitions, kind="stable")
+        starts = np.searchsorted(self.partitions[order], np.arange(int(self.partitions.max(initial=-1)) + 2))
+        position: dict[int, int] = {}
+        for completion, partition, first, count in self._segments:
+            begin = position.get(partition, int(starts[partition]))
+            position[partition] = begin + count
+            rows = order[begin : begin + count]
+            for batch, index, length in _runs(completion, first, count):
+                yield rows[:length], batch, index
+                rows = rows[length:]
+
+
+def _runs(batch: BatchCompletion, first: int, count: int) -> Iterator[tuple[BatchCompletion, int, int]]:
+    """Follow splits down to the batches that hold `count` records from index `first` on."""
+    if not batch.is_split:
+        yield batch, first, count
+        return
+    children = batch.children
+    for i, (start, child) in enumerate(children):
+        end = children[i + 1][0] if i + 1 < len(children) else first + count
+        low, high = max(first, start), min(first + count, end)
+        if low < high:
+            yield from _runs(child, low - start, high - low)
+
+
+def _leaves(batch: BatchCompletion) -> Iterator[BatchCompletion]:
+    if not batch.is_split:
+        yield batch
+        return
+    for _, child in batch.children:
+        yield from _leaves(child)
+
+
+class _Deadline:
+    def __init__(self, timeout: float | None) -> None:
+        self._clock = time.monotonic
+        self._end = None if timeout is None else self._clock() + timeout
+
+    def remaining(self) -> float | None:
+        return None if self._end is None else max(0.0, self._end - self._clock())
+
+
+def _wait(batch: BatchCompletion, deadline: _Deadline) -> bool:
+    if not batch.wait(deadline.remaining()):
+        return False
+    return all(_wait(child, deadline) for _, child in batch.children or ())
+
+
+def _code(error: Exception | None) -> int:
+    if error is None:
+        return 0
+    code = broker_code(error)
+    return CLIENT_ERROR if code is None else code

@@ -1,0 +1,65 @@
+"""A broker whose handlers are called directly: no socket, no thread, and a clock turned by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.coordinator.member import GroupConfig
+from kafkaprod.broker.server.file_records import FileResponse
+from kafkaprod.broker.server.purgatory import Purgatory
+from kafkaprod.broker.server.request import ClientRequest, Deferred, NoResponse, Ready
+from kafkaprod.broker.server.router import HANDLERS, announced_versions, call
+from kafkaprod.broker.storage.log.group_commit import never
+from kafkaprod.clock import ManualClock
+from kafkaprod.protocol.schema import Request, Response
+
+ResponseT = TypeVar("ResponseT", bound=Response)
+
+
+class BrokerWithoutSockets:
+    """Handlers, and what they work on. Blocking work is done at once."""
+
+    def __init__(self, data_dir: Path, **options: Any) -> None:
+        self.clock = ManualClock()
+        self.purgatory = Purgatory(wakeup=lambda: None)
+        options.setdefault("flush_policy", never())
+        options.setdefault("groups", GroupConfig(initial_rebalance_delay_ms=0))
+        config = BrokerConfig(data_dir=str(data_dir / "data"), **options)
+        self.broker = Broker(config, self.clock, self.purgatory, self._run_blocking)
+        self.broker.api_versions = announced_versions(has_login=False)
+
+    def begin(self, request: Request, version: int, *, client_id: str = "client") -> list[Ready]:
+        """Handle a request; the list holds the outcome once there is one."""
+        received: list[Ready] = []
+        outcome = call(HANDLERS[request.api], self.broker, ClientRequest(request, version, client_id, "127.0.0.1"))
+        if isinstance(outcome, Deferred):
+            outcome.then(received.append)
+        else:
+            received.append(outcome)
+        return received
+
+    def ask(self, request: Request, response_class: type[ResponseT], version: int) -> ResponseT:
+        """Handle a request that is answered at once, and check that the answer can be sent."""
+        (outcome,) = self.begin(request, version)
+        response = outcome.response if isinstance(outcome, FileResponse) else outcome
+        assert isinstance(response, response_class)
+        response.encode(version)
+        return response
+
+    def has_no_answer(self, request: Request, version: int) -> bool:
+        """Handle a request; whether it is one without an answer."""
+        return self.begin(request, version) == [NoResponse.NO_RESPONSE]
+
+    def advance(self, ms: int) -> None:
+        """Let time pass for all that waits."""
+        now_ms = self.clock.advance(ms)
+        self.purgatory.run(now_ms)
+        self.broker.groups.on_time(now_ms)
+
+    def _run_blocking(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        work()
+        then()

@@ -1,0 +1,329 @@
+"""A sender with a hand-turned clock and a pool of brokers that exist only as lists. No socket, no thread."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.queues.buffer_pool import BufferPool
+from kafkaprod._core.queues.completion import DeliveryFuture
+from kafkaprod._core.requests.drain import Drain
+from kafkaprod._core.requests.produce_request import ProduceRequest
+from kafkaprod.clock import ManualClock
+from kafkaprod.engine.sender import Sender, SenderSettings
+from kafkaprod.engine.topic_watch import TopicWatch
+from kafkaprod.errors import BootstrapError, ConnectionLostError, KafkaError
+from kafkaprod.metadata import Metadata, MetadataSettings
+from kafkaprod.metrics import ProducerMetrics
+from kafkaprod.net.completion import Completion, NodeMetrics
+from kafkaprod.net.node import Stage
+from kafkaprod.net.node_state import ConnectionFailure
+from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkaprod.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kafkaprod.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kafkaprod.results.batch import BatchCompletion, FailureLedger
+from kafkaprod.structs import Node
+
+TOPIC = "orders"
+WITHOUT_ID: uuid.UUID | None = None
+
+
+def topic_uuid(name: str) -> uuid.UUID:
+    return uuid.uuid5(uuid.NAMESPACE_DNS, name)
+
+
+@dataclass
+class Sent:
+    """A request that the pool was given."""
+
+    node_id: int
+    api_key: int
+    version: int
+    token: Any
+    request: Any = None
+    body: bytes = b""
+    expects_response: bool = True
+
+
+@dataclass
+class FakePool:
+    """Looks like a NodePool. Tests put outcomes into `completions`; what happened is in `log`, in order."""
+
+    clock: ManualClock
+    ready: set[int] = field(default_factory=lambda: {1})
+    version: int | None = 9
+    max_in_flight: int = 5
+    sent: list[Sent] = field(default_factory=list)
+    open: list[Sent] = field(default_factory=list)
+    completions: list[Completion] = field(default_factory=list)
+    failures: list[ConnectionFailure] = field(default_factory=list)
+    nodes: Mapping[int, Node] = field(default_factory=dict)
+    throttled: list[tuple[int, int]] = field(default_factory=list)
+    disconnected: list[tuple[int, KafkaError]] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+    poll_timeouts: list[float] = field(default_factory=list)
+    wakeups: int = 0
+    is_rebootstrap_required: bool = False
+    is_bootstrap_hopeless: bool = False
+    refuses: KafkaError | None = None
+    breaks: BaseException | None = None
+    while_polled: Callable[[], object] = lambda: None
+
+    poll_count: int = 0
+    wait_ns: int = 0
+    connection_count: int = 0
+
+    def metrics(self) -> Mapping[int, NodeMetrics]:
+        return {}
+
+    def node_ids(self) -> list[int]:
+        return sorted(self.ready)
+
+    def least_loaded_node(self, now_ms: int) -> int | None:
+        return min((node_id for node_id in self.ready if self.is_ready(node_id, now_ms)), default=None)
+
+    @property
+    def is_any_connected(self) -> bool:
+        return bool(self.ready)
+
+    def is_ready(self, node_id: int, now_ms: int) -> bool:
+        return node_id in self.ready and sum(sent.node_id == node_id for sent in self.open) < self.max_in_flight
+
+    def ready_delay_ms(self, node_id: int, now_ms: int) -> int | None:
+        return None
+
+    def update_nodes(self, nodes: Mapping[int, Node], cluster_id: str | None = None) -> None:
+        self.nodes = nodes
+
+    def rebootstrap(self) -> None:
+        self.is_rebootstrap_required = False
+        self.log.append("rebootstrap")
+
+    def api_version(self, node_id: int, api_key: int, our_min: int, our_max: int) -> int | None:
+        return None if self.version is None else min(self.version, our_max)
+
+    def send(
+        self, node_id: int, request: Any, *, token: Any, now_ms: int, timeout_ms: int, version: int | None = None
+    ) -> int:
+        if self.refuses is not None:
+            raise self.refuses
+        self._take(Sent(node_id, request.api, request.versions[1], token, request))
+        return int(request.versions[1])
+
+    def send_body(
+        self,
+        node_id: int,
+        api_key: int,
+        version: int,
+        parts: Sequence[Any],
+        size: int,
+        *,
+        token: Any,
+        now_ms: int,
+        timeout_ms: int,
+        expects_response: bool = True,
+    ) -> None:
+        body = b"".join(bytes(memoryview(buffer)) for part in parts for buffer in part.from_byte(0))
+        assert len(body) == size
+        self._take(Sent(node_id, api_key, version, token, None, body, expects_response))
+
+    def _take(self, sent: Sent) -> None:
+        self.sent.append(sent)
+        self.open.append(sent)
+
+    def throttle(self, node_id: int, throttle_ms: int, now_ms: int) -> None:
+        self.throttled.append((node_id, throttle_ms))
+
+    def poll(self, timeout_ms: float) -> list[Completion]:
+        self.poll_timeouts.append(timeout_ms)
+        if self.breaks is not None:
+            raise self.breaks
+        self.while_polled()
+        completions, self.completions = self.completions, []
+        return completions
+
+    def take_failures(self) -> list[ConnectionFailure]:
+        failures, self.failures = self.failures, []
+        return failures
+
+    def wakeup(self) -> None:
+        self.wakeups += 1
+
+    def disconnect(self, node_id: int, error: KafkaError) -> None:
+        self.disconnected.append((node_id, error))
+
+    def bootstrap_error(self) -> KafkaError:
+        return BootstrapError("no bootstrap server could be used: h:1 (connect): refused")
+
+    def close(self) -> list[Completion]:
+        self.log.append("pool closed")
+        closed, self.open = self.open, []
+        error = ConnectionLostError("the client closes")
+        return [Completion(each.node_id, each.token, each.api_key, each.version, error=error) for each in closed]
+
+
+class Rig:
+    """A sender and all it works with. `turn` is one turn of its loop."""
+
+    def __init__(self, *, topics: Mapping[str, Sequence[int]] | None = None, **options: Any) -> None:
+        batch_size = options.pop("batch_size", 16384)
+        max_request_bytes = options.pop("max_request_bytes", 1 << 20)
+        linger_ms = options.pop("linger_ms", 0)
+        self.settings = SenderSettings(**{"enable_idempotence": False, "retry_backoff_ms": 100, **options})
+        self.clock = ManualClock(now_ms=1_000_000)
+        self.pool = FakePool(self.clock)
+        self.ledger = FailureLedger()
+        self.accumulator = Accumulator(
+            BufferPool(1 << 24), batch_size, 1 << 20, partial(BatchCompletion, ledger=self.ledger), self.pool.wakeup
+        )
+        self.drain = Drain(self.accumulator, linger_ms, max_request_bytes, self.settings.enable_idempotence)
+        self.metadata = Metadata(MetadataSettings(), self.clock.now_ms(), random=lambda: 0.5)
+        self.watch = TopicWatch(self.accumulator, self.clock, self.pool.wakeup, 60_000)
+        self.metrics = ProducerMetrics("test", "0", 0)
+        self.sender = Sender(
+            self.settings,
+            self.accumulator,
+            self.drain,
+            self.pool,  # type: ignore[arg-type]
+            self.metadata,
+            self.watch,
+            self.clock,
+            self.metrics,
+        )
+        self.sender._random.random = lambda: 0.5  # type: ignore[method-assign]  # no jitter
+        self.sender.is_running = True
+        self.topics = dict({TOPIC: (1,)} if topics is None else topics)
+        if self.topics:
+            self.learn()
+
+    # --- the world -------------------------------------------------------------------------------------------------
+
+    def learn(self) -> None:
+        """Let the sender ask for all topics and get them, and a producer id if it wants one."""
+        for name in self.topics:
+            self.metadata.add_topic(name, self.clock.now_ms())
+        self.turn()
+        self.answer_metadata()
+        self.turn()
+        if self.settings.enable_idempotence:
+            self.answer_producer_id()
+            self.turn()
+
+    def turn(self, advance_ms: int = 0) -> None:
+        self.clock.advance(advance_ms)
+        self.sender.run_once()
+
+    def open_of(self, kind: type) -> list[Sent]:
+        return [sent for sent in self.pool.open if isinstance(sent.request or sent.token, kind)]
+
+    def metric(self, name: str) -> float:
+        return float(self.metrics.snapshot(self.clock.now_ms())["producer-metrics"][name])
+
+    @property
+    def produce_requests(self) -> list[Sent]:
+        return self.open_of(ProduceRequest)
+
+    def complete(self, sent: Sent, **outcome: Any) -> None:
+        self.pool.open.remove(sent)
+        self.pool.completions.append(Completion(sent.node_id, sent.token, sent.api_key, sent.version, **outcome))
+
+    def metadata_response(self, **errors: int) -> MetadataResponse:
+        return MetadataResponse(
+            cluster_id="c",
+            brokers=[MetadataResponseBroker(node_id=i, host=f"h{i}", port=9092) for i in (1, 2)],
+            topics=[
+                MetadataResponseTopic(
+                    error_code=errors.get(name, 0),
+                    name=name,
+                    topic_id=topic_uuid(name),
+                    partitions=[
+                        MetadataResponsePartition(error_code=0, partition_index=i, leader_id=leader, leader_epoch=0)
+                        for i, leader in enumerate(leaders)
+                    ],
+                )
+                for name, leaders in self.topics.items()
+            ],
+        )
+
+    def answer_metadata(self, **errors: int) -> None:
+        (sent,) = self.open_of(MetadataRequest)
+        self.complete(sent, response=self.metadata_response(**errors))
+
+    def answer_producer_id(self, producer_id: int = 4000, epoch: int = 0, error_code: int = 0) -> None:
+        (sent,) = self.open_of(InitProducerIdRequest)
+        response = InitProducerIdResponse(error_code=error_code, producer_id=producer_id, producer_epoch=epoch)
+        self.complete(sent, response=response)
+
+    # --- records ---------------------------------------------------------------------------------------------------
+
+    def send(self, value: bytes = b"v", partition: int = 0, topic: str = TOPIC) -> DeliveryFuture:
+        future = self.accumulator.append(
+            self.accumulator.topics[topic], None, value, None, partition, 0, self.clock.now_ms()
+        )
+        assert future is not None
+        return future
+
+    def in_flight(self, value: bytes = b"v", partition: int = 0) -> tuple[DeliveryFuture, Sent]:
+        """Send one record and let it go out."""
+        future = self.send(value, partition)
+        self.turn()
+        return future, self.produce_requests[-1]
+
+    def answer(
+        self,
+        sent: Sent,
+        error_code: int = 0,
+        *,
+        offset: int = 7,
+        throttle_ms: int = 0,
+        write_ms: int = 0,
+        **fields: Any,
+    ) -> None:
+        """Answer every batch of a produce request alike."""
+        topics: dict[str, list[PartitionProduceResponse]] = {}
+        for ref in sent.token.refs():
+            topics.setdefault(ref.topic, []).append(
+                PartitionProduceResponse(
+                    index=ref.partition, error_code=error_code, base_offset=offset if error_code == 0 else -1, **fields
+                )
+            )
+        self.answer_topics(sent, topics, throttle_ms, write_ms)
+
+    def answer_topics(
+        self,
+        sent: Sent,
+        topics: Mapping[str, list[PartitionProduceResponse]],
+        throttle_ms: int = 0,
+        write_ms: int = 0,
+    ) -> None:
+        by_id = sent.version >= 13
+        response = ProduceResponse(
+            responses=[
+                TopicProduceResponse(
+                    name="" if by_id else name,
+                    topic_id=topic_uuid(name) if by_id else WITHOUT_ID,
+                    partition_responses=partitions,
+                )
+                for name, partitions in topics.items()
+            ],
+            throttle_time_ms=throttle_ms,
+        )
+        self.complete(sent, body=memoryview(response.encode(sent.version)), latency_ms=write_ms + 3, write_ms=write_ms)
+
+
+def failure(error: KafkaError, attempt: int = 1) -> ConnectionFailure:
+    return ConnectionFailure(Node(-1, "h", 1), Stage.CONNECT, error, attempt)

@@ -1,0 +1,250 @@
+"""Columns: every layout gives back its rows, every wrong shape is named."""
+
+import array
+import struct
+
+import numpy as np
+import pytest
+
+from kafkaprod._core.columns.columns import Column, Headers
+from kafkaprod.errors import InvalidRecordError
+
+VALUES = [b"a", b"", None, b"x" * 12, b"y" * 13, b"z" * 5000, None, b"end"]
+
+
+def bitmap(values):
+    out = bytearray((len(values) + 7) // 8)
+    for i, value in enumerate(values):
+        if value is not None:
+            out[i >> 3] |= 1 << (i & 7)
+    return bytes(out)
+
+
+def as_offsets(values, code="i"):
+    data = b"".join(value or b"" for value in values)
+    offsets = array.array(code, [0])
+    for value in values:
+        offsets.append(offsets[-1] + len(value or b""))
+    return Column.from_offsets(offsets, data, bitmap(values))
+
+
+def as_views(values):
+    views = b""
+    buffers = [b"", b""]
+    for i, value in enumerate(values):
+        value = value or b""
+        if len(value) <= 12:
+            views += struct.pack("<i", len(value)) + value.ljust(12, b"\x00")
+        else:
+            at = len(buffers[i % 2])
+            buffers[i % 2] += value
+            views += struct.pack("<i4sii", len(value), value[:4], i % 2, at)
+    return Column.from_views(views, buffers, bitmap(values))
+
+
+def as_list(values):
+    return Column.from_list(values)
+
+
+def rows(column):
+    return [column[i] for i in range(len(column))]
+
+
+LAYOUTS = [as_list, as_offsets, lambda values: as_offsets(values, "q"), as_views]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["list", "offsets32", "offsets64", "views"])
+@pytest.mark.parametrize(
+    "values", [VALUES, [], [None], [b""], [b"v"] * 100], ids=["mixed", "none", "null", "empty", "many"]
+)
+def test_every_layout_gives_its_rows_back(layout, values):
+    column = layout(values)
+    assert column.row_count == len(column) == len(values)
+    assert rows(column) == values
+
+
+def test_fixed_width_rows():
+    column = Column.from_fixed(b"aabbcc", 2, bytes([0b101]))
+    assert rows(column) == [b"aa", None, b"cc"]
+
+
+def test_slices_begin_anywhere():
+    offsets = np.array([0, 1, 3, 6, 10], dtype=np.int32)
+    assert rows(Column.from_offsets(offsets, b"abbcccdddd", start=1, row_count=2)) == [b"bb", b"ccc"]
+    assert rows(Column.from_offsets(offsets, b"abbcccdddd", bytes([0b1011]), start=1)) == [b"bb", None, b"dddd"]
+
+
+def test_columns_without_length():
+    for column in (Column.nulls(), Column.constant(b"same"), Column.constant(None)):
+        assert column.row_count == -1
+        with pytest.raises(TypeError, match="no length"):
+            len(column)
+    assert Column.constant(b"same")[99] == b"same"
+    assert Column.nulls()[5] is None
+
+
+def test_list_takes_any_buffer():
+    assert rows(Column.from_list([bytearray(b"a"), memoryview(b"xbx")[1:2], np.frombuffer(b"c", "u1"), b""])) == [
+        b"a",
+        b"b",
+        b"c",
+        b"",
+    ]
+
+
+def test_row_outside_the_column_is_an_index_error():
+    column = Column.from_list([b"a"])
+    for row in (-1, 1):
+        with pytest.raises(IndexError, match=f"row {row} is outside 0..0"):
+            column[row]
+
+
+def test_list_keeps_its_rows_alive():
+    values = [bytes(bytearray(b"alive" * 100)) for _ in range(100)]
+    column = Column.from_list(values)
+    values.clear()
+    assert all(row == b"alive" * 100 for row in rows(column))
+
+
+def test_held_buffers_are_let_go_with_the_column():
+    data = bytearray(b"abc")
+    column = Column.from_list([data])
+    with pytest.raises(BufferError):
+        data.append(1)
+    del column
+    data.append(1)
+
+
+OFFSETS = np.array([0, 1, 2], dtype=np.int32)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Column.from_list([b"a", "b"], name="value"), r"value\[1\] must be bytes-like or None, not str"),
+        (
+            lambda: Column.from_list([b"a", memoryview(b"abcd")[::2]], name="value"),
+            r"value\[1\] must be a contiguous buffer",
+        ),
+        (lambda: Column.from_offsets(5, b"ab", name="key"), "key.offsets must support the buffer protocol, not int"),
+        (lambda: Column.from_offsets(OFFSETS, "ab", name="key"), "key.data must support the buffer protocol, not str"),
+        (
+            lambda: Column.from_offsets(OFFSETS.astype(np.int16), b"ab", name="key"),
+            "key.offsets must be int32 or int64, not items of 2 bytes",
+        ),
+        (lambda: Column.from_offsets(np.array([0, 2, 1], "i4"), b"ab", name="key"), r"key: row 1 has offsets 2\.\.1"),
+        (
+            lambda: Column.from_offsets(np.array([0, 1, 3], "i4"), b"ab", name="key"),
+            r"key: row 1 has offsets 1\.\.3.* past the 2 bytes",
+        ),
+        (
+            lambda: Column.from_offsets(np.array([0, 1, 3], "i8"), b"ab", name="key"),
+            r"key: row 1 has offsets 1\.\.3.* past the 2 bytes",
+        ),
+        (lambda: Column.from_offsets(np.array([-1, 1], "i4"), b"ab", name="key"), r"key: row 0 has offsets -1\.\.1"),
+        (lambda: Column.from_offsets(np.array([0, 2**62], "i8"), b"ab", name="key"), "key: row 0 has offsets"),
+        (
+            lambda: Column.from_offsets(OFFSETS, b"ab", start=1, row_count=2, name="key"),
+            r"key: rows 1\.\.3 are outside the 2 rows given",
+        ),
+        (lambda: Column.from_offsets(OFFSETS, b"ab", start=-1, name="key"), r"key: rows -1\.\.\d are outside"),
+        (lambda: Column.from_offsets(OFFSETS, b"ab", row_count=-1, name="key"), "key: rows"),
+        (lambda: Column.from_offsets(np.array([], "i4"), b"", name="key"), "key: rows"),
+        (
+            lambda: Column.from_offsets(OFFSETS, b"ab", b"", name="key"),
+            "key.validity of 0 bytes is too short for 2 rows",
+        ),
+        (lambda: Column.from_offsets(OFFSETS[::2], b"ab", name="key"), "key.offsets must be a contiguous buffer"),
+        (lambda: Column.from_fixed(b"abc", 0, name="key"), "key: width=0 must be at least 1 byte"),
+        (
+            lambda: Column.from_fixed(b"abc", 2, row_count=2, name="key"),
+            r"key: rows 0\.\.2 are outside the 1 rows given",
+        ),
+        (
+            lambda: Column.from_views(struct.pack("<iiii", 20, 0, 0, 0), [b"x" * 19], name="key"),
+            "key: row 0 has a view of 20 bytes at 0 of buffer 0",
+        ),
+        (
+            lambda: Column.from_views(struct.pack("<iiii", 20, 0, 1, 0), [b"x" * 20], name="key"),
+            "key: row 0 has a view",
+        ),
+        (
+            lambda: Column.from_views(struct.pack("<iiii", 20, 0, -1, 0), [b"x" * 20], name="key"),
+            "key: row 0 has a view",
+        ),
+        (
+            lambda: Column.from_views(struct.pack("<iiii", 20, 0, 0, -1), [b"x" * 30], name="key"),
+            "key: row 0 has a view",
+        ),
+        (
+            lambda: Column.from_views(struct.pack("<iiii", -1, 0, 0, 0), [b"x"], name="key"),
+            "key: row 0 has a view of -1 bytes",
+        ),
+        (
+            lambda: Column.from_views(struct.pack("<iiii", 2**31 - 1, 0, 0, 2**31 - 1), [b"x"], name="key"),
+            "key: row 0 has a view",
+        ),
+        (lambda: Column.constant("text"), "constant must support the buffer protocol, not str"),
+    ],
+)
+def test_wrong_shape_is_named(make, message):
+    with pytest.raises(InvalidRecordError, match=message):
+        make()
+
+
+def test_view_under_a_null_is_not_looked_at():
+    column = Column.from_views(struct.pack("<iiii", 2**30, 0, 99, 0), [], bytes([0]))
+    assert rows(column) == [None]
+
+
+# Headers
+
+KEYS, HEADER_VALUES = Column.from_list([b"a", b"b", b"c"]), Column.from_list([b"1", None, b""])
+
+
+def test_headers_for_every_row_alike_have_no_length():
+    for headers in (None, [], [("h", b"x"), ("h", None)], {"h": b"x"}):
+        assert Headers.from_python(headers).row_count == -1
+
+
+def test_headers_per_row():
+    assert Headers.from_python([[("h", b"x")], {"i": None}, None, []]).row_count == 4
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ([("h", 5)], r"headers of row 0: headers\[0\] value must be bytes-like"),
+        ([[("h", b"")], [("h", b""), ("i", 5)]], r"headers of row 1: headers\[1\] value must be bytes-like"),
+        ([[("h", b"")], 5], r"headers of row 1: headers must be \(str, bytes\) pairs, not int"),
+        ([[(5, b"")]], r"headers of row 0: headers\[0\] key must be str, not int"),
+    ],
+)
+def test_wrong_header_is_named_with_its_row(headers, message):
+    with pytest.raises(InvalidRecordError, match=message):
+        Headers.from_python(headers)
+
+
+@pytest.mark.parametrize("code", ["i4", "i8"])
+def test_headers_from_columns(code):
+    assert Headers.from_columns(np.array([0, 2, 2, 3], code), KEYS, HEADER_VALUES).row_count == 3
+
+
+@pytest.mark.parametrize(
+    ("offsets", "keys", "values", "message"),
+    [
+        ([0, 4], KEYS, HEADER_VALUES, r"headers.offsets\[1\]=4 runs backwards or past 3 pairs"),
+        ([0, 2, 1], KEYS, HEADER_VALUES, r"headers.offsets\[2\]=1 runs backwards"),
+        ([-1, 1], KEYS, HEADER_VALUES, r"headers.offsets\[0\]=-1 runs backwards"),
+        ([0, 1], KEYS, Column.from_list([b"1"]), "headers have 3 keys but 1 values"),
+        ([0, 1], Column.from_list([None]), Column.from_list([b"1"]), "the key of pair 0 is null"),
+    ],
+)
+def test_wrong_header_columns_are_named(offsets, keys, values, message):
+    with pytest.raises(InvalidRecordError, match=message):
+        Headers.from_columns(np.array(offsets, "i4"), keys, values)
+
+
+def test_too_few_header_offsets_are_refused():
+    with pytest.raises(InvalidRecordError, match=r"headers.offsets of 2 items are too few for 2 rows"):
+        Headers.from_columns(np.array([0, 1], "i4"), KEYS, HEADER_VALUES, 2)

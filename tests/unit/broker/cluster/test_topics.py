@@ -1,0 +1,175 @@
+"""The table of topics: rules of names and options, and what survives a restart or a crash."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkaprod.broker.cluster.topics import FILE_NAME, TopicTable
+from kafkaprod.broker.storage.disk import Disk
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
+from kafkaprod.errors import BrokerError, CorruptDataError
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.structs import TopicPartition
+from tests.support.broker.fixtures_log import make_batch, make_environment
+
+
+class Directory:
+    """A data directory that can be opened again and again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.moved: list[TopicPartition] = []
+        self.log_dir: LogDir | None = None
+
+    def open(self) -> TopicTable:
+        if self.log_dir is not None:
+            self.log_dir.close()
+        self.log_dir = open_log_dir(str(self.path), make_environment())
+        return TopicTable(self.log_dir, Disk(), LogConfig(), self.moved.append)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Directory:
+    return Directory(tmp_path / "data")
+
+
+def refused_with(error: pytest.ExceptionInfo[BrokerError]) -> ErrorCode:
+    return ErrorCode(error.value.code)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "x" * 250, "a\0", "a:b"])
+def test_bad_name_is_refused(directory: Directory, name: str) -> None:
+    with pytest.raises(BrokerError) as error:
+        directory.open().create(name, 1, {})
+    assert refused_with(error) is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.parametrize("name", ["a", "x" * 240, "A-b_c.d9", "...", "__x"])
+def test_good_name_is_taken(directory: Directory, name: str) -> None:
+    assert directory.open().create(name, 1, {}).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "properties", "expected"),
+    [
+        ("orders.new", 1, {}, ErrorCode.TOPIC_ALREADY_EXISTS),
+        ("orders_new", 1, {}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("x", 0, {}, ErrorCode.INVALID_PARTITIONS),
+        ("x", -2, {}, ErrorCode.INVALID_PARTITIONS),
+        ("x", 10_001, {}, ErrorCode.INVALID_PARTITIONS),
+        ("x", 1, {"no.such.option": "1"}, ErrorCode.INVALID_CONFIG),
+        ("x", 1, {"segment.bytes": "many"}, ErrorCode.INVALID_CONFIG),
+        ("x", 1, {"cleanup.policy": "burn"}, ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_refused_topic_leaves_no_trace(
+    directory: Directory, name: str, count: int, properties: dict[str, str], expected: ErrorCode
+) -> None:
+    table = directory.open()
+    table.create("orders.new", 1, {})
+    before = sorted(os.listdir(directory.path)), (directory.path / FILE_NAME).read_bytes()
+    with pytest.raises(BrokerError) as error:
+        table.create(name, count, properties)
+    assert refused_with(error) is expected
+    assert (sorted(os.listdir(directory.path)), (directory.path / FILE_NAME).read_bytes()) == before
+
+
+def test_topics_survive_a_restart_with_id_partitions_and_options(directory: Directory) -> None:
+    table = directory.open()
+    made = table.create("orders", 3, {"retention.ms": "5000", "flush.ms": "9"})
+    table.add_partitions("orders", 5, validate_only=False)
+    table.set_properties("orders", {"retention.ms": "6000"}, validate_only=False)
+    again = directory.open().get("orders")
+    assert again is not None
+    assert (again.topic_id, len(again.partitions), again.properties) == (made.topic_id, 5, {"retention.ms": "6000"})
+    assert {partition.log.config.retention_ms for partition in again.partitions} == {6000}
+
+
+def test_validation_alone_changes_nothing(directory: Directory) -> None:
+    table = directory.open()
+    made = table.create("orders", 1, {})
+    table.add_partitions("orders", 5, validate_only=True)
+    table.set_properties("orders", {"retention.ms": "6000"}, validate_only=True)
+    assert table.get("orders") == made
+
+
+def test_topic_without_all_its_partitions_is_completed_at_the_start(directory: Directory) -> None:
+    made = directory.open().create("orders", 2, {})
+    saved = json.loads((directory.path / FILE_NAME).read_bytes())
+    saved["topics"]["orders"]["partitions"] = 4  # a crash after the intent was written
+    (directory.path / FILE_NAME).write_text(json.dumps(saved))
+    again = directory.open().get("orders")
+    assert again is not None
+    assert (len(again.partitions), again.topic_id) == (4, made.topic_id)
+
+
+def test_partitions_nobody_wrote_down_are_taken_over(directory: Directory) -> None:
+    directory.open().create("orders", 2, {})
+    os.unlink(directory.path / FILE_NAME)
+    again = directory.open().get("orders")
+    assert again is not None
+    assert len(again.partitions) == 2
+
+
+def test_damaged_table_stops_the_start(directory: Directory) -> None:
+    directory.open().create("orders", 2, {})
+    (directory.path / FILE_NAME).write_text("{}")
+    with pytest.raises(CorruptDataError, match=FILE_NAME):
+        directory.open()
+
+
+def test_deleted_topic_is_gone_and_its_name_is_free(directory: Directory) -> None:
+    table = directory.open()
+    old = table.create("orders", 2, {})
+    table.delete("orders")
+    assert (table.get("orders"), table.by_id(old.topic_id), table.partition("orders", 0)) == (None, None, None)
+    assert directory.open().get("orders") is None
+    assert directory.open().create("orders", 1, {}).topic_id != old.topic_id
+
+
+def test_internal_topic_cannot_be_deleted(directory: Directory) -> None:
+    table = directory.open()
+    table.create("__consumer_offsets", 1, {})
+    with pytest.raises(BrokerError) as error:
+        table.delete("__consumer_offsets")
+    assert refused_with(error) is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_number_of_partitions_can_only_grow(directory: Directory, count: int) -> None:
+    table = directory.open()
+    table.create("orders", 2, {})
+    with pytest.raises(BrokerError) as error:
+        table.add_partitions("orders", count, validate_only=False)
+    assert refused_with(error) is ErrorCode.INVALID_PARTITIONS
+
+
+def test_partitions_are_found_by_index_only(directory: Directory) -> None:
+    table = directory.open()
+    table.create("orders", 2, {})
+    assert table.partition("orders", 1) is not None
+    assert [table.partition("orders", index) for index in (-1, 2)] == [None, None]
+
+
+def test_moving_watermark_is_reported_by_partition(directory: Directory) -> None:
+    topic = directory.open().create("orders", 2, {})
+    topic.partitions[1].log.append(memoryview(make_batch()), 0)
+    assert directory.moved == [TopicPartition("orders", 1)]
+
+
+def test_leader_epoch_does_not_fall_below_the_logs(directory: Directory) -> None:
+    table = directory.open()
+    table.create("orders", 1, {})
+    for _ in range(3):
+        table.move_leader("orders", 0)
+    partition = table.partition("orders", 0)
+    assert partition is not None
+    partition.log.append(memoryview(make_batch()), partition.leader_epoch)
+    again = directory.open().partition("orders", 0)
+    assert again is not None
+    assert again.leader_epoch == 3

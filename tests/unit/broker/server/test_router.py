@@ -1,0 +1,135 @@
+"""The table of handlers: what is announced, and that every handler can refuse in every version."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkaprod.broker.server.file_records import FileResponse
+from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.server.router import HANDLERS, Handler, announced_versions, call
+from kafkaprod.errors import ConfigError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages import REQUESTS
+from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkaprod.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafkaprod.protocol.schema import Request, Response
+from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
+from tests.support.net.protocol_samples import samples
+
+# What clients need to see to work; the reasons are in the handlers.
+ANNOUNCED = {
+    ApiKey.PRODUCE: (0, 13),
+    ApiKey.FETCH: (4, 17),
+    ApiKey.LIST_OFFSETS: (1, 7),
+    ApiKey.METADATA: (0, 12),
+    ApiKey.OFFSET_COMMIT: (2, 8),
+    ApiKey.OFFSET_FETCH: (1, 8),
+    ApiKey.FIND_COORDINATOR: (0, 4),
+    ApiKey.JOIN_GROUP: (0, 9),
+    ApiKey.HEARTBEAT: (0, 4),
+    ApiKey.LEAVE_GROUP: (0, 5),
+    ApiKey.SYNC_GROUP: (0, 5),
+    ApiKey.DESCRIBE_GROUPS: (0, 5),
+    ApiKey.LIST_GROUPS: (0, 4),
+    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.CREATE_TOPICS: (2, 7),
+    ApiKey.DELETE_TOPICS: (1, 6),
+    ApiKey.DELETE_RECORDS: (0, 2),
+    ApiKey.INIT_PRODUCER_ID: (0, 4),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.DESCRIBE_CLUSTER: (0, 1),
+}
+
+EVERY_VERSION = [
+    (api, version)
+    for api in HANDLERS
+    for version in range(REQUESTS[api].versions[0], announced_versions(has_login=True)[api][1] + 1)
+]
+
+
+def test_announced_versions_are_those_clients_were_checked_against() -> None:
+    assert announced_versions(has_login=False) == ANNOUNCED
+    login = {ApiKey.SASL_HANDSHAKE: (1, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
+    assert announced_versions(has_login=True) == ANNOUNCED | login
+
+
+def test_older_broker_announces_no_more_than_it_is_told_to() -> None:
+    versions = announced_versions(has_login=False, max_versions={ApiKey.FETCH: 4, ApiKey.METADATA: 99})
+    assert versions == ANNOUNCED | {ApiKey.FETCH: (4, 4)}
+    with pytest.raises(ConfigError, match="FETCH begins with version 4, not 3"):
+        announced_versions(has_login=False, max_versions={ApiKey.FETCH: 3})
+
+
+def requests_of(api: ApiKey, version: int) -> list[Request]:
+    """The corner cases of a request, as they come out of a frame."""
+    request_class = REQUESTS[api]
+    return [
+        request_class.decode(bytearray(message.encode(version)), version) for message in samples(request_class, version)
+    ]
+
+
+@pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
+def test_every_handler_refuses_in_every_version(api: ApiKey, version: int) -> None:
+    for request in requests_of(api, version):
+        response = HANDLERS[api].refuse(ClientRequest(request, version, "c", "h"), ErrorCode.UNKNOWN_SERVER_ERROR)
+        type(response).decode(response.encode(version), version)
+
+
+@pytest.mark.parametrize("api", list(HANDLERS))
+def test_every_handler_answers_corner_cases_with_what_each_version_can_say(
+    api: ApiKey, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    box = BrokerWithoutSockets(tmp_path)
+    answered_count = 0
+    for version in (version for key, version in EVERY_VERSION if key is api):
+        for request in requests_of(api, version):
+            for outcome in box.begin(request, version):
+                response = outcome.response if isinstance(outcome, FileResponse) else outcome
+                if isinstance(response, Response):
+                    type(response).decode(response.encode(version), version)
+                answered_count += 1
+    assert answered_count > 0
+    assert "failed" not in caplog.text
+    box.broker.close()
+
+
+def test_unforeseen_error_is_answered_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    handler: Any = SimpleNamespace(
+        API=ApiKey.HEARTBEAT, LANE=Lane.CONTROL, MAX_VERSION=4, handle=fail, refuse=HANDLERS[ApiKey.HEARTBEAT].refuse
+    )
+    box = BrokerWithoutSockets(tmp_path)
+    request: ClientRequest[Request] = ClientRequest(HeartbeatRequest(), 0, "c", "h")
+    with caplog.at_level(logging.ERROR):
+        outcome = call(handler, box.broker, request)
+    assert isinstance(outcome, HeartbeatResponse)
+    assert outcome.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "HEARTBEAT version 0 failed" in caplog.text
+
+
+def test_api_versions_tells_the_table_and_checks_names(tmp_path: Path) -> None:
+    box = BrokerWithoutSockets(tmp_path)
+    good = ApiVersionsRequest(client_software_name="kafkaprod", client_software_version="0.1.0")
+    response = box.ask(good, ApiVersionsResponse, 3)
+    told = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+    assert told == ANNOUNCED
+    bad = ApiVersionsRequest(client_software_name="kafka_prod", client_software_version="0.1.0")
+    assert box.ask(bad, ApiVersionsResponse, 3).error_code == ErrorCode.INVALID_REQUEST
+    assert box.ask(ApiVersionsRequest(), ApiVersionsResponse, 0).error_code == ErrorCode.NONE
+
+
+def test_each_handler_module_documents_itself() -> None:
+    handlers: list[Handler] = list(HANDLERS.values())
+    assert all(handler.__doc__ for handler in handlers)

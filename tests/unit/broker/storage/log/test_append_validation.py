@@ -1,0 +1,149 @@
+"""The checks of a produced batch: Kafka's order, codes and listed records, with both record readers."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import pytest
+from crc32c import crc32c
+
+from kafkaprod.broker.storage.errors import RecordsRefusedError
+from kafkaprod.broker.storage.log.append_validation import validate_client_batch
+from kafkaprod.broker.storage.log.batch_header import parse_header
+from kafkaprod.broker.storage.log.core_record_reader import CoreRecordReader
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.log.records import PythonRecordReader, RecordReader, RecordRules, iterate_records
+from kafkaprod.compression import CODEC_NAMES, make_codec
+from tests.support.broker.fixtures_log import NOW_MS, encode_record, make_batch
+
+READERS: list[RecordReader] = [PythonRecordReader(), CoreRecordReader()]
+COMPACTED = LogConfig(cleanup_policy="compact")
+
+
+def patched(batch: bytearray, position: int, layout: str, value: int) -> bytearray:
+    """The batch with one header field changed and the CRC made right again."""
+    struct.pack_into(layout, batch, position, value)
+    struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+    return batch
+
+
+def refusal(batch: bytearray, config: LogConfig, reader: RecordReader) -> tuple[int, list[int]] | None:
+    copy = bytes(batch)
+    try:
+        validate_client_batch(memoryview(batch), config, reader, NOW_MS)
+    except RecordsRefusedError as error:
+        assert bytes(batch) == copy  # a refused batch is not changed
+        return error.code, [failing.batch_index for failing in error.record_errors]
+    return None
+
+
+@pytest.fixture(params=READERS, ids=["python", "core"])
+def reader(request: pytest.FixtureRequest) -> RecordReader:
+    found: RecordReader = request.param
+    return found
+
+
+def cases() -> list[tuple[str, bytearray, LogConfig, tuple[int, list[int]] | None]]:
+    plain = LogConfig()
+    record = encode_record(b"v", 0)
+    flipped = make_batch()
+    flipped[-1] ^= 1
+    ancient = [NOW_MS, NOW_MS - 5_000, NOW_MS]
+    early = replace(plain, message_timestamp_before_max_ms=1000)
+    both_faults = {"timestamps": [NOW_MS, NOW_MS - 5_000], "keys": [None, b"k"]}
+    return [
+        ("good", make_batch(), plain, None),
+        ("two batches", make_batch() + make_batch(), plain, (87, [])),
+        ("half a batch", make_batch()[:-1], plain, (87, [])),
+        ("no batch", bytearray(), plain, (87, [])),
+        ("old magic", patched(make_batch(), 16, ">b", 1), plain, (87, [])),
+        ("length below the header", patched(make_batch(), 8, ">i", 48), plain, (2, [])),
+        ("negative length", patched(make_batch(), 8, ">i", -1), plain, (2, [])),
+        ("base offset set", make_batch(base_offset=1), plain, (87, [])),
+        ("size before checksum", flipped + bytes(0), replace(plain, max_message_bytes=69), (10, [])),
+        ("bad checksum", flipped, plain, (2, [])),
+        ("largest legal size", make_batch(), replace(plain, max_message_bytes=70), None),
+        ("no records", make_batch([]), plain, (87, [])),
+        ("delta without record", patched(make_batch(), 23, ">i", 1), plain, (87, [])),
+        ("negative count", patched(make_batch(), 57, ">i", -1), plain, (87, [])),
+        ("control batch", make_batch(attributes=0x20), plain, (87, [])),
+        ("producer without sequence", make_batch(producer_id=1, epoch=0), plain, (87, [])),
+        ("unknown codec", make_batch(attributes=5), plain, (87, [])),
+        ("codec of plain data", make_batch(attributes=4), plain, (87, [])),
+        ("trailing byte", make_batch(section=record + b"\0"), plain, (87, [])),
+        ("record cut short", make_batch(section=record[:-1]), plain, (87, [])),
+        ("record of negative length", make_batch(section=b"\x01" + record[1:]), plain, (87, [])),
+        ("one record of two", make_batch([b"a", b"b"], section=record), plain, (87, [])),
+        ("key in a compacted topic", make_batch(), COMPACTED, None),
+        ("keyless in a compacted topic", make_batch([b"a"] * 3, keys=[b"k", None, None]), COMPACTED, (87, [1, 2])),
+        ("keyless elsewhere", make_batch(keys=[None]), plain, None),
+        ("too old", make_batch([b"a"] * 3, timestamps=ancient), early, (32, [1])),
+        ("oldest allowed", make_batch(timestamps=[NOW_MS - 1000]), early, None),
+        ("too new", make_batch(timestamps=[NOW_MS + 3_600_001]), plain, (32, [0])),
+        ("newest allowed", make_batch(timestamps=[NOW_MS + 3_600_000]), plain, None),
+        ("no timestamp", make_batch(timestamps=[-1]), early, None),
+        ("claims append time", make_batch([b"a", b"b"], attributes=8), plain, (32, [0, 1])),
+        (
+            "append time topic takes any",
+            make_batch(timestamps=[5], attributes=8),
+            replace(early, message_timestamp_type="LogAppendTime"),
+            None,
+        ),
+        (
+            "time decides over key",
+            make_batch([b"a"] * 2, **both_faults),  # type: ignore[arg-type]
+            replace(early, cleanup_policy="compact"),
+            (32, [0, 1]),
+        ),
+        ("larger than a segment", make_batch([b"v" * 100]), replace(plain, segment_bytes=150), (18, [])),
+        ("gaps in a compressed batch", gapped(codec=1), plain, (87, [])),
+        ("gaps in a plain batch", gapped(codec=0), plain, None),
+    ]
+
+
+def gapped(codec: int) -> bytearray:
+    section = encode_record(b"a", 0) + encode_record(b"b", 5)
+    chosen = make_codec(CODEC_NAMES[codec])
+    return make_batch([b"a", b"b"], codec=codec, section=chosen.compress([section]) if chosen else section)
+
+
+@pytest.mark.parametrize(("name", "batch", "config", "expected"), cases(), ids=[case[0] for case in cases()])
+def test_batch_gets_kafkas_verdict(
+    name: str,
+    batch: bytearray,
+    config: LogConfig,
+    expected: tuple[int, list[int]] | None,
+    reader: RecordReader,
+) -> None:
+    assert refusal(bytearray(batch), config, reader) == expected
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_batch_is_stored_in_the_codec_the_topic_asks_for(codec: int, wanted: str, reader: RecordReader) -> None:
+    batch = make_batch([b"a" * 50, None], codec=codec, producer_id=3, epoch=1, sequence=9)
+    records = list(iterate_records(memoryview(batch), parse_header(batch)))
+    valid = validate_client_batch(memoryview(batch), LogConfig(compression_type=wanted), reader, NOW_MS)
+    header = parse_header(valid.data)
+    assert header == valid.header._replace(crc=header.crc)
+    assert header.codec == ["uncompressed", "gzip", "snappy", "lz4", "zstd"].index(wanted)
+    assert (header.producer_id, header.base_sequence, header.record_count) == (3, 9, 2)
+    assert list(iterate_records(valid.data, header)) == records
+    assert refusal(bytearray(valid.data), LogConfig(), reader) is None  # its CRC is right
+
+
+def test_both_readers_report_the_same() -> None:
+    rules = RecordRules(NOW_MS - 10, NOW_MS + 10, True)
+    for codec in range(5):
+        batch = make_batch(
+            [b"a", None, b""], codec=codec, timestamps=[NOW_MS, NOW_MS - 50, NOW_MS + 9], keys=[None, b"k", None]
+        )
+        header = parse_header(batch)
+        python, core = (each.inspect(memoryview(batch), header, rules) for each in READERS)
+        assert python == core
+        for timestamp in (NOW_MS - 60, NOW_MS, NOW_MS + 1, NOW_MS + 10):
+            python_found, core_found = (
+                each.find_timestamp(memoryview(batch), header, timestamp, 1) for each in READERS
+            )
+            assert python_found == core_found

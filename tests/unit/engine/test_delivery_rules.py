@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from kafkaprod.engine.delivery_rules import MAYBE_PERSISTED, BatchFacts, Verdict, judge
+from kafkaprod.protocol.error_codes import ErrorCode, describe
+
+SPLIT, SUCCEED, RETRY, RENUMBER, FAIL = Verdict.SPLIT, Verdict.SUCCEED, Verdict.RETRY, Verdict.RENUMBER, Verdict.FAIL
+OUT_OF_ORDER, INVALID_EPOCH, UNKNOWN_ID = 45, 47, 59
+CODES = sorted({int(code) for code in ErrorCode} - {0})
+
+PLAIN = BatchFacts(
+    record_count=5,
+    attempts=0,
+    has_sequence=False,
+    is_first_outstanding=True,
+    partition_has_gap=False,
+    maybe_persisted=False,
+)
+NUMBERED = replace(PLAIN, has_sequence=True)
+ALL_FACTS = [
+    BatchFacts(record_count, attempts, *flags)
+    for record_count, attempts in product((1, 5), (0, 3, 4))
+    for flags in product((False, True), repeat=4)
+]
+
+# code -> verdicts for (no sequence, numbered and first, numbered and not first, numbered with a gap before it)
+ORDER = (PLAIN, NUMBERED, replace(NUMBERED, is_first_outstanding=False), replace(NUMBERED, partition_has_gap=True))
+TABLE = {
+    -1: (FAIL,) * 4,
+    2: (RETRY,) * 4,  # CORRUPT_MESSAGE
+    3: (RETRY,) * 4,  # UNKNOWN_TOPIC_OR_PARTITION
+    5: (RETRY,) * 4,
+    6: (RETRY,) * 4,
+    7: (RETRY,) * 4,
+    10: (SPLIT,) * 4,
+    13: (RETRY,) * 4,
+    17: (FAIL,) * 4,  # INVALID_TOPIC_EXCEPTION
+    18: (FAIL,) * 4,  # RECORD_LIST_TOO_LARGE
+    19: (RETRY,) * 4,
+    20: (RETRY,) * 4,
+    21: (FAIL,) * 4,  # INVALID_REQUIRED_ACKS
+    29: (FAIL,) * 4,  # TOPIC_AUTHORIZATION_FAILED
+    31: (FAIL,) * 4,
+    32: (FAIL,) * 4,  # INVALID_TIMESTAMP
+    43: (FAIL,) * 4,
+    45: (FAIL, FAIL, RETRY, RENUMBER),
+    46: (SUCCEED,) * 4,
+    47: (FAIL, RENUMBER, RENUMBER, RENUMBER),
+    56: (RETRY,) * 4,
+    59: (FAIL, RENUMBER, RENUMBER, RENUMBER),
+    74: (RETRY,) * 4,  # FENCED_LEADER_EPOCH
+    76: (FAIL,) * 4,  # UNSUPPORTED_COMPRESSION_TYPE
+    87: (FAIL,) * 4,  # INVALID_RECORD
+    89: (RETRY,) * 4,  # THROTTLING_QUOTA_EXCEEDED
+    90: (FAIL,) * 4,
+    100: (RETRY,) * 4,  # UNKNOWN_TOPIC_ID
+    999: (FAIL,) * 4,
+}
+
+
+@pytest.mark.parametrize("code", TABLE)
+def test_verdict_is_the_table_s(code: int) -> None:
+    assert tuple(judge(code, facts, 10) for facts in ORDER) == TABLE[code]
+
+
+def test_every_code_with_every_fact_keeps_the_rules() -> None:
+    for code, facts in product(CODES, ALL_FACTS):
+        verdict = judge(code, facts, 4)
+        has_tries = facts.attempts < 4
+        context = (code, facts)
+        if not has_tries:
+            assert verdict not in (RETRY, RENUMBER), context
+        if verdict is SPLIT:
+            assert code == 10, context
+            assert facts.record_count > 1, context
+        if verdict is SUCCEED:
+            assert code == 46, context
+        if verdict is RENUMBER:
+            assert code in (OUT_OF_ORDER, INVALID_EPOCH, UNKNOWN_ID), context
+            assert facts.has_sequence, context
+            assert not facts.maybe_persisted, "what may be in the log is never written under another number"
+        if verdict is RETRY and code != OUT_OF_ORDER:
+            assert describe(code).retriable, context
+        if verdict is FAIL and describe(code).retriable:
+            assert not has_tries, context
+
+
+@pytest.mark.parametrize("code", [OUT_OF_ORDER, INVALID_EPOCH, UNKNOWN_ID])
+def test_batch_that_may_be_written_is_failed_and_not_numbered_anew(code: int) -> None:
+    facts = replace(NUMBERED, partition_has_gap=True, maybe_persisted=True)
+    assert judge(code, facts, 10) is FAIL
+
+
+def test_single_record_too_large_fails() -> None:
+    assert judge(10, replace(PLAIN, record_count=1), 10) is FAIL
+
+
+def test_no_retries_means_none() -> None:
+    assert judge(19, PLAIN, 0) is FAIL
+    assert judge(OUT_OF_ORDER, replace(NUMBERED, is_first_outstanding=False), 0) is FAIL
+
+
+def test_answers_after_which_the_records_may_be_written_are_known() -> None:
+    assert {-1, 6, 7, 13, 20, 56} == MAYBE_PERSISTED

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import pytest
+
+from kafkaprod.config import ProducerConfig
+from kafkaprod.engine.wiring import (
+    compression_level,
+    connection_settings,
+    mechanism_factory,
+    sender_settings,
+    tls_context,
+)
+from kafkaprod.errors import ConfigError
+from kafkaprod.security.sasl import PlainMechanism
+from kafkaprod.security.scram import ScramMechanism
+
+LOGIN = {"sasl_plain_username": "user", "sasl_plain_password": "secret"}
+
+
+def config(**options: Any) -> ProducerConfig:
+    return ProducerConfig.from_options({"bootstrap_servers": "h:1"}, **options)
+
+
+def test_plaintext_has_neither_tls_nor_login() -> None:
+    settings = connection_settings(config())
+    assert settings.tls is None
+    assert settings.mechanism is None
+
+
+def test_options_of_connections_are_passed_on() -> None:
+    settings = connection_settings(
+        config(client_id="me", request_timeout_ms=1234, max_in_flight_requests_per_connection=3, send_buffer_bytes=4096)
+    )
+    assert (settings.client_id, settings.request_timeout_ms) == ("me", 1234)
+    assert (settings.max_in_flight, settings.send_buffer_bytes) == (3, 4096)
+
+
+def test_given_context_is_used_as_it_is() -> None:
+    context = ssl.create_default_context()
+    assert tls_context(config(security_protocol="SSL", ssl_context=context)) is context
+
+
+def test_built_context_checks_certificate_and_name() -> None:
+    context = tls_context(config(security_protocol="SSL"))
+    assert context is not None
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+
+
+def test_certificate_file_that_is_not_there_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="nowhere"):
+        tls_context(config(security_protocol="SSL", ssl_cafile="/nowhere.pem"))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("PLAIN", PlainMechanism), ("SCRAM-SHA-256", ScramMechanism), ("SCRAM-SHA-512", ScramMechanism)],
+)
+def test_each_login_gets_a_mechanism_of_its_own(name: str, kind: type) -> None:
+    make = mechanism_factory(config(security_protocol="SASL_PLAINTEXT", sasl_mechanism=name, **LOGIN))
+    assert make is not None
+    assert isinstance(make(), kind)
+    assert make() is not make()
+
+
+@pytest.mark.parametrize("missing", LOGIN)
+def test_login_without_credentials_is_refused(missing: str) -> None:
+    some = {name: value for name, value in LOGIN.items() if name != missing}
+    with pytest.raises(ConfigError, match="sasl_plain"):
+        mechanism_factory(config(security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", **some))
+
+
+def test_sender_gets_its_options() -> None:
+    settings = sender_settings(config(acks="all", retries=7, delivery_timeout_ms=60_000, retry_backoff_ms=5))
+    assert (settings.acks, settings.retries) == (-1, 7)
+    assert (settings.delivery_timeout_ms, settings.retry_backoff_ms) == (60_000, 5)
+    assert settings.enable_idempotence
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+def test_level_is_the_one_of_the_codec_chosen(codec: str) -> None:
+    chosen = config(compression_type=codec, **{f"compression_{codec}_level": 3})
+    assert compression_level(chosen) == 3
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy"])
+def test_codec_without_levels_has_none(codec: str) -> None:
+    assert compression_level(config(compression_type=codec)) is None

@@ -1,0 +1,176 @@
+import functools
+import json
+import pickle
+import zlib
+from typing import Any
+
+import pytest
+from confluent_kafka import serialization as confluent
+from kafka.serializer import Serializer as KafkaPythonSerializer
+
+from kafkaprod.errors import ConfigError, SerializationError
+from kafkaprod.hooks.serializers import (
+    BoundSerializer,
+    BytesSerializer,
+    JsonSerializer,
+    SerializationContext,
+    StringSerializer,
+    bind_serializer,
+)
+
+HEADERS = [("h", b"1")]
+
+
+def call(serializer: Any, data: Any, field: Any = "value") -> Any:
+    return BoundSerializer(serializer, field)("orders", HEADERS, data)
+
+
+def encode_with_options(data: str, encoding: str = "utf-8") -> bytes:
+    return data.encode(encoding)
+
+
+class WithContext:
+    def __call__(self, obj: Any, ctx: Any = None) -> bytes:
+        return repr((obj, *ctx)).encode()
+
+
+class Named:
+    def serialize(self, topic: str, headers: Any, data: Any) -> bytes:
+        return repr((topic, headers, data)).encode()
+
+
+class NamedBefore:
+    def serialize(self, topic: str, value: Any) -> bytes:
+        return repr((topic, value)).encode()
+
+
+@pytest.mark.parametrize(
+    ("serializer", "data", "expected"),
+    [
+        (str.encode, "é", "é".encode()),
+        (lambda data: data.upper(), b"a", b"A"),
+        (encode_with_options, "a", b"a"),
+        (pickle.dumps, 5, pickle.dumps(5)),
+        (zlib.compress, b"a", zlib.compress(b"a")),
+        (functools.partial(encode_with_options, encoding="utf-16-be"), "a", b"\0a"),
+        (lambda *data: data[0], b"a", b"a"),
+        (bytearray.upper, bytearray(b"a"), bytearray(b"A")),
+    ],
+)
+def test_callable_is_given_the_data_alone(serializer: Any, data: Any, expected: bytes) -> None:
+    assert call(serializer, data) == expected
+
+
+@pytest.mark.parametrize("field", ["key", "value"])
+def test_callable_with_two_arguments_is_given_the_context(field: Any) -> None:
+    expected = repr((5, "orders", field, HEADERS)).encode()
+    assert call(WithContext(), 5, field) == expected
+    assert call(lambda data, where: repr((data, *where)).encode(), 5, field) == expected
+    assert call(lambda data, context=None: repr((data, *context)).encode(), 5, field) == expected
+
+
+def test_serializers_of_confluent_kafka_work() -> None:
+    assert call(confluent.StringSerializer("utf_8"), "a") == b"a"
+    assert call(confluent.IntegerSerializer(), 5) == b"\0\0\0\5"
+    assert SerializationContext("t", "key", HEADERS)._fields == ("topic", "field", "headers")
+    theirs = confluent.SerializationContext("t", confluent.MessageField.KEY, HEADERS)
+    ours = SerializationContext("t", "key", HEADERS)
+    assert (ours.topic, ours.field, ours.headers) == (theirs.topic, theirs.field, theirs.headers)
+
+
+def test_object_with_serialize_is_given_topic_headers_and_data() -> None:
+    class OfKafkaPython(KafkaPythonSerializer):  # type: ignore[misc]
+        serialize = Named.serialize
+
+    expected = repr(("orders", HEADERS, 5)).encode()
+    assert call(Named(), 5) == expected
+    assert call(OfKafkaPython(), 5) == expected
+    assert call(NamedBefore(), 5) == repr(("orders", 5)).encode()
+
+
+def test_none_reaches_the_serializer_and_may_come_back() -> None:
+    assert call(lambda data: b"nothing" if data is None else b"", None) == b"nothing"
+    assert call(lambda data: None, 5) is None
+
+
+def test_signature_is_read_once_at_binding() -> None:
+    reads = 0
+
+    class Counting:
+        @property
+        def __signature__(self) -> None:
+            nonlocal reads
+            reads += 1
+
+        def __call__(self, data: bytes) -> bytes:
+            return data
+
+    bound = BoundSerializer(Counting(), "value")
+    before = reads
+    for _ in range(3):
+        bound("t", None, b"a")
+    assert reads == before
+
+
+def test_error_of_a_serializer_is_chained_and_says_which_and_where() -> None:
+    with pytest.raises(
+        SerializationError, match=r"key serializer str\.encode raised TypeError for a int of topic 'ord"
+    ):
+        call(str.encode, 5, "key")
+    with pytest.raises(SerializationError) as caught:
+        call(json.dumps, {1, 2})
+    assert isinstance(caught.value.__cause__, TypeError)
+    assert caught.value.context == {"topic": "orders"}
+
+
+@pytest.mark.parametrize("result", ["text", 5, [b"a"], object()])
+def test_result_that_is_not_bytes_is_refused(result: Any) -> None:
+    with pytest.raises(SerializationError, match=f"returned a {type(result).__name__}.*expected bytes or None"):
+        call(lambda data: result, b"a")
+
+
+def test_interrupt_is_not_taken_for_an_error_of_the_serializer() -> None:
+    def interrupted(data: Any) -> bytes:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        call(interrupted, 1)
+
+
+def test_what_cannot_be_called_is_refused_at_binding() -> None:
+    with pytest.raises(ConfigError, match="value_serializer int is not callable"):
+        BoundSerializer(5, "value")
+
+
+def test_no_serializer_binds_to_none() -> None:
+    assert bind_serializer(None, "key") is None
+    bound = bind_serializer(str.encode, "key")
+    assert bound is not None
+    assert bound.field == "key"
+
+
+def test_string_serializer_encodes_text_only() -> None:
+    assert call(StringSerializer(), "é") == "é".encode()
+    assert call(StringSerializer("latin-1"), "é") == b"\xe9"
+    assert call(StringSerializer(), None) is None
+    with pytest.raises(SerializationError, match="expected str, not bytes"):
+        call(StringSerializer(), b"a")
+    with pytest.raises(LookupError):
+        StringSerializer("no such encoding")
+
+
+def test_bytes_serializer_passes_bytes_only() -> None:
+    data = bytearray(b"a")
+    assert call(BytesSerializer(), data) is data
+    assert call(BytesSerializer(), None) is None
+    with pytest.raises(SerializationError, match="expected bytes, not str"):
+        call(BytesSerializer(), "a")
+
+
+def test_json_serializer_is_compact_and_strict() -> None:
+    assert call(JsonSerializer(), {"a": [1, "é"]}) == '{"a":[1,"é"]}'.encode()
+    assert call(JsonSerializer(), None) is None
+    assert call(JsonSerializer(default=sorted), {"a": {2, 1}}) == b'{"a":[1,2]}'
+    for unfit in (float("nan"), {1, 2}):
+        with pytest.raises(SerializationError):
+            call(JsonSerializer(), unfit)
