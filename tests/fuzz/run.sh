@@ -29,7 +29,7 @@ mkdir -p "$work/tree" "$work/found/$target"
 # tar keeps the times of files, so that only what has changed is built again.
 tar -C "$root" --exclude='*.so' --exclude=__pycache__ --exclude='*.c' -cf - \
     kafkaprod setup.py pyproject.toml README.md LICENSE tests/__init__.py tests/fuzz \
-    tests/support/net/fake_broker.py tests/support/producer/sender_rig.py | tar -C "$work/tree" -xf -
+    tests/support/__init__.py tests/support/net tests/support/producer | tar -C "$work/tree" -xf -
 cd "$work/tree"
 # setup.py puts its own flags last, so that -fno-wrapv and the sanitizers win over those of the interpreter.
 # Cython's argument wrappers add 0 to a null pointer, which clang reports and no machine minds.

@@ -16,15 +16,8 @@ from pathlib import Path
 from tests.support.builds.tree_copy import copy_tree
 
 CORE_TESTS = [
-    *[
-        f"tests/unit/test_{name}.py"
-        for name in (
-            *("varint", "murmur2", "checksum", "record_writer", "record_arguments", "buffer_pool", "batch"),
-            *("accumulator", "partitioner", "drain", "settlement", "split", "produce_request", "produce_response"),
-            *("completion", "columns", "blocks", "batch_reader", "send_path", "fuzz_corpus"),
-            *("arrow", "number_text", "json_rows"),
-        )
-    ],
+    "tests/unit/_core",
+    "tests/unit/test_fuzz_corpus.py",
     *[f"tests/property/test_core_{name}.py" for name in ("records", "bad_input", "machine")],
 ]
 THREAD_TESTS = ["tests/stress/test_pool_threads.py", "tests/stress/test_core_threads.py"]

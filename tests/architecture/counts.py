@@ -1,0 +1,174 @@
+"""Counts what the layout promises: `python -m tests.architecture` prints the figures, `test_counts` holds them.
+
+A room is a module or package directly below the package. An arrow is an import (or cimport) from one room to another;
+it goes up if the layers in pyproject.toml put the target above, and sideways if both are in one layer.
+"""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from tests.architecture.core_sources import ROOT, imported_modules
+
+PACKAGE = ROOT / "kafkaprod"
+SUFFIXES = (".py", ".pyx", ".pxd")
+
+Graph = dict[str, set[str]]
+
+
+def module_name(path: Path) -> str:
+    """The dotted name of a source file: of a package for its `__init__`."""
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return name.removesuffix(".__init__")
+
+
+def product_files(*suffixes: str) -> list[Path]:
+    """All sources of the product with one of these suffixes."""
+    return sorted(path for path in PACKAGE.rglob("*") if path.suffix in suffixes)
+
+
+def rooms() -> list[str]:
+    """The names of the modules and packages directly below the package."""
+    modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    return sorted(modules | packages)
+
+
+@cache
+def imports() -> Graph:
+    """What each module of the product imports from the product when it is loaded: module names."""
+    names = {module_name(path) for path in product_files(*SUFFIXES)}
+    graph: Graph = defaultdict(set)
+    for path in product_files(*SUFFIXES):
+        module = module_name(path)
+        found = _python_imports(path) if path.suffix == ".py" else imported_modules(path.read_text())
+        graph[module] |= {target for name in found if (target := _known(name, names)) and target != module}
+    return dict(graph)
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """Return the groups of modules that import each other in a circle; none is the right answer."""
+    left = {module: set(targets) for module, targets in graph.items()}
+    while True:
+        free = {module for module, targets in left.items() if not targets & left.keys()}
+        if not free:
+            break
+        left = {module: targets for module, targets in left.items() if module not in free}
+    # What is left either is in a circle or imports one: drop what nothing in it imports, from the other end.
+    while left:
+        imported = set().union(*left.values())
+        if left.keys() <= imported:
+            break
+        left = {module: targets for module, targets in left.items() if module in imported}
+    return _strong_groups(left)
+
+
+def room_arrows() -> set[tuple[str, str]]:
+    """The arrows between rooms."""
+    found = set()
+    for module, targets in imports().items():
+        source = _room(module)
+        found |= {(source, _room(target)) for target in targets}
+    return {(source, target) for source, target in found if source and target and source != target}
+
+
+def arrows_up() -> set[tuple[str, str]]:
+    """The arrows that go to a higher layer, or sideways where the layers forbid it."""
+    level = _levels()
+    return {
+        (source, target)
+        for source, target in room_arrows()
+        if source in level and target in level and level[target] >= level[source]
+    }
+
+
+def long_classes(limit: int) -> list[tuple[str, int]]:
+    """Classes of more than `limit` lines: where they are, and their length."""
+    found = []
+    for path in product_files(".py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                length = (node.end_lineno or 0) - node.lineno + 1
+                if length > limit:
+                    found.append((f"{path.relative_to(ROOT)}:{node.name}", length))
+    return sorted(found, key=lambda row: -row[1])
+
+
+def foreign_privates(path: Path) -> list[str]:
+    """Uses of `x._name` where x is not self or cls: a module that reaches into another object's privates."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            owner = node.value
+            if not (isinstance(owner, ast.Name) and owner.id in {"self", "cls"}):
+                found.append(f"{path.name}:{node.lineno} .{node.attr}")
+    return found
+
+
+def _python_imports(path: Path) -> set[str]:
+    """Module-level imports only: what a function imports when it is called cannot close a circle at load time."""
+    found = set()
+    for node in _loaded_statements(ast.parse(path.read_text()).body):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def _loaded_statements(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
+    for node in body:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        yield node
+        for inner in ("body", "orelse", "finalbody"):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield from _loaded_statements(getattr(node, inner, []))
+
+
+def _known(name: str, names: set[str]) -> str:
+    """The longest known module that the dotted name begins with; the package itself does not count."""
+    while name and name not in names:
+        name = name.rpartition(".")[0]
+    return "" if name == "kafkaprod" else name
+
+
+def _room(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def _levels() -> dict[str, int]:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    level = {}
+    for height, layer in enumerate(reversed(layers)):
+        for name in layer.replace("|", " ").replace(":", " ").replace("(", " ").replace(")", " ").split():
+            level[name] = height
+    return level
+
+
+def _strong_groups(graph: Graph) -> list[list[str]]:
+    reach: Graph = {module: _reached(module, graph) for module in graph}
+    groups = {
+        tuple(sorted(other for other in reach[module] if module in reach[other]))
+        for module in graph
+        if module in reach[module]
+    }
+    return [list(group) for group in sorted(groups)]
+
+
+def _reached(start: str, graph: Graph) -> set[str]:
+    seen: set[str] = set()
+    waiting = list(graph[start] & graph.keys())
+    while waiting:
+        module = waiting.pop()
+        if module not in seen:
+            seen.add(module)
+            waiting += graph[module] & graph.keys()
+    return seen
