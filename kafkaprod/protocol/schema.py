@@ -167,14 +167,32 @@ class Message(Struct):
             CorruptDataError: The bytes violate the format, or some are left over. The message says where.
             UnsupportedVersionError: No such version is declared.
         """
+        message, left_bytes = cls.decode_start(buffer, version)
+        if left_bytes:
+            raise CorruptDataError(
+                f"{cls.__name__} v{version}: {left_bytes} bytes left over, at byte"
+                f" {memoryview(buffer).nbytes - left_bytes} of {memoryview(buffer).nbytes}",
+                api=cls.api.name,
+            )
+        return message
+
+    @classmethod
+    def decode_start(cls, buffer: Buffer, version: int) -> tuple[Self, int]:
+        """Read a body that other bytes may follow; return it and the number of those bytes.
+
+        A broker reads requests so, as Kafka does: librdkafka writes more than the message in some (see `server`).
+
+        Raises:
+            CorruptDataError: The bytes violate the format. The message says where.
+            UnsupportedVersionError: No such version is declared.
+        """
         codec = cls._codec_of(version)
         reader = Reader(buffer)
         try:
             message: Self = codec.read(reader)
-            reader.expect_end()
         except CorruptDataError as error:
             raise CorruptDataError(f"{cls.__name__} v{version}: {error}", api=cls.api.name) from None
-        return message
+        return message, reader.remaining
 
     def encode(self, version: int) -> bytes:
         """The body as new bytes.

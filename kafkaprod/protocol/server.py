@@ -7,11 +7,16 @@ Responses leave in the order of the requests, in whatever order they are given: 
 A request whose API or version the broker does not announce ends the connection without an answer, as Kafka does. Only
 ApiVersions is answered in any version: error 35 in the encoding of version 0, with the range of ApiVersions itself.
 
+Bytes behind a complete request are ignored. librdkafka (to 2.16) writes the null array of Metadata v9+, which asks for
+all topics, as four zero bytes where one is right, so that three bytes are left over.
+
 Threads: one at a time; no I/O, no clock, no lock inside. Source: protocol guide "Network", KIP-35, KIP-511.
 """
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,6 +37,8 @@ from kafkaprod.protocol.messages.api_versions import ApiVersion, ApiVersionsResp
 from kafkaprod.protocol.outgoing import OutgoingBytes
 from kafkaprod.protocol.primitives import Buffer, Reader
 from kafkaprod.protocol.schema import Request, Response
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +61,20 @@ class RequestReceived:
         return ApiKey(self.header.api_key)
 
     def decode(self) -> Request:
-        """The request; its records are views of `body`.
+        """Decode the request; its records are views of `body`. Bytes behind the message are ignored, as Kafka does.
 
         Raises:
             CorruptDataError: The body is damaged. Close the connection.
         """
-        return REQUESTS[self.api].decode(self.body, self.header.api_version)
+        request, left_bytes = REQUESTS[self.api].decode_start(self.body, self.header.api_version)
+        if left_bytes:
+            _log_left_bytes(self.api, self.header.api_version, left_bytes)
+        return request
+
+
+@functools.lru_cache(maxsize=256)  # so that each kind of request is logged once
+def _log_left_bytes(api: ApiKey, version: int, left_bytes: int) -> None:
+    logger.debug("%s v%d: %d bytes behind the request are ignored", api.name, version, left_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,3 +223,11 @@ def test_confluent_finds_offsets_by_time_and_watermarks(
     assert [entry.offset for entry in found] == [4]
     missing = consumer.offsets_for_times([TopicPartition(topic_name, 0, base_ms + 99_000)], timeout=60)
     assert [entry.offset for entry in missing] == [-1]
+
+
+@pytest.mark.parametrize("protocol", ["newest", "oldest"])
+def test_all_topics_are_listed(broker_of: Callable[[str], EmbeddedBroker], protocol: str, topic_name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker_of(protocol).bootstrap_servers})
+    admin.list_topics(topic_name, timeout=30)  # makes it
+
+    assert len(admin.list_topics(timeout=30).topics[topic_name].partitions) == 3

@@ -148,3 +148,12 @@ def test_three_kcat_members_share_the_partitions_rebalance_and_resume(
 def min_or_none(share: set[int]) -> int:
     """Order of shares; an empty one first."""
     return min(share, default=-1)
+
+
+def test_kcat_lists_all_topics(kcat: str, embedded_broker: EmbeddedBroker, topic_name: str) -> None:
+    run = [kcat, "-b", embedded_broker.bootstrap_servers]
+    subprocess.run([*run, "-P", "-t", topic_name, "-p", "0"], input=b"a\n", check=True, timeout=TIMEOUT_S)
+
+    listed = subprocess.run([*run, "-L"], check=True, timeout=TIMEOUT_S, capture_output=True, text=True).stdout
+
+    assert f'topic "{topic_name}" with 3 partitions' in listed

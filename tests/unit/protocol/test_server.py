@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from kafkaprod.errors import CorruptDataError, IllegalStateError, UnsupportedVersionError
@@ -9,6 +11,7 @@ from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.frames import encode_request, split_response
 from kafkaprod.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kafkaprod.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafkaprod.protocol.messages.metadata import MetadataRequest
 from kafkaprod.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -217,3 +220,28 @@ def test_a_lost_connection_releases_what_waited() -> None:
     assert connection.data_to_send(10) == []
     with pytest.raises(IllegalStateError):
         connection.send_response(second, HeartbeatResponse())
+
+
+def test_bytes_behind_a_complete_request_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    """librdkafka writes the null array of Metadata v9+, "all topics", as four zero bytes instead of one."""
+    caplog.set_level("DEBUG", "kafkaprod")
+    body = "00000000 00 00 00"  # topics, allow_auto_topic_creation, include_topic_authorized_operations, tags
+    header = struct.pack(">hhih", 3, 12, 7, 7) + b"rdkafka" + b"\0"
+    frame = header + bytes.fromhex(body)
+    connection = ServerConnection({ApiKey.METADATA: (0, 12), ApiKey.API_VERSIONS: (0, 4)})
+    connection.receive_data((struct.pack(">i", len(frame)) + frame) * 2)
+
+    first, second = received(connection)
+
+    assert first.decode() == second.decode() == MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    assert [record.message for record in caplog.records] == ["METADATA v12: 3 bytes behind the request are ignored"]
+
+
+def test_a_request_cut_short_is_damage() -> None:
+    frame = heartbeat(7)
+    cut = struct.pack(">i", len(frame) - 4 - 3) + frame[4:-3]
+    connection = ServerConnection(VERSIONS)
+    connection.receive_data(cut)
+
+    with pytest.raises(CorruptDataError, match="HeartbeatRequest v4"):
+        received(connection)[0].decode()
