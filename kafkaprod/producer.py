@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import operator
 import os
 import threading
 import time
@@ -24,6 +23,7 @@ from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod._core.queues.accumulator import TopicQueues
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod._core.queues.send_path import RecordSender
+from kafkaprod._core.records.integers import checked_integer
 from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.engine import Engine
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 EXIT_TIMEOUT_S: Final = 10.0  # how long the end of the interpreter waits for records still on their way
 MAX_CLOSE_MS: Final = 1 << 40
+MAX_PARTITION: Final = (1 << 31) - 1
+MAX_TIMESTAMP_MS: Final = (1 << 63) - 1
 CLOSE_GRACE_S: Final = 1.0  # beyond close()'s timeout, for failing what is left and for callbacks
 MEMORY_POLL_S: Final = 0.25  # longest sleep between looks at whether the producer is still usable
 
@@ -135,11 +137,9 @@ class Producer(RecordSender):
         headers = record.headers
         key, value = self._hooks.serialize(record)
         partition = self._hooks.choose_partition(record, key, value, queues.leaders)
-        chosen = -1 if partition is None else _integer(partition, "partition")
+        chosen = -1 if partition is None else checked_integer(partition, "partition", 0, MAX_PARTITION)
         timestamp_ms = self._clock.wall_ms() if record.timestamp_ms is None else record.timestamp_ms
-        timestamp = _integer(timestamp_ms, "timestamp_ms")
-        if timestamp < 0:
-            raise InvalidRecordError(f"timestamp_ms={timestamp} must be at least 0")
+        timestamp = checked_integer(timestamp_ms, "timestamp_ms", 0, MAX_TIMESTAMP_MS)
 
         def append(ticket: int) -> DeliveryFuture | None:
             return self.accumulator.append(queues, key, value, headers, chosen, timestamp, -1, ticket)
@@ -394,8 +394,8 @@ class Producer(RecordSender):
         """The topic's queues if its metadata is here, with the partition. Raises InvalidRecordError for bad names."""
         if not isinstance(topic, str):
             raise InvalidRecordError(f"topic must be str, not {type(topic).__name__}")
-        if partition is not None and _integer(partition, "partition") < 0:
-            raise InvalidRecordError(f"partition={partition} of topic {topic!r} must be at least 0")
+        if partition is not None:
+            partition = checked_integer(partition, "partition", 0, MAX_PARTITION)
         queues = self.accumulator.topics.get(topic)
         if queues is not None and (partition is None or partition < queues.partition_count):
             return queues
@@ -570,13 +570,6 @@ def _where(part: Part | None, first: int) -> str:
     if isinstance(rows, range):
         return f"rows counted from row {rows.start} of the table"
     return f"rows counted among those of topic {part.topic!r}, from row {int(rows[0])} of the table on"
-
-
-def _integer(number: Any, name: str) -> int:
-    try:
-        return operator.index(number)
-    except TypeError:
-        raise InvalidRecordError(f"{name} must be int or None, not {type(number).__name__}") from None
 
 
 def _column(source: ColumnLike | None, name: str) -> Column:

@@ -8,7 +8,7 @@ Thread-safe. Nothing here waits: a full pool is answered with POOL_EXHAUSTED and
 cimport cython
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
-from libc.stdint cimport uint64_t
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
@@ -47,6 +47,7 @@ from kafkaprod._core.machine.lock cimport (
 )
 from kafkaprod._core.records.murmur2 cimport fast_modulo, partition_for_key
 from kafkaprod._core.machine.prefetch cimport prefetch_write
+from kafkaprod._core.records.integers cimport to_int64
 from kafkaprod._core.records.record_arguments cimport RecordArguments
 from kafkaprod._core.records.record_view cimport (
     APPENDED,
@@ -416,15 +417,15 @@ cdef class Accumulator:
         Raises: InvalidRecordError, RecordTooLargeError, ProducerClosedError; then nothing was appended.
         """
         cdef RecordArguments arguments = RecordArguments()
-        if not isinstance(timestamp, int) or not -1 <= timestamp <= 0x7FFFFFFFFFFFFFFF:
-            raise InvalidRecordError(f"timestamp={timestamp!r} must be an integer of at least 0 in 64 bits, or -1 for none")
-        if not isinstance(partition, int) or not ANY_PARTITION <= partition < topic.partition_count:
-            raise InvalidRecordError(
-                f"partition={partition!r} of topic {topic.name!r} is outside 0..{topic.partition_count - 1}"
-            )
-        cdef RecordView *r = arguments.fill(key, value, headers, timestamp)
+        cdef int64_t chosen = to_int64(partition, "partition", INT32_MIN, INT32_MAX)
+        cdef RecordView *r = arguments.fill(key, value, headers, to_int64(timestamp, "timestamp", -1, INT64_MAX))
         try:
-            return self.append_record(topic, partition, r, now_ms, ticket)
+            # Only now: the arguments' own code may have changed the topic.
+            if not ANY_PARTITION <= chosen < topic.partition_count:
+                raise InvalidRecordError(
+                    f"partition={chosen} of topic {topic.name!r} is outside 0..{topic.partition_count - 1}"
+                )
+            return self.append_record(topic, <int32_t>chosen, r, now_ms, ticket)
         finally:
             arguments.clear()
 

@@ -11,6 +11,7 @@ prefix of each partition's rows, not of the block's. Only one lock is held at a 
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
 
@@ -31,6 +32,7 @@ from kafkaprod._core.queues.completion cimport batch_result
 from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, store32, store64
 from kafkaprod._core.records.murmur2 cimport FastModulo, fast_modulo, partition_for_key
 from kafkaprod._core.machine.prefetch cimport prefetch_read, prefetch_write
+from kafkaprod._core.records.integers cimport to_int64
 from kafkaprod._core.records.record_view cimport APPENDED, EVENT_BATCH_FULL, NULL_LENGTH, POOL_EXHAUSTED
 from kafkaprod._core.records.record_writer cimport (
     RECORD_OVERHEAD_BOUND,
@@ -106,13 +108,12 @@ cdef class Block:
             [("value", self._value.row_count), ("key", self._key.row_count), ("headers", self._headers.row_count)],
             row_count,
         )
-        if not isinstance(timestamp, int) or not -1 <= timestamp <= 0x7FFFFFFFFFFFFFFF:
-            raise InvalidRecordError(f"timestamp={timestamp!r} must be an integer of at least 0 in 64 bits, or -1 for none")
-        if not isinstance(partition, int) or not ANY_PARTITION <= partition < topic.partition_count:
+        self._timestamp = to_int64(timestamp, "timestamp", -1, INT64_MAX)
+        cdef int64_t chosen = to_int64(partition, "partition", INT32_MIN, INT32_MAX)
+        if not ANY_PARTITION <= chosen < topic.partition_count:
             raise InvalidRecordError(
-                f"partition={partition!r} of topic {topic.name!r} is outside 0..{topic.partition_count - 1}"
+                f"partition={chosen} of topic {topic.name!r} is outside 0..{topic.partition_count - 1}"
             )
-        self._timestamp = timestamp
         self._kept = [_int_array(timestamps, "timestamps", "q", self.row_count),
                       _int_array(partitions, "partitions", "i", self.row_count)]
         cdef const int64_t[::1] timestamp_view
@@ -138,7 +139,7 @@ cdef class Block:
                 or self._groups is NULL or self._last_segments is NULL):
             raise MemoryError
         cdef Py_ssize_t i
-        self._for_all = partition
+        self._for_all = <int32_t>chosen
         for i in range(self.row_count):
             self._row_partitions[i] = self._for_all
         for i in range(self._partition_count):

@@ -5,17 +5,14 @@ Everything else (a topic whose metadata is not here yet, objects to serialize, a
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t
 
 from kafkaprod._core.queues.accumulator cimport ANY_PARTITION, TopicQueues
 from kafkaprod._core.machine.clock cimport READ_CLOCK, wall_ms
 from kafkaprod._core.machine.lock cimport FREE_THREADED
+from kafkaprod._core.records.integers cimport to_int64
 from kafkaprod._core.records.record_arguments cimport RecordArguments
 from kafkaprod._core.records.record_view cimport NULL_LENGTH, RecordView
-
-import operator
-
-from kafkaprod.errors import InvalidRecordError
 
 
 cdef class RecordSender:
@@ -77,10 +74,10 @@ cdef class RecordSender:
             if queues is None:
                 return None
         if partition is not None:
-            chosen = checked_partition(partition)
+            chosen = <int32_t>to_int64(partition, "partition", 0, INT32_MAX)
             if chosen >= queues.partition_count:
                 return None
-        r.timestamp = wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
+        r.timestamp = wall_ms() if timestamp_ms is None else to_int64(timestamp_ms, "timestamp_ms", 0, INT64_MAX)
         if headers is None and _take(value, &r.value, &r.value_length) and _take(key, &r.key, &r.key_length):
             r.headers = NULL
             r.header_count = 0
@@ -98,26 +95,6 @@ cdef class RecordSender:
             arguments.clear()
             if not FREE_THREADED:
                 self._spare_arguments = arguments
-
-
-cdef int32_t checked_partition(object partition) except? -2:
-    """A partition number as int32. Raises InvalidRecordError for what is not an integer of that size, or negative."""
-    try:
-        if 0 <= operator.index(partition) <= 0x7FFFFFFF:
-            return partition
-    except TypeError:
-        raise InvalidRecordError(f"partition must be int or None, not {type(partition).__name__}") from None
-    raise InvalidRecordError(f"partition={partition} is outside 0..{0x7FFFFFFF}")
-
-
-cdef int64_t checked_timestamp(object timestamp_ms) except? -2:
-    """A timestamp as int64. Raises InvalidRecordError for what is not an integer of that size, or negative."""
-    try:
-        if 0 <= operator.index(timestamp_ms) <= 0x7FFFFFFFFFFFFFFF:
-            return timestamp_ms
-    except TypeError:
-        raise InvalidRecordError(f"timestamp_ms must be int or None, not {type(timestamp_ms).__name__}") from None
-    raise InvalidRecordError(f"timestamp_ms={timestamp_ms} is outside 0..{0x7FFFFFFFFFFFFFFF}")
 
 
 cdef inline bint _take(object data, const char **pointer, Py_ssize_t *length) noexcept:

@@ -130,7 +130,7 @@ def test_topics_are_made_by_the_accumulator_only():
         ({"value": b"v", "headers": [("h", 1)]}, InvalidRecordError, r"headers\[0\] value"),
         ({"value": b"v", "partition": -2}, InvalidRecordError, r"partition=-2 of topic 'orders' is outside 0..2"),
         ({"value": b"v", "partition": 3}, InvalidRecordError, r"partition=3 of topic 'orders' is outside 0..2"),
-        ({"value": b"v", "timestamp": -2}, InvalidRecordError, "timestamp=-2 must be"),
+        ({"value": b"v", "timestamp": -2}, InvalidRecordError, "timestamp=-2 is outside -1"),
         (
             {"value": b"x" * 2000},
             RecordTooLargeError,

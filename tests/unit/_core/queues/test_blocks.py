@@ -306,7 +306,7 @@ def test_input_is_let_go_of_once_all_of_it_is_appended():
         ({"timestamps": np.zeros(3, "f8")}, InvalidRecordError, "timestamps must be int64, not items of format 'd'"),
         ({"timestamps": np.zeros(3, "u8")}, InvalidRecordError, "timestamps must be int64"),
         ({"timestamps": np.zeros(3, ">i8")}, InvalidRecordError, "timestamps must be int64"),
-        ({"timestamp": -2}, InvalidRecordError, "timestamp=-2 must be"),
+        ({"timestamp": -2}, InvalidRecordError, "timestamp=-2 is outside -1"),
         ({"partitions": array.array("q", [0, 0, 0])}, InvalidRecordError, "partitions must be int32"),
         (
             {"partitions": array.array("i", [0, 5, 0])},

@@ -120,6 +120,27 @@ def test_wrong_record_is_refused(options, error, message):
     assert snapshot(engine) == before
 
 
+class Turncoat:
+    """A number that is 0 when it is checked, and another one if it is converted again."""
+
+    def __init__(self, first=0, later=-3):
+        self.answers = [first, later]
+
+    def __index__(self):
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def __int__(self):
+        return -3
+
+
+@pytest.mark.parametrize("name", ["send", "try_send"])
+def test_partition_and_timestamp_are_converted_once(name):
+    engine = Engine()
+    future = getattr(Sender(engine), name)(TOPIC, b"v", partition=Turncoat(), timestamp_ms=Turncoat(5))
+    assert future.partition == 0
+    assert [record.timestamp for record in sent_records(engine)] == [5]
+
+
 def test_closed_accumulator_leaves_it_to_the_general_way_to_say_why():
     engine = Engine()
     engine.accumulator.close()

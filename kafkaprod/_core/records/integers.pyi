@@ -1,0 +1,3 @@
+from typing import SupportsIndex
+
+def checked_integer(number: SupportsIndex, name: str, lowest: int, highest: int) -> int: ...
