@@ -7,9 +7,30 @@ producer not the broker.
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 import typing
+from importlib.machinery import EXTENSION_SUFFIXES
 
 __version__ = "0.1.0"
+
+
+def _refuse_unbuilt_tree(directory: str) -> None:
+    """Raise ImportError if this is a source tree whose compiled modules were not built for this Python.
+
+    Installed packages have no .pyx files, so for them this is one look for a file that is missing.
+    """
+    module = os.path.join(directory, "_core", "queues", "accumulator")
+    if os.path.exists(f"{module}.pyx") and not any(os.path.exists(module + suffix) for suffix in EXTENSION_SUFFIXES):
+        tree = os.path.dirname(directory)
+        raise ImportError(
+            f"kafkaprod in {tree} is not built for {sys.implementation.name} {sys.version_info[0]}."
+            f"{sys.version_info[1]} ({sys.executable}): run `{sys.executable} -m pip install -e '.[load]'` in {tree}, "
+            "or use the Python that it is installed for"
+        )
+
+
+_refuse_unbuilt_tree(__path__[0])
 
 if typing.TYPE_CHECKING:
     from kafkaprod._core.columns.columns import Column, Headers

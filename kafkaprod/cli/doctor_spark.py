@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import pkgutil
 import shutil
 import subprocess
 import sys
@@ -18,23 +19,34 @@ PATIENCE_S: Final = 60.0
 OLDEST_PYSPARK: Final = (3, 5)
 OLDEST_PYARROW: Final = (18,)
 _PROBE: Final = """
-import importlib.metadata as m, json, sys
+import importlib.metadata as m, json, pkgutil, sys
 def version(name):
     try:
         return m.version(name)
     except m.PackageNotFoundError:
         return None
-print(json.dumps({"python": sys.version_info[:2], "packages": {n: version(n) for n in sys.argv[1:]}}))
+print(json.dumps({
+    "python": sys.version_info[:2],
+    "packages": {n: version(n) for n in sys.argv[1:]},
+    "finds_source": any(found.name == "pyspark_kafkaprod" for found in pkgutil.iter_modules()),
+}))
 """
 _PACKAGES: Final = ("pyspark", "pyarrow", "kafkaprod", "pandas")
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python and the versions of what it has; None: not installed."""
+    """A Python and what it has.
+
+    Attributes:
+        packages: Versions by name; None: not installed.
+        finds_source: pkgutil lists the module by which Spark finds `format("kafkaprod")`. It does not after an editable
+            installation that works by an import hook.
+    """
 
     python: tuple[int, int]
     packages: dict[str, str | None]
+    finds_source: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +71,7 @@ class SparkFacts:
 def look_at_spark() -> SparkFacts:
     """Ask the interpreter that a local session's workers would run."""
     packages = {name: _version(name) for name in _PACKAGES}
-    driver = Interpreter((sys.version_info[0], sys.version_info[1]), packages)
+    driver = Interpreter((sys.version_info[0], sys.version_info[1]), packages, _finds_source())
     path, chosen_by = os.environ.get("PYSPARK_PYTHON"), "PYSPARK_PYTHON"
     if not path:
         path, chosen_by = "python3", "PATH, because PYSPARK_PYTHON is not set"
@@ -71,7 +83,7 @@ def look_at_spark() -> SparkFacts:
         seen: dict[str, Any] = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return SparkFacts(driver, path, chosen_by, None, str(error), has_java)
-    worker = Interpreter((seen["python"][0], seen["python"][1]), seen["packages"])
+    worker = Interpreter((seen["python"][0], seen["python"][1]), seen["packages"], seen["finds_source"])
     return SparkFacts(driver, path, chosen_by, worker, "", has_java)
 
 
@@ -123,11 +135,19 @@ def _workers(facts: SparkFacts) -> Iterator[Finding]:
     elif ours != facts.driver.packages["kafkaprod"]:
         text = f"workers have {ours}, the driver {facts.driver.packages['kafkaprod']}"
         yield Finding(Level.WARNING, "kafkaprod", text, "install the same version on both sides")
+    if ours is not None and not worker.finds_source and _number(facts.driver.packages["pyspark"] or "") >= (4,):
+        text = "is installed, but Spark cannot find format('kafkaprod'): pkgutil does not list pyspark_kafkaprod"
+        remedy = "call kafkaprod.spark.register(spark), or install it without -e"
+        yield Finding(Level.WARNING, "kafkaprod", text, remedy)
 
 
 def _number(version: str) -> tuple[int, ...]:
     """Major and minor; 0 for what is no number."""
     return tuple(int(part) if part.isdigit() else 0 for part in version.split(".")[:2])
+
+
+def _finds_source() -> bool:
+    return any(module.name == "pyspark_kafkaprod" for module in pkgutil.iter_modules())
 
 
 def _version(name: str) -> str | None:

@@ -21,6 +21,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from kafkaprod.errors import ConfigError
+from kafkaprod.spark.session import register
 
 # What Spark's own workers do not need, and so may lack; numpy and pyarrow they have.
 _PACKAGES: Final = ("kafkaprod", "lz4", "zstandard", "crc32c", "cramjam", "isal", "fastavro")
@@ -78,9 +79,7 @@ def ship(spark: SparkSession) -> None:
         spark.sparkContext.addArchive(f"{archive}#{_FOLDER}")
         spark.sparkContext.addPyFile(str(stub))
     if hasattr(spark, "dataSource"):
-        from kafkaprod.spark.source import KafkaProdSource
-
-        spark.dataSource.register(KafkaProdSource)
+        register(spark)
 
 
 def _pack(directory: Path) -> tuple[Path, Path]:

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,7 @@ def having(interpreter: Interpreter, **packages: str | None) -> Interpreter:
         (replace(FACTS, worker=having(GOOD, pyarrow="12.0.1")), Level.WARNING, "workers have 12.0.1"),
         (replace(FACTS, worker=having(GOOD, kafkaprod=None)), Level.PROBLEM, "workers do not have it"),
         (replace(FACTS, worker=having(GOOD, kafkaprod="0.0")), Level.WARNING, "workers have 0.0, the driver 0.1"),
+        (replace(FACTS, worker=replace(GOOD, finds_source=False)), Level.WARNING, "pkgutil does not list"),
     ],
 )
 def test_what_will_go_wrong_is_named(facts: SparkFacts, level: Level, words: str) -> None:
@@ -53,3 +55,13 @@ def test_an_interpreter_that_is_not_there_is_a_problem(monkeypatch: pytest.Monke
     facts = look_at_spark()
     assert facts.worker is None
     assert "/no/such/python" in facts.refusal
+
+
+def test_workers_are_asked_whether_spark_will_find_the_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # without site-packages
+    python.chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    worker = look_at_spark().worker
+    assert worker is not None
+    assert not worker.finds_source
