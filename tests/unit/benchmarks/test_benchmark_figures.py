@@ -31,7 +31,7 @@ def _figures(rate: float, cpu_ns: float) -> Figures:
 
 
 def _costs(send: float, noise: float = 0.0) -> dict[str, guard.Cost]:
-    costs = {"send": send, "send_many": 50.0, "send_columns": 30.0, "pack": 10.0, "copy": 10.0}
+    costs = {"send": send, "send_many": 50.0, "send_columns": 30.0, "pack": 6.0, "copy": 6.0, "wire": 4.0}
     return {name: guard.Cost(cost, noise) for name, cost in costs.items()}
 
 
@@ -168,6 +168,22 @@ def test_guard_takes_the_cheap_windows_and_their_distance() -> None:
     cost = guard.Cost.of([float(window) for window in range(100, 200)])
     assert cost.cpu_ns == 110
     assert cost.noise == pytest.approx(130 / 110 - 1)
+
+
+@pytest.mark.parametrize(
+    ("load", "environment", "is_too_busy"),
+    [(30.0, {}, True), (2.9, {}, False), (30.0, {"CI": "true"}, False)],
+)
+def test_guard_does_not_judge_on_a_busy_machine_outside_continuous_integration(
+    load: float, environment: dict[str, str], is_too_busy: bool
+) -> None:
+    assert guard.is_too_busy(load, 2, environment) is is_too_busy
+
+
+def test_guard_compares_with_the_bare_socket_of_the_same_run() -> None:
+    costs = _costs(20) | {"wire": guard.Cost(14.0, 0.1)}
+    assert guard.yardstick(costs, "send") == guard.Cost(20.0, pytest.approx(0.07))
+    assert guard.judge(costs, BASELINE, HERE)[0].multiple == 1.0
 
 
 def test_kept_baseline_has_every_way() -> None:
