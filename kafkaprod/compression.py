@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import lz4.frame
 import zstandard
@@ -53,7 +53,12 @@ _XERIAL_NEXT_HEADER: Final = 0x82534E41  # a block length that is really the sta
 _LZ4_FAST_LEVEL: Final = 9  # Java's level 9 selects its fast compressor; only other levels are high compression
 _LZ4_LIBRARY_MAX_LEVEL: Final = 12
 
-_ZSTD_PIECE_BYTES: Final = 16 * 1024
+MAX_FRAMES: Final = 10_000
+"""Most frames of one blob. Writers make one; each costs some microseconds, empty or not."""
+_PIECE_BYTES: Final = 32 * 1024  # of input; deflate makes 33 MiB of it at most, lz4 8 MiB
+_ZSTD_PIECE_BYTES: Final = 512  # of input: four bytes may stand for a block of 128 KiB, so this for 16 MiB
+_ZSTD_WRITE_BYTES: Final = 128 * 1024  # a whole block
+_SNAPPY_MAX_RATIO: Final = 64  # at most 64 bytes from one element, which has two bytes or more
 _ZSTD_SMALL_BYTES: Final = 128 * 1024  # of a batch; the library's parameters for known sizes are good up to here
 
 _per_thread = threading.local()
@@ -108,32 +113,31 @@ def make_codec(name: str, level: int | None = None) -> Codec | None:
     return Codec(CODEC_IDS[name], name, level, makers[name](level if level is not None else 0))
 
 
-def decompress(codec_id: int, data: BytesLike, limit: int) -> bytes:
-    """Return the records section behind a compressed blob.
+def decompress(codec_id: int, data: BytesLike, limit: int) -> bytearray:
+    """Return the records section of a compressed batch.
+
+    Memory stays near `limit`, whatever the data is, and time is proportional to the sizes of input and output.
 
     Args:
         codec_id: from the batch's attributes, 1 to 4.
-        data: the blob.
+        data: the compressed section: frames (gzip members, xerial blocks) one after another, `MAX_FRAMES` at most.
         limit: most bytes to produce; more is treated as a decompression bomb.
 
     Raises:
-        CorruptDataError: unknown codec, damaged blob, or more than `limit` bytes.
+        CorruptDataError: unknown codec, damaged or cut data, bytes after the last frame, too many frames, or more than
+            `limit` bytes.
         ConfigError: the library for the codec is not installed.
     """
     decompressors = {1: _decompress_gzip, 2: _decompress_snappy, 3: _decompress_lz4, 4: _decompress_zstd}
     function = decompressors.get(codec_id)
     if function is None:
         raise CorruptDataError(f"unknown compression codec id {codec_id}")
-    name = CODEC_NAMES[codec_id]
     try:
-        plain = function(data, limit)
-    except (CorruptDataError, ConfigError):
+        return function(data, limit)
+    except ConfigError:
         raise
     except Exception as error:  # each library has its own exception type, cramjam's is not even public
-        raise CorruptDataError(f"damaged {name} data of {len(data)} bytes: {error}") from error
-    if len(plain) > limit:
-        raise CorruptDataError(f"{name} data of {len(data)} bytes expands beyond the limit of {limit} bytes")
-    return plain
+        raise CorruptDataError(f"damaged {CODEC_NAMES[codec_id]} data of {len(data)} bytes: {error}") from error
 
 
 def _gzip_compressor(level: int) -> Callable[[Sequence[BytesLike]], bytes]:
@@ -211,83 +215,108 @@ def _zstd_parameters(level: int) -> zstandard.ZstdCompressionParameters:
     )
 
 
-def _decompress_gzip(data: BytesLike, limit: int) -> bytes:
-    out = []
-    room = limit + 1
-    rest: BytesLike = data
-    while rest and room > 0:
+class _Stream(Protocol):
+    """One frame of a library: takes input piece by piece."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes | None: ...
+
+
+def _decompress_gzip(data: BytesLike, limit: int) -> bytearray:
+    def start() -> tuple[_Stream, Callable[[memoryview, int], bytes]]:
         stream = zlib.decompressobj(_GZIP_WBITS)
-        piece = stream.decompress(rest, room)
-        out.append(piece)
-        room -= len(piece)
-        if room > 0 and not stream.eof:
-            raise CorruptDataError(f"gzip data of {len(data)} bytes is cut off")
-        rest = stream.unused_data
-    return b"".join(out)
+        return stream, stream.decompress
+
+    return _decompress_frames(data, limit, _PIECE_BYTES, start)
 
 
-def _decompress_snappy(data: BytesLike, limit: int) -> bytes:
+def _decompress_lz4(data: BytesLike, limit: int) -> bytearray:
+    def start() -> tuple[_Stream, Callable[[memoryview, int], bytes]]:
+        stream = lz4.frame.LZ4FrameDecompressor()
+        return stream, stream.decompress
+
+    return _decompress_frames(data, limit, _PIECE_BYTES, start)
+
+
+def _decompress_zstd(data: BytesLike, limit: int) -> bytearray:
+    def start() -> tuple[_Stream, Callable[[memoryview, int], bytes]]:
+        stream = zstandard.ZstdDecompressor().decompressobj(write_size=_ZSTD_WRITE_BYTES)
+        return stream, lambda piece, _: stream.decompress(piece)  # without a limit of its own: see _ZSTD_PIECE_BYTES
+
+    return _decompress_frames(data, limit, _ZSTD_PIECE_BYTES, start)
+
+
+def _decompress_frames(
+    data: BytesLike,
+    limit: int,
+    piece_bytes: int,
+    start: Callable[[], tuple[_Stream, Callable[[memoryview, int], bytes]]],
+) -> bytearray:
+    """Decompress frame after frame, in pieces of the input.
+
+    The pieces bound what a bomb can produce between two looks at the limit. They also bound what a library copies to
+    hand back the input behind a frame, so the time grows with the input and not with its square.
+    """
+    view = memoryview(data).cast("B")
+    out = bytearray()
+    position = 0
+    for _ in range(MAX_FRAMES):
+        stream, decompress_piece = start()
+        while not stream.eof:
+            if position == len(view):
+                raise CorruptDataError(f"the data is cut off: {len(view)} bytes end within a frame")
+            piece = view[position : position + piece_bytes]
+            position += len(piece)
+            out += decompress_piece(piece, limit + 1 - len(out))
+            if len(out) > limit:
+                raise _beyond(limit)
+        position -= len(stream.unused_data or b"")
+        if position == len(view):
+            return out
+    raise CorruptDataError(f"the data has more than {MAX_FRAMES} frames")
+
+
+def _decompress_snappy(data: BytesLike, limit: int) -> bytearray:
     if cramjam is None:
         raise ConfigError("snappy needs the package cramjam: pip install 'kafkaprod[snappy]'")
-    view = memoryview(data)
+    view = memoryview(data).cast("B")
     if bytes(view[:8]) != _XERIAL_MAGIC:
-        return _decompress_snappy_block(view, limit)
-    out = []
-    room = limit
+        return _decompress_snappy_block(view, limit, limit)
+    out = bytearray()
     position = len(_XERIAL_HEADER)
-    while position < len(view):
+    for _ in range(MAX_FRAMES):
+        if position == len(view):
+            return out
         if len(view) - position < 4:
-            raise CorruptDataError(f"snappy data is cut off at byte {position} of {len(view)}")
+            raise CorruptDataError(f"the data is cut off at byte {min(position, len(view))} of {len(view)}")
         size = int.from_bytes(view[position : position + 4], "big")
         if size == _XERIAL_NEXT_HEADER:
             position += len(_XERIAL_HEADER)
             continue
         position += 4
         if size > len(view) - position:
-            raise CorruptDataError(
-                f"snappy block of {size} bytes at byte {position} exceeds the {len(view)} bytes given"
-            )
-        block = _decompress_snappy_block(view[position : position + size], room)
-        out.append(block)
-        room -= len(block)
+            raise CorruptDataError(f"block of {size} bytes at byte {position} exceeds the {len(view)} bytes given")
+        out += _decompress_snappy_block(view[position : position + size], limit - len(out), limit)
         position += size
-    return b"".join(out)
+    raise CorruptDataError(f"the data has more than {MAX_FRAMES} blocks")
 
 
-def _decompress_snappy_block(block: memoryview, limit: int) -> bytes:
+def _decompress_snappy_block(block: memoryview, room: int, limit: int) -> bytearray:
     assert cramjam is not None
+    if not block:
+        raise CorruptDataError("the data is cut off: a block has one byte at least")
     size = cramjam.snappy.decompress_raw_len(block)
-    if size > limit:
-        raise CorruptDataError(
-            f"snappy block of {len(block)} bytes expands to {size}, beyond the limit of {limit} bytes"
-        )
-    return bytes(cramjam.snappy.decompress_raw(block))
-
-
-def _decompress_lz4(data: BytesLike, limit: int) -> bytes:
-    decompressor = lz4.frame.LZ4FrameDecompressor()
-    plain: bytes = decompressor.decompress(data, max_length=limit + 1)
-    if not decompressor.eof and len(plain) <= limit:
-        raise CorruptDataError(f"lz4 data of {len(data)} bytes is cut off")
+    if size > room:
+        raise _beyond(limit)
+    if size > len(block) * _SNAPPY_MAX_RATIO:
+        raise CorruptDataError(f"a block of {len(block)} bytes cannot expand to {size} bytes")
+    plain = bytearray(size)
+    if size:
+        cramjam.snappy.decompress_raw_into(block, plain)
     return plain
 
 
-def _decompress_zstd(data: BytesLike, limit: int) -> bytes:
-    # Frame by frame, because a stream reader ends silently where a frame is cut off.
-    out = bytearray()
-    source: BytesLike = data
-    while source and len(out) <= limit:
-        stream = zstandard.ZstdDecompressor().decompressobj(write_size=_ZSTD_PIECE_BYTES)
-        view = memoryview(source)
-        position = 0
-        while not stream.eof and position < len(view) and len(out) <= limit:
-            # In small pieces of input, so that a bomb is noticed soon after the limit.
-            out += stream.decompress(view[position : position + _ZSTD_PIECE_BYTES])
-            position += _ZSTD_PIECE_BYTES
-        if len(out) > limit:
-            break
-        if not stream.eof:
-            raise CorruptDataError(f"zstd data of {len(data)} bytes is cut off")
-        rest = len(stream.unused_data) + max(len(view) - position, 0)
-        source = view[len(view) - rest :]
-    return bytes(out)
+def _beyond(limit: int) -> CorruptDataError:
+    return CorruptDataError(f"the data expands beyond the limit of {limit} bytes")
