@@ -65,7 +65,7 @@ class PartitionReader:
         """Yield the records with offsets from `start` up to, not including, `end`."""
         for batch in self.batches(start, end):
             if not batch.is_control:
-                yield from (record for record in batch.records() if start <= record.offset < end)
+                yield from (record for record in batch if start <= record.offset < end)
 
     def _request(self, offset: int, max_wait_ms: int) -> FetchRequest:
         place = FetchPartition(partition=self._partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)

@@ -87,7 +87,7 @@ def _first(options: argparse.Namespace, start: int, end: int) -> int:
 def _next_records(reader: PartitionReader, places: dict[int, int], number: int, max_wait_ms: int) -> Iterator[Record]:
     for batch in reader.fetch(places[number], max_wait_ms):
         if not batch.is_control:
-            yield from (record for record in batch.records() if record.offset >= places[number])
+            yield from (record for record in batch if record.offset >= places[number])
         places[number] = batch.last_offset + 1
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kafkaprod._core.records.batch_reader import RecordBatchReader
+from kafkaprod._core.records.batch_reader import Record
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.reading import PartitionReader
 from kafkaprod.admin.topics import log_offsets
@@ -28,6 +29,7 @@ SCHEMA: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 )
 HEADERS: Final = "headers array<struct<key:string,value:binary>>"
+_ROWS: Final = 10_000
 _HEADER_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -94,13 +96,14 @@ class TopicReader(DataSourceReader):
         with ClusterClient(ProducerConfig.from_options(dict(self._options.kafka))) as client:
             reader = PartitionReader(client, partition.topic, partition.partition)
             for batch in reader.batches(partition.start, partition.end):
-                if not batch.is_control:
-                    yield self._to_arrow(partition, batch)
+                if batch.is_control:
+                    continue
+                records = (record for record in batch if partition.start <= record.offset < partition.end)
+                while rows := list(islice(records, _ROWS)):  # a hostile batch may hold millions
+                    yield self._to_arrow(partition, rows, 1 if batch.has_log_append_time else 0)
 
-    def _to_arrow(self, place: TopicRange, batch: RecordBatchReader) -> pa.RecordBatch:
-        records = [record for record in batch.records() if place.start <= record.offset < place.end]
+    def _to_arrow(self, place: TopicRange, records: list[Record], kind: int) -> pa.RecordBatch:
         count = len(records)
-        kind = 1 if batch.has_log_append_time else 0
         columns = [
             pa.array([record.key for record in records], pa.binary()),
             pa.array([record.value for record in records], pa.binary()),

@@ -14,7 +14,6 @@ import pytest
 
 from kafkaprod import Producer
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
-from kafkaprod.broker.storage.log.batch_header import parse_header
 from kafkaprod.broker.storage.log.records import iterate_records
 from tests.support.broker.fixtures_broker import wait_until
 from tests.support.broker.fixtures_log import open_log, read_all
@@ -76,7 +75,7 @@ def read_values(directory: Path) -> list[bytes]:
     log = open_log(directory)
     data = [memoryview(batch.data) for batch in read_all(log)]
     log.abandon()
-    return [record.value or b"" for batch in data for record in iterate_records(batch, parse_header(batch))]
+    return [record.value or b"" for batch in data for record in iterate_records(batch)]
 
 
 def total(writers: list[Writer]) -> int:

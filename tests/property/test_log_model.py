@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
-from kafkaprod.broker.storage.log.core_record_reader import CoreRecordReader
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_files import file_name
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
@@ -77,7 +76,7 @@ class LogMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="kafkaprod-log-"))
-        self.environment = make_environment()._replace(reader=CoreRecordReader())
+        self.environment = make_environment()
         self.model = Model()
         self.epoch = 0
         self.sequences: dict[int, int] = {}
@@ -240,7 +239,7 @@ class LogMachine(RuleBasedStateMachine):
                 path.unlink(missing_ok=True)
             else:
                 path.write_bytes(content)
-        self.environment = make_environment()._replace(reader=CoreRecordReader())
+        self.environment = make_environment()
         self.log = open_log(
             self.directory, CONFIG, self.environment, is_clean=False, recovery_point=point, log_start_offset=start
         )

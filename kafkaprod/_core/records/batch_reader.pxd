@@ -39,13 +39,11 @@ cdef class RecordBatchReader:
     cdef readonly Py_ssize_t size_bytes     # whole batch, header included
     cdef Py_buffer _buffer
     cdef bint _is_held
-    cdef object _records_object             # bytes object of decompressed records, or None
-    cdef const char *_records
-    cdef Py_ssize_t _records_size
-
-    cdef int _open_records(self) except -1
+    cdef Py_ssize_t _position               # of the batch in the buffer
     cdef object _decompress
     cdef Py_ssize_t _limit
+
+    cdef object _open_records(self, const char **at, const char **end)
 
 
 cdef ReadStatus parse_record(const char *at, const char *end, ParsedRecord *record) noexcept nogil

@@ -1,5 +1,5 @@
-from collections.abc import Callable
-from typing import NamedTuple, final
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, final
 
 from typing_extensions import Buffer
 
@@ -14,9 +14,13 @@ class RecordScan(NamedTuple):
     max_timestamp: int
     offset_of_max_timestamp: int
     has_consecutive_offsets: bool
-    first_null_key: int
-    first_early: int
-    first_late: int
+    failing_count: int
+    has_mistimed_with_key: bool
+    failing: tuple[tuple[int, int], ...]
+
+MAX_FAILING: Final[int]
+KEYLESS: Final[int]
+MISTIMED: Final[int]
 
 @final
 class RecordBatchReader:
@@ -51,7 +55,15 @@ class RecordBatchReader:
     @property
     def last_offset(self) -> int: ...
     def records(self) -> list[Record]: ...
-    def scan(self, earliest: int = -9223372036854775807, latest: int = 9223372036854775807) -> RecordScan: ...
+    def __iter__(self) -> Iterator[Record]: ...
+    def scan(
+        self,
+        earliest: int = -9223372036854775807,
+        latest: int = 9223372036854775807,
+        needs_key: bool = False,
+        refuses_append_time: bool = False,
+    ) -> RecordScan: ...
+    def find_timestamp(self, timestamp: int, min_offset: int) -> tuple[int, int] | None: ...
 
 def read_batches(
     data: Buffer,

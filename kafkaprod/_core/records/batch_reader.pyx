@@ -7,7 +7,8 @@ broker asks of the records.
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING
 
 from kafkaprod._core.queues.batch cimport BATCH_HEADER_BYTES, CRC_START, LOG_OVERHEAD
 from kafkaprod._core.records.big_endian cimport get_i16, get_i32, get_i64
@@ -23,13 +24,19 @@ Record.__doc__ = "One record: headers are (str, bytes or None) pairs; timestamp 
 
 RecordScan = namedtuple(
     "RecordScan",
-    ["max_timestamp", "offset_of_max_timestamp", "has_consecutive_offsets", "first_null_key", "first_early", "first_late"],
+    ["max_timestamp", "offset_of_max_timestamp", "has_consecutive_offsets", "failing_count", "has_mistimed_with_key",
+     "failing"],
 )
-RecordScan.__doc__ = """What a broker asks of a batch's records.
+RecordScan.__doc__ = """What a broker checks of a batch's records.
 
-max_timestamp and the offset of the first record that has it; whether offset deltas are 0, 1, 2, ...; the index of the
-first record without a key, and of the first with a timestamp outside the bounds given; -1 where there is none.
+max_timestamp and the offset of the first record that has it; whether offset deltas are 0, 1, 2, ...; how many records
+break a rule; whether one of them has a key and a wrong time; and the first `MAX_FAILING` of them as (index, fault).
 """
+
+MAX_FAILING = 1000
+
+KEYLESS = 1
+MISTIMED = 2
 
 cdef tuple STATUS_TEXT = ("", "is cut off", "does not end where its length says", "has an impossible count or length")
 
@@ -138,12 +145,7 @@ cdef class RecordBatchReader:
             crc = extend_crc(0, p + CRC_START, self.size_bytes - CRC_START)
             if crc != self.crc:
                 raise CorruptDataError(f"batch at {position} has CRC {self.crc:#010x}, its bytes have {crc:#010x}")
-        if self.codec_id == 0:
-            self._records = p + BATCH_HEADER_BYTES
-            self._records_size = self.size_bytes - BATCH_HEADER_BYTES
-        else:
-            self._records = NULL
-            self._records_size = position       # until _open_records()
+        self._position = position
 
     def __dealloc__(self):
         if self._is_held:
@@ -174,68 +176,68 @@ cdef class RecordBatchReader:
         """Offset of the last record as produced."""
         return _wrapping_sum(self.base_offset, self.last_offset_delta)
 
-    cdef int _open_records(self) except -1:
-        cdef Py_ssize_t position
-        if self._records is not NULL:
-            return 0
+    cdef object _open_records(self, const char **at, const char **end):
+        """Point at the records section; return what owns its memory, which the caller keeps while it reads.
+
+        The reader does not keep a decompressed section: a list of readers must not hold all of them.
+        """
+        cdef const char *batch = <const char *>self._buffer.buf + self._position
+        if self.codec_id == 0 or self.size_bytes == BATCH_HEADER_BYTES:
+            at[0] = batch + BATCH_HEADER_BYTES
+            end[0] = batch + self.size_bytes
+            return self
         if self._decompress is None:
             raise CorruptDataError(f"batch is compressed with codec {self.codec_id}, and no decompressor was given")
-        position = self._records_size
-        view = memoryview(self._buffer.obj).cast("B")[position + BATCH_HEADER_BYTES:position + self.size_bytes]
-        self._records_object = bytes(self._decompress(self.codec_id, view, self._limit))
-        self._records = PyBytes_AS_STRING(self._records_object)
-        self._records_size = PyBytes_GET_SIZE(self._records_object)
-        return 0
+        start = self._position + BATCH_HEADER_BYTES
+        view = memoryview(self._buffer.obj).cast("B")[start:self._position + self.size_bytes]
+        plain = self._decompress(self.codec_id, view, self._limit)
+        if type(plain) is bytearray:
+            at[0] = PyByteArray_AS_STRING(plain)
+        else:
+            plain = bytes(plain)
+            at[0] = PyBytes_AS_STRING(plain)
+        end[0] = at[0] + <Py_ssize_t>len(plain)
+        return plain
+
+    def __iter__(self):
+        """Yield the records one by one. Raises CorruptDataError naming the first bad one, when it comes to it."""
+        return _RecordIterator.__new__(_RecordIterator, self)
 
     def records(self):
         """All records as a list of Record. Raises CorruptDataError naming the first bad one."""
-        cdef list out = []
-        cdef ParsedRecord record
-        cdef ReadStatus status
-        cdef const char *at
-        cdef const char *end
-        cdef int32_t i
-        self._open_records()
-        at = self._records
-        end = at + self._records_size
-        for i in range(self.record_count):
-            status = parse_record(at, end, &record)
-            if status != READ_OK:
-                raise CorruptDataError(f"record {i} of {self.record_count} {STATUS_TEXT[<int>status]}")
-            out.append(Record(
-                _wrapping_sum(self.base_offset, record.offset_delta),
-                self.max_timestamp if self.has_log_append_time
-                else _wrapping_sum(self.base_timestamp, record.timestamp_delta),
-                None if record.key_length < 0 else record.key[:record.key_length],
-                None if record.value_length < 0 else record.value[:record.value_length],
-                _headers(&record, i),
-            ))
-            at = record.end
-        if at != end:
-            raise CorruptDataError(f"{end - at} bytes follow the last of {self.record_count} records")
-        return out
+        return list(self)
 
-    def scan(self, int64_t earliest=-0x7FFFFFFFFFFFFFFF, int64_t latest=0x7FFFFFFFFFFFFFFF):
+    def scan(self, int64_t earliest=-0x7FFFFFFFFFFFFFFF, int64_t latest=0x7FFFFFFFFFFFFFFF, bint needs_key=False,
+             bint refuses_append_time=False):
         """Check every record without making objects of them.
 
-        Args: earliest, latest: bounds of record timestamps in ms; -1 (none) is always inside.
-        Returns: RecordScan. Raises: CorruptDataError naming the first bad record.
+        Args:
+            earliest, latest: bounds of record timestamps in ms; -1 (none) is always inside.
+            needs_key: a record without a key breaks a rule.
+            refuses_append_time: every record of a batch that claims LogAppendTime breaks a rule.
+
+        Returns: RecordScan; that of a compressed batch whose offset deltas are not 0, 1, 2, ... ends with the first
+            wrong one.
+        Raises: CorruptDataError naming the first bad record.
         """
         cdef ParsedRecord record
         cdef ReadStatus status = READ_OK
-        cdef const char *at
-        cdef const char *end
+        cdef const char *at = NULL
+        cdef const char *end = NULL
         cdef int32_t i = 0
         cdef int64_t timestamp
         cdef int64_t max_timestamp = -1
         cdef int64_t offset_of_max = -1
-        cdef int32_t null_key = -1
-        cdef int32_t early = -1
-        cdef int32_t late = -1
+        cdef int32_t failing_count = 0
+        cdef int32_t listed_count = 0
+        cdef int32_t listed[1000]
+        cdef char faults[1000]
+        cdef char fault
+        cdef bint claims_append_time = refuses_append_time and self.attributes & 0x08
+        cdef bint stops_at_gap = self.attributes & 0x07
         cdef bint consecutive = True
-        self._open_records()
-        at = self._records
-        end = at + self._records_size
+        cdef bint has_mistimed_with_key = False
+        _owner = self._open_records(&at, &end)
         with nogil:
             while i < self.record_count:
                 status = parse_record(at, end, &record)
@@ -247,19 +249,104 @@ cdef class RecordBatchReader:
                     offset_of_max = _wrapping_sum(self.base_offset, record.offset_delta)
                 if record.offset_delta != i:
                     consecutive = False
-                if record.key_length < 0 and null_key < 0:
-                    null_key = i
-                if timestamp != -1 and timestamp < earliest and early < 0:
-                    early = i
-                if timestamp != -1 and timestamp > latest and late < 0:
-                    late = i
+                    if stops_at_gap:
+                        break
+                fault = 1 if needs_key and record.key_length < 0 else 0
+                if claims_append_time or (timestamp != -1 and not earliest <= timestamp <= latest):
+                    has_mistimed_with_key = has_mistimed_with_key or fault == 0
+                    fault |= 2
+                if fault:
+                    if listed_count < 1000:
+                        listed[listed_count] = i
+                        faults[listed_count] = fault
+                        listed_count += 1
+                    failing_count += 1
                 at = record.end
                 i += 1
         if status != READ_OK:
             raise CorruptDataError(f"record {i} of {self.record_count} {STATUS_TEXT[<int>status]}")
-        if at != end:
+        if at != end and i == self.record_count:
             raise CorruptDataError(f"{end - at} bytes follow the last of {self.record_count} records")
-        return RecordScan(max_timestamp, offset_of_max, consecutive, null_key, early, late)
+        failing = tuple([(listed[i], <int>faults[i]) for i in range(listed_count)])
+        return RecordScan(
+            max_timestamp, offset_of_max, consecutive, failing_count, bool(has_mistimed_with_key), failing)
+
+    def find_timestamp(self, int64_t timestamp, int64_t min_offset):
+        """Return (offset, timestamp) of the first record at or after both `timestamp` (ms) and `min_offset`, or None.
+
+        Raises: CorruptDataError naming the first bad record on the way.
+        """
+        cdef ParsedRecord record
+        cdef ReadStatus status = READ_OK
+        cdef const char *at = NULL
+        cdef const char *end = NULL
+        cdef int32_t i = 0
+        cdef int64_t own = 0
+        cdef int64_t offset = 0
+        cdef bint has_log_append_time = self.attributes & 0x08
+        cdef bint is_found = False
+        _owner = self._open_records(&at, &end)
+        with nogil:
+            while i < self.record_count:
+                status = parse_record(at, end, &record)
+                if status != READ_OK:
+                    break
+                own = self.max_timestamp
+                if not has_log_append_time:
+                    own = _wrapping_sum(self.base_timestamp, record.timestamp_delta)
+                offset = _wrapping_sum(self.base_offset, record.offset_delta)
+                if own >= timestamp and offset >= min_offset:
+                    is_found = True
+                    break
+                at = record.end
+                i += 1
+        if status != READ_OK:
+            raise CorruptDataError(f"record {i} of {self.record_count} {STATUS_TEXT[<int>status]}")
+        return (offset, own) if is_found else None
+
+
+@cython.final
+cdef class _RecordIterator:
+    """Makes the records of a batch one at a time: of a batch of millions only those in use are in memory."""
+
+    cdef RecordBatchReader _batch
+    cdef object _owner
+    cdef const char *_at
+    cdef const char *_end
+    cdef int32_t _index
+
+    def __cinit__(self, RecordBatchReader batch not None):
+        self._batch = batch
+        self._owner = batch._open_records(&self._at, &self._end)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef ParsedRecord record
+        cdef ReadStatus status
+        cdef RecordBatchReader batch = self._batch
+        cdef int32_t i = self._index
+        if i >= batch.record_count:
+            if self._at != self._end:
+                raise CorruptDataError(f"{self._end - self._at} bytes follow the last of {batch.record_count} records")
+            self._owner = None
+            self._at = self._end = NULL
+            raise StopIteration
+        status = parse_record(self._at, self._end, &record)
+        if status != READ_OK:
+            raise CorruptDataError(f"record {i} of {batch.record_count} {STATUS_TEXT[<int>status]}")
+        headers = _headers(&record, i)
+        self._at = record.end
+        self._index = i + 1
+        return Record(
+            _wrapping_sum(batch.base_offset, record.offset_delta),
+            batch.max_timestamp if batch.attributes & 0x08
+            else _wrapping_sum(batch.base_timestamp, record.timestamp_delta),
+            None if record.key_length < 0 else record.key[:record.key_length],
+            None if record.value_length < 0 else record.value[:record.value_length],
+            headers,
+        )
 
 
 cdef list _headers(const ParsedRecord *record, int32_t index):

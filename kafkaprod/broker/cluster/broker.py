@@ -20,7 +20,6 @@ from kafkaprod.broker.embedding.faults import Faults
 from kafkaprod.broker.server.login import Credentials
 from kafkaprod.broker.server.purgatory import Purgatory
 from kafkaprod.broker.storage.disk import Disk
-from kafkaprod.broker.storage.log.core_record_reader import CoreRecordReader
 from kafkaprod.broker.storage.log.log_config import parse_properties
 from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
@@ -121,7 +120,7 @@ def _open_log_dir(config: BrokerConfig, clock: Clock, disk: Disk) -> LogDir:
     saved = read_saved_topics(os.path.join(config.data_dir, TOPICS_FILE))
     return open_log_dir(
         config.data_dir,
-        LogEnvironment(disk, clock, config.flush_policy, CoreRecordReader(), OpenHandles()),
+        LogEnvironment(disk, clock, config.flush_policy, OpenHandles()),
         node_id=config.node_id,
         cluster_id=config.cluster_id,
         defaults=config.log,

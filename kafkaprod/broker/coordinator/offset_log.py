@@ -106,7 +106,7 @@ def _read_changes(log: PartitionLog) -> Iterator[Change]:
 
 
 def _decode_batch(batch: memoryview) -> Iterator[Change]:
-    for record in iterate_records(batch, parse_header(batch)):
+    for record in iterate_records(batch):
         change = decode_offset(record.key or b"", record.value)
         if change is not None:
             yield change

@@ -16,7 +16,6 @@ from kafkaprod.broker.storage.log.group_commit import FlushPolicy, never
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
 from kafkaprod.broker.storage.log.partition_log import PartitionLog, open_partition_log
-from kafkaprod.broker.storage.log.records import PythonRecordReader
 from kafkaprod.broker.storage.log.segments import OpenHandles
 from kafkaprod.clock import ManualClock
 from kafkaprod.compression import CODEC_NAMES, make_codec
@@ -130,12 +129,11 @@ def read_all(log: PartitionLog, max_bytes: int = 1 << 20, upper_bound: int | Non
 def make_environment(
     disk: Disk | None = None, policy: FlushPolicy | None = None, clock: ManualClock | None = None
 ) -> LogEnvironment:
-    """What logs share, with a clock that stands still, the slow record reader and a disk that does not sync."""
+    """What logs share, with a clock that stands still, and a disk that does not sync."""
     return LogEnvironment(
         disk or UnsyncedDisk(),
         clock or ManualClock(wall_ms=NOW_MS),
         policy or never(),
-        PythonRecordReader(),
         OpenHandles(),
     )
 

@@ -71,7 +71,7 @@ def parse_marker(batch: memoryview, header: BatchHeader) -> EndTransactionMarker
     Raises:
         CorruptDataError: key or value is too short.
     """
-    record = next(iterate_records(batch, header), None)
+    record = next(iterate_records(batch), None)
     if record is None:
         return None
     if record.key is None or len(record.key) < _KEY.size:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
 from kafkaprod.broker.storage.log.batch_header import NO_TIMESTAMP, BatchHeader
-from kafkaprod.broker.storage.log.records import RecordReader
+from kafkaprod.broker.storage.log.records import open_batch
 from kafkaprod.broker.storage.log.segment import FileSlice, Segment
 from kafkaprod.broker.storage.log.segments import SegmentList
 
@@ -65,26 +65,24 @@ def read_slice(
     return ReadResult(None, offset, offset)
 
 
-def find_timestamp(
-    segments: SegmentList, reader: RecordReader, timestamp: int, min_offset: int
-) -> RecordPosition | None:
+def find_timestamp(segments: SegmentList, timestamp: int, min_offset: int) -> RecordPosition | None:
     """The first record at or after `timestamp` (ms) with an offset not below `min_offset`, or None."""
     for segment in segments.starting_at(max(segments.position_of(min_offset), 0)):
         if segments.largest_timestamp(segment).timestamp < timestamp:
             continue
         for position, header in segment.locate_timestamp(timestamp, min_offset, segments.indexes(segment)):
             batch = _read_batch(segment, position, header)
-            found = reader.find_timestamp(batch, header, timestamp, min_offset)
+            found = open_batch(batch).find_timestamp(timestamp, min_offset)
             if found is not None:
                 return RecordPosition(found[0], found[1], header.partition_leader_epoch)
     return None
 
 
-def find_max_timestamp(segments: SegmentList, reader: RecordReader, min_offset: int) -> RecordPosition | None:
+def find_max_timestamp(segments: SegmentList, min_offset: int) -> RecordPosition | None:
     """The first record with the largest timestamp of the log (KIP-734), None if no record has one."""
     candidates = segments.starting_at(max(segments.position_of(min_offset), 0))
     largest = max((segments.largest_timestamp(segment).timestamp for segment in candidates), default=NO_TIMESTAMP)
-    return find_timestamp(segments, reader, largest, min_offset) if largest >= 0 else None
+    return find_timestamp(segments, largest, min_offset) if largest >= 0 else None
 
 
 def collect_aborted(segments: SegmentList, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:

@@ -21,7 +21,6 @@ from kafkaprod.broker.storage.log.log_files import (
     file_name,
     parse_file_name,
 )
-from kafkaprod.broker.storage.log.records import RecordReader
 from kafkaprod.broker.storage.log.retention import count_expired
 from kafkaprod.broker.storage.log.segment import Segment
 from kafkaprod.broker.storage.log.segments import OpenHandles, SegmentList
@@ -36,7 +35,6 @@ class LogEnvironment(NamedTuple):
     disk: Disk
     clock: Clock
     policy: FlushPolicy
-    reader: RecordReader
     handles: OpenHandles
 
 

@@ -156,8 +156,7 @@ class PartitionLog:
             LogError: 56, the disk refused the write; nothing of it stays.
             IllegalStateError: the leader epoch is older than the log's.
         """
-        environment = self._environment
-        valid = validate_client_batch(memoryview(records), self.config, environment.reader, environment.clock.wall_ms())
+        valid = validate_client_batch(memoryview(records), self.config, self._environment.clock.wall_ms())
         return self._append(lambda: log_appends.append_produced(self._store, valid, leader_epoch, guard))
 
     def append_internal(self, records: bytearray | memoryview, leader_epoch: int) -> AppendResult:
@@ -280,8 +279,8 @@ class PartitionLog:
             LogError: 2, a batch on the way is damaged.
         """
         with self._lock:
-            start, segments, reader = self._store.log_start_offset, self._store.segments, self._environment.reader
-            return self._fence.guard_read(lambda: log_reads.find_timestamp(segments, reader, timestamp, start))
+            start, segments = self._store.log_start_offset, self._store.segments
+            return self._fence.guard_read(lambda: log_reads.find_timestamp(segments, timestamp, start))
 
     def find_max_timestamp(self) -> RecordPosition | None:
         """The first record with the largest timestamp, None if no record has one (ListOffsets -3, KIP-734).
@@ -290,8 +289,8 @@ class PartitionLog:
             LogError: 2, a batch on the way is damaged.
         """
         with self._lock:
-            start, segments, reader = self._store.log_start_offset, self._store.segments, self._environment.reader
-            return self._fence.guard_read(lambda: log_reads.find_max_timestamp(segments, reader, start))
+            start, segments = self._store.log_start_offset, self._store.segments
+            return self._fence.guard_read(lambda: log_reads.find_max_timestamp(segments, start))
 
     # -- shorten -------------------------------------------------------------------------------------------------
 

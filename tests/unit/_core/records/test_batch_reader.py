@@ -5,7 +5,7 @@ import struct
 import crc32c
 import pytest
 
-from kafkaprod._core.records.batch_reader import RecordBatchReader, read_batches
+from kafkaprod._core.records.batch_reader import KEYLESS, MISTIMED, RecordBatchReader, read_batches
 from kafkaprod.compression import decompress, make_codec
 from kafkaprod.errors import CorruptDataError
 from tests.support.core.core_engine import TIMESTAMP
@@ -194,20 +194,33 @@ def test_timestamps_that_overflow_do_not_raise(delta):
 # Scan
 
 
-def test_scan_says_what_a_broker_asks():
-    scan = RecordBatchReader(encode_batch(RECORDS)).scan(TIMESTAMP - 1, TIMESTAMP + 1)
-    assert scan == (TIMESTAMP + 5, 1, True, 1, 2, 1)
-    assert scan.first_null_key == 1
+def test_scan_lists_the_records_that_break_a_rule():
+    scan = RecordBatchReader(encode_batch(RECORDS)).scan(TIMESTAMP - 1, TIMESTAMP + 1, needs_key=True)
+    assert scan == (TIMESTAMP + 5, 1, True, 2, True, ((1, KEYLESS | MISTIMED), (2, MISTIMED)))
 
 
 def test_scan_of_records_without_timestamps_finds_none_early():
     records = [ModelRecord(b"k", b"v", (), -1)]
-    assert RecordBatchReader(encode_batch(records)).scan(5, 10) == (-1, 0, True, -1, -1, -1)
+    assert RecordBatchReader(encode_batch(records)).scan(5, 10) == (-1, 0, True, 0, False, ())
 
 
 def test_scan_sees_offsets_that_are_not_consecutive():
     payload = encode_record(RECORDS[0], 0, 0) + encode_record(RECORDS[0], 0, 2)
     assert not RecordBatchReader(with_records(payload, 2)).scan().has_consecutive_offsets
+
+
+def test_iteration_makes_one_record_at_a_time():
+    payload = encode_record(RECORDS[0], 0, 0) * 2 + b"\x03"
+    records = iter(RecordBatchReader(with_records(payload, 3)))
+    assert [next(records).key, next(records).key] == [RECORDS[0].key] * 2
+    with pytest.raises(CorruptDataError, match="record 2 of 3"):
+        next(records)
+
+
+def test_iteration_that_is_over_stays_over():
+    records = iter(RecordBatchReader(encode_batch(RECORDS)))
+    assert len(list(records)) == len(RECORDS)
+    assert list(records) == []
 
 
 # Several batches

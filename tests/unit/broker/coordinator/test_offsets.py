@@ -111,7 +111,7 @@ def test_internal_batch_is_valid_and_holds_its_records() -> None:
     header = parse_header(batch)
     assert header.crc == compute_crc(batch, 0, len(batch))
     assert header.size_bytes == len(batch)
-    assert [(record.key, record.value) for record in iterate_records(batch, header)] == records
+    assert [(record.key, record.value) for record in iterate_records(batch)] == records
 
 
 def test_log_brings_the_table_back(tmp_path: Path) -> None:

@@ -1,23 +1,26 @@
-"""The checks of a produced batch: Kafka's order, codes and listed records, with both record readers."""
+"""The checks of a produced batch: Kafka's order, codes and listed records."""
 
 from __future__ import annotations
 
 import struct
+import time
+import tracemalloc
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from crc32c import crc32c
 
-from kafkaprod.broker.storage.errors import RecordsRefusedError
+from kafkaprod._core.records.batch_reader import MAX_FAILING
+from kafkaprod.broker.storage.errors import Code, RecordsRefusedError
 from kafkaprod.broker.storage.log.append_validation import validate_client_batch
 from kafkaprod.broker.storage.log.batch_header import parse_header
-from kafkaprod.broker.storage.log.core_record_reader import CoreRecordReader
 from kafkaprod.broker.storage.log.log_config import LogConfig
-from kafkaprod.broker.storage.log.records import PythonRecordReader, RecordReader, RecordRules, iterate_records
+from kafkaprod.broker.storage.log.records import iterate_records, open_batch
 from kafkaprod.compression import CODEC_NAMES, make_codec
+from tests.support.broker import python_records
 from tests.support.broker.fixtures_log import NOW_MS, encode_record, make_batch
 
-READERS: list[RecordReader] = [PythonRecordReader(), CoreRecordReader()]
 COMPACTED = LogConfig(cleanup_policy="compact")
 
 
@@ -28,20 +31,14 @@ def patched(batch: bytearray, position: int, layout: str, value: int) -> bytearr
     return batch
 
 
-def refusal(batch: bytearray, config: LogConfig, reader: RecordReader) -> tuple[int, list[int]] | None:
+def refusal(batch: bytearray, config: LogConfig) -> tuple[int, list[int]] | None:
     copy = bytes(batch)
     try:
-        validate_client_batch(memoryview(batch), config, reader, NOW_MS)
+        validate_client_batch(memoryview(batch), config, NOW_MS)
     except RecordsRefusedError as error:
         assert bytes(batch) == copy  # a refused batch is not changed
         return error.code, [failing.batch_index for failing in error.record_errors]
     return None
-
-
-@pytest.fixture(params=READERS, ids=["python", "core"])
-def reader(request: pytest.FixtureRequest) -> RecordReader:
-    found: RecordReader = request.param
-    return found
 
 
 def cases() -> list[tuple[str, bytearray, LogConfig, tuple[int, list[int]] | None]]:
@@ -114,36 +111,101 @@ def test_batch_gets_kafkas_verdict(
     batch: bytearray,
     config: LogConfig,
     expected: tuple[int, list[int]] | None,
-    reader: RecordReader,
 ) -> None:
-    assert refusal(bytearray(batch), config, reader) == expected
+    assert refusal(bytearray(batch), config) == expected
 
 
 @pytest.mark.parametrize("codec", range(5))
 @pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
-def test_batch_is_stored_in_the_codec_the_topic_asks_for(codec: int, wanted: str, reader: RecordReader) -> None:
+def test_batch_is_stored_in_the_codec_the_topic_asks_for(codec: int, wanted: str) -> None:
     batch = make_batch([b"a" * 50, None], codec=codec, producer_id=3, epoch=1, sequence=9)
-    records = list(iterate_records(memoryview(batch), parse_header(batch)))
-    valid = validate_client_batch(memoryview(batch), LogConfig(compression_type=wanted), reader, NOW_MS)
+    records = list(iterate_records(batch))
+    valid = validate_client_batch(memoryview(batch), LogConfig(compression_type=wanted), NOW_MS)
     header = parse_header(valid.data)
     assert header == valid.header._replace(crc=header.crc)
     assert header.codec == ["uncompressed", "gzip", "snappy", "lz4", "zstd"].index(wanted)
     assert (header.producer_id, header.base_sequence, header.record_count) == (3, 9, 2)
-    assert list(iterate_records(valid.data, header)) == records
-    assert refusal(bytearray(valid.data), LogConfig(), reader) is None  # its CRC is right
+    assert list(iterate_records(valid.data)) == records
+    assert refusal(bytearray(valid.data), LogConfig()) is None  # its CRC is right
 
 
-def test_both_readers_report_the_same() -> None:
-    rules = RecordRules(NOW_MS - 10, NOW_MS + 10, True)
-    for codec in range(5):
-        batch = make_batch(
-            [b"a", None, b""], codec=codec, timestamps=[NOW_MS, NOW_MS - 50, NOW_MS + 9], keys=[None, b"k", None]
+@pytest.mark.parametrize("codec", range(5))
+def test_compiled_reader_reports_what_the_plain_one_does(codec: int) -> None:
+    for attributes in (0, 8):
+        batch = memoryview(
+            make_batch(
+                [b"a", None, b""],
+                codec=codec,
+                attributes=attributes,
+                timestamps=[NOW_MS, NOW_MS - 50, NOW_MS + 9],
+                keys=[None, b"k", None],
+            )
         )
         header = parse_header(batch)
-        python, core = (each.inspect(memoryview(batch), header, rules) for each in READERS)
-        assert python == core
-        for timestamp in (NOW_MS - 60, NOW_MS, NOW_MS + 1, NOW_MS + 10):
-            python_found, core_found = (
-                each.find_timestamp(memoryview(batch), header, timestamp, 1) for each in READERS
-            )
-            assert python_found == core_found
+        for rules in product((NOW_MS - 60, NOW_MS - 10), (NOW_MS, NOW_MS + 10), (False, True), (False, True)):
+            assert open_batch(batch).scan(*rules) == python_records.scan_records(batch, header, *rules)
+        for timestamp, offset in product((NOW_MS - 60, NOW_MS, NOW_MS + 1, NOW_MS + 10), (0, 1, 2, 3)):
+            expected = python_records.find_timestamp(batch, header, timestamp, offset)
+            assert open_batch(batch).find_timestamp(timestamp, offset) == expected
+
+
+# -- batches made to cost much --------------------------------------------------------------------------------------
+
+MANY = 2_000_000  # 14 MB of the smallest records
+
+
+def many_records(offset_delta: int, timestamp_delta: int = 0, codec: int = 1, attributes: int = 0) -> bytearray:
+    """Millions of records of 7 bytes, all alike."""
+    body = bytes([0]) + zigzag(timestamp_delta) + zigzag(offset_delta) + b"\x01\x01\x00"
+    chosen = make_codec(CODEC_NAMES[codec])
+    section = (zigzag(len(body)) + body) * MANY
+    section = chosen.compress([section]) if chosen else section
+    batch = make_batch([b"x"], codec=codec, section=section, attributes=attributes)
+    struct.pack_into(">i", batch, 23, MANY - 1)
+    return patched(batch, 57, ">i", MANY)
+
+
+def zigzag(value: int) -> bytes:
+    raw, out = value << 1 ^ value >> 63, bytearray()
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+    return bytes(out)
+
+
+@pytest.mark.parametrize(
+    ("batch", "code", "listed"),
+    [
+        (many_records(0, -1), Code.INVALID_RECORD, 0),  # all have offset delta 0
+        (many_records(0, -1, codec=0), Code.INVALID_TIMESTAMP, MAX_FAILING),
+        (many_records(0, codec=0, attributes=8), Code.INVALID_TIMESTAMP, MAX_FAILING),
+    ],
+    ids=["wrong offsets", "wrong times", "claims append time"],
+)
+def test_batch_of_millions_of_wrong_records_is_refused_at_once(batch: bytearray, code: int, listed: int) -> None:
+    config = LogConfig(message_timestamp_before_max_ms=0, max_message_bytes=1 << 30)
+    struct.pack_into(">q", batch, 27, NOW_MS)
+    batch = patched(batch, 35, ">q", NOW_MS)
+    tracemalloc.start()
+    started_s = time.process_time()
+    try:
+        with pytest.raises(RecordsRefusedError) as caught:
+            validate_client_batch(memoryview(batch), config, NOW_MS)
+        cpu_s, (_, peak_bytes) = time.process_time() - started_s, tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (caught.value.code, len(caught.value.record_errors)) == (code, listed)
+    assert listed == 0 or f"{MANY} of {MANY} records" in str(caught.value)
+    assert cpu_s < 1
+    assert peak_bytes < MANY * 7 * 2 + (64 << 20)
+
+
+def test_time_is_found_in_a_batch_of_millions_without_an_object_for_each() -> None:
+    batch = many_records(0, codec=0)
+    tracemalloc.start()
+    try:
+        assert open_batch(batch).find_timestamp(2**62, 0) is None
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

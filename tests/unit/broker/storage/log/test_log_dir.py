@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.storage.errors import DirectoryLockedError, LogError
-from kafkaprod.broker.storage.log.core_record_reader import CoreRecordReader
 from kafkaprod.broker.storage.log.group_commit import each, interval
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import (
@@ -285,7 +284,7 @@ def test_directory_names(name: str, expected: tuple[str, int] | None) -> None:
 
 
 def test_million_records_in_a_thousand_segments_open_in_two_seconds_after_a_clean_shutdown(tmp_path: Path) -> None:
-    environment = make_environment()._replace(reader=CoreRecordReader())
+    environment = make_environment()
     directory = open_log_dir(str(tmp_path / "data"), environment)
     log = directory.create(ORDERS, TOPIC_ID, LogConfig(segment_bytes=15_000))
     batch = make_batch([b"x"] * 1000)
