@@ -34,7 +34,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--advertised-host", metavar="HOST", help="what clients are told to connect to (default: --host)")
     add("--node-id", type=int, default=0, metavar="N", help="id of this broker (default: %(default)s)")
     add("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="make a topic if missing; repeatable")
-    add("--auto-create-topics", action="store_true", help="make topics that clients ask for")
+    add(
+        "--auto-create-topics",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="make topics that clients ask for (default: yes)",
+    )
     add("--num-partitions", type=int, default=1, metavar="N", help="default of new topics (default: %(default)s)")
     add("--flush", default="interval:1000", metavar="POLICY", help="each, interval:MS or never (default: %(default)s)")
     add("--rebalance-delay-ms", type=int, default=3_000, metavar="MS", help="new groups wait so long for members")

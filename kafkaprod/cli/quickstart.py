@@ -34,7 +34,7 @@ STANDARD_LIBRARY: Final = "the source of Python's standard library, line by line
 
 _NEXT = """\
 every record is in its place. What to try next:
-  kafkaprod broker --data-dir /tmp/kafka --auto-create-topics &   a broker that stays
+  kafkaprod broker --data-dir /tmp/kafka &                        a broker that stays
   kafkaprod load FILE -t TOPIC -b localhost:9092 --create-topic   a file of yours: CSV, JSON, Parquet, Arrow, lines
   kafkaprod load FILE -t TOPIC --dry-run --key COLUMN             how its records would look
   kafkaprod tail TOPIC -b localhost:9092                          a look at them

@@ -39,6 +39,7 @@ FLOAT64 = struct.Struct(">d")
 MAX_STRING_BYTES = 32767  # the int16 length of the classic encoding; Kafka applies it to compact strings too
 UINT32_MAX = 0xFFFFFFFF
 UINT64_MAX = 0xFFFFFFFFFFFFFFFF
+UNLIMITED_ELEMENTS = 1 << 62
 LARGE_BUFFER_BYTES = 4096  # from this size a records buffer is referenced, not copied: a copy is cheaper below it
 
 ZERO_UUID = bytes(16)
@@ -49,14 +50,16 @@ class Reader:
 
     Attributes:
         position: Index of the next byte to read.
+        elements_left: How many array elements may still be read.
     """
 
-    __slots__ = ("_end", "_view", "position")
+    __slots__ = ("_end", "_view", "elements_left", "position")
 
-    def __init__(self, buffer: Buffer) -> None:
+    def __init__(self, buffer: Buffer, max_elements: int = UNLIMITED_ELEMENTS) -> None:
         self._view = memoryview(buffer).cast("B")
         self._end = len(self._view)
         self.position = 0
+        self.elements_left = max_elements
 
     @property
     def remaining(self) -> int:
@@ -197,6 +200,9 @@ class Reader:
         if not 0 <= needed <= self._end - self.position:
             self._required(count)
             raise self.damage(f"array of {count} elements needs {needed} bytes, {self.remaining} left")
+        if count > self.elements_left:
+            raise self.damage(f"array of {count} elements where {self.elements_left} more are allowed in the message")
+        self.elements_left -= count
         return count
 
     # -- variable sizes

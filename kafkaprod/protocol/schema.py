@@ -26,7 +26,7 @@ from kafkaprod.errors import CorruptDataError, UnsupportedVersionError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.field_types import ArrayType, Codec, FieldType, StructType
 from kafkaprod.protocol.plans import Field, compile_struct
-from kafkaprod.protocol.primitives import Buffer, Reader, Writer
+from kafkaprod.protocol.primitives import UNLIMITED_ELEMENTS, Buffer, Reader, Writer
 
 _UNSET: Any = object()
 
@@ -177,17 +177,22 @@ class Message(Struct):
         return message
 
     @classmethod
-    def decode_start(cls, buffer: Buffer, version: int) -> tuple[Self, int]:
+    def decode_start(cls, buffer: Buffer, version: int, max_elements: int = UNLIMITED_ELEMENTS) -> tuple[Self, int]:
         """Read a body that other bytes may follow; return it and the number of those bytes.
 
         A broker reads requests so, as Kafka does: librdkafka writes more than the message in some (see `server`).
 
+        Args:
+            buffer: Holds the body from its first byte on.
+            version: Of the message.
+            max_elements: Most elements of all arrays together, so that a small frame cannot take much memory and time.
+
         Raises:
-            CorruptDataError: The bytes violate the format. The message says where.
+            CorruptDataError: The bytes violate the format, or arrays have more elements. The message says where.
             UnsupportedVersionError: No such version is declared.
         """
         codec = cls._codec_of(version)
-        reader = Reader(buffer)
+        reader = Reader(buffer, max_elements)
         try:
             message: Self = codec.read(reader)
         except CorruptDataError as error:

@@ -35,7 +35,7 @@ from kafkaprod.protocol.frames import (
 from kafkaprod.protocol.messages import REQUESTS
 from kafkaprod.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kafkaprod.protocol.outgoing import OutgoingBytes
-from kafkaprod.protocol.primitives import Buffer, Reader
+from kafkaprod.protocol.primitives import UNLIMITED_ELEMENTS, Buffer, Reader
 from kafkaprod.protocol.schema import Request, Response
 
 logger = logging.getLogger(__name__)
@@ -60,13 +60,16 @@ class RequestReceived:
         """The API asked for."""
         return ApiKey(self.header.api_key)
 
-    def decode(self) -> Request:
+    def decode(self, max_elements: int = UNLIMITED_ELEMENTS) -> Request:
         """Decode the request; its records are views of `body`. Bytes behind the message are ignored, as Kafka does.
 
+        Args:
+            max_elements: Most elements of all its arrays together.
+
         Raises:
-            CorruptDataError: The body is damaged. Close the connection.
+            CorruptDataError: The body is damaged, or has more elements. Close the connection.
         """
-        request, left_bytes = REQUESTS[self.api].decode_start(self.body, self.header.api_version)
+        request, left_bytes = REQUESTS[self.api].decode_start(self.body, self.header.api_version, max_elements)
         if left_bytes:
             _log_left_bytes(self.api, self.header.api_version, left_bytes)
         return request

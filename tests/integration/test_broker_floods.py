@@ -82,13 +82,12 @@ def test_request_with_ten_thousand_partitions_is_answered_for_each(
     assert codes == [0] * 3 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (MANY_PARTITIONS - 3)
 
     wanted = [
-        FetchPartition(partition=index % 3, fetch_offset=0, partition_max_bytes=1 << 20)
-        for index in range(MANY_PARTITIONS)
+        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in range(MANY_PARTITIONS)
     ]
     request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=topic, partitions=wanted)])
     fetched = client.call(request, FetchResponse, 11).responses[0].partitions
-    assert [data.error_code for data in fetched] == [0] * MANY_PARTITIONS
-    assert all(bytes(data.records or b"")[61:] == batch[61:] for data in fetched)
+    assert [data.error_code for data in fetched] == codes
+    assert all(bytes(data.records or b"")[61:] == batch[61:] for data in fetched[:3])
     assert resident_bytes(embedded_broker.pid) - before_bytes < 64 << 20
 
 

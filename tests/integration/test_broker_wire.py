@@ -14,8 +14,11 @@ import pytest
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.protocol.frames import encode_request
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkaprod.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkaprod.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafkaprod.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from kafkaprod.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from kafkaprod.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafkaprod.protocol.messages.produce import (
@@ -107,7 +110,8 @@ def test_unknown_version_of_api_versions_is_answered_in_version_0(client: RawCli
         frame_of(MetadataRequest(), 1)[:4] + b"\xff" * 100,
         struct.pack(">ihhihi", 14, 3, 1, 1, -1, 0x7FFFFFFF),
         struct.pack(">ihhihi", 14, 3, 1, 1, -1, -2),
-        struct.pack(">i", len(frame_of(MetadataRequest(), 1)) - 4 + 1) + frame_of(MetadataRequest(), 1)[4:] + b"\0",
+        struct.pack(">i", len(frame_of(MetadataRequest(), 1)) - 4 - 1) + frame_of(MetadataRequest(), 1)[4:-1],
+        frame_of(MetadataRequest(topics=[MetadataRequestTopic(name="t")] * 50_001), 1),
     ],
 )
 def test_broken_request_closes_its_connection_only(embedded_broker: EmbeddedBroker, frame: bytes) -> None:
@@ -270,3 +274,32 @@ def test_listener_is_on_the_loopback_interface_only(embedded_broker: EmbeddedBro
     listening = [address for address in inodes if int(address.split(":")[1], 16) == int(port)]
     assert listening == [f"0100007F:{int(port):04X}"]
     assert Path(embedded_broker.data_dir).stat().st_mode & 0o777 == 0o700
+
+
+def test_member_whose_connection_closes_while_it_joins_is_dropped(embedded_broker: EmbeddedBroker) -> None:
+    def join(client: RawClient, member_id: str, name: str) -> JoinGroupRequest:
+        return JoinGroupRequest(
+            group_id="group of clients that go",
+            session_timeout_ms=1_800_000,
+            rebalance_timeout_ms=1_800_000,
+            member_id=member_id,
+            group_instance_id=name,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
+        )
+
+    def members() -> list[str | None]:
+        groups = admin.call(DescribeGroupsRequest(groups=["group of clients that go"]), DescribeGroupsResponse, 5)
+        return [member.group_instance_id for member in groups.groups[0].members]
+
+    with RawClient(embedded_broker.bootstrap_servers) as admin, RawClient(embedded_broker.bootstrap_servers) as first:
+        joined = first.call(join(first, "", "first"), JoinGroupResponse, 7)
+        second = RawClient(embedded_broker.bootstrap_servers)
+        second.send(join(second, "", "second"), 7)  # waits for the first member to join again
+        wait_until(lambda: members() == ["first", "second"], "the second member joins")
+        second.close()
+        wait_until(lambda: members() == ["first"], "the second member is dropped")
+        leave = LeaveGroupRequest(
+            group_id="group of clients that go", members=[MemberIdentity(member_id=joined.member_id)]
+        )
+        assert first.call(leave, LeaveGroupResponse, 5).error_code == 0

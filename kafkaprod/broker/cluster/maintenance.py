@@ -78,7 +78,7 @@ class Maintenance:
         log_dir.purge_deleted()
 
     def _retain_offsets(self) -> None:
-        """On the control thread: drop offsets whose time is over, and what the log has outgrown."""
+        """On the control thread: drop offsets whose time is over, groups without any, and what the log has outgrown."""
         broker = self._broker
         now_ms = broker.clock.wall_ms()
         table = broker.offsets.table
@@ -86,6 +86,7 @@ class Maintenance:
         expired = table.expired(active_ids, self._started_ms, now_ms, broker.config.offsets_retention_ms)
         try:
             broker.offsets.write([(key, None) for key in expired], now_ms)
+            broker.groups.forget_unused()
             broker.offsets.maybe_compact(now_ms)
         except KafkaError:
             logger.exception("retention of committed offsets failed")

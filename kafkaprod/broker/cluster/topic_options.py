@@ -1,30 +1,126 @@
-"""How the options of topics and of the broker look to DescribeConfigs: their types and where values come from.
+"""The options of topics: their types, bounds and the broker's options that hold their defaults.
 
-Source: Kafka protocol guide, DescribeConfigs; ConfigEntry.
+Source: Kafka 4.x, LogConfig, TopicConfig and ServerTopicConfigSynonyms; DescribeConfigs in the protocol guide.
 """
 
 from __future__ import annotations
 
-from kafkaprod.broker.storage.log.log_config import LogConfig
+from collections.abc import Mapping
+from typing import Final
+
+from kafkaprod.broker.cluster.option_types import Option, boolean, choice, decimal, int32, int64, list_of
+from kafkaprod.broker.storage.log.log_config import INT64_MAX, LogConfig
+from kafkaprod.errors import ConfigError
 
 TOPIC_SOURCE = 1  # set on the topic
-BROKER_SOURCE = 4  # the broker's own settings
+DYNAMIC_BROKER_SOURCE = 2  # set on this broker by a client
+DYNAMIC_DEFAULT_SOURCE = 3  # set for all brokers by a client
+BROKER_SOURCE = 4  # given when the broker was started
 DEFAULT_SOURCE = 5
 
-TYPE_STRING = 2
-TYPE_LONG = 5
-TYPE_LIST = 7
+_THROTTLED = list_of()
 
-LIST_OPTIONS = frozenset({"cleanup.policy"})
+TOPIC_OPTIONS: Final[Mapping[str, Option]] = {
+    "cleanup.policy": list_of("compact", "delete"),
+    "compression.gzip.level": int32(-1, 9),
+    "compression.lz4.level": int32(1, 17),
+    "compression.type": choice("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    "compression.zstd.level": int32(-131_072, 22),
+    "delete.retention.ms": int64(0),
+    "file.delete.delay.ms": int64(0),
+    "flush.messages": int64(1),
+    "flush.ms": int64(0),
+    "follower.replication.throttled.replicas": _THROTTLED,
+    "index.interval.bytes": int32(0),
+    "leader.replication.throttled.replicas": _THROTTLED,
+    "local.retention.bytes": int64(-2),
+    "local.retention.ms": int64(-2),
+    "max.compaction.lag.ms": int64(1),
+    "max.message.bytes": int32(0),
+    "message.timestamp.after.max.ms": int64(0),
+    "message.timestamp.before.max.ms": int64(0),
+    "message.timestamp.type": choice("CreateTime", "LogAppendTime"),
+    "min.cleanable.dirty.ratio": decimal(0, 1),
+    "min.compaction.lag.ms": int64(0),
+    "min.insync.replicas": int32(1),
+    "preallocate": boolean(),
+    "remote.log.copy.disable": boolean(),
+    "remote.log.delete.on.disable": boolean(),
+    "remote.storage.enable": boolean(),
+    "retention.bytes": int64(-1),
+    "retention.ms": int64(-1),
+    "segment.bytes": int32(1024 * 1024),
+    "segment.index.bytes": int32(4),
+    "segment.jitter.ms": int64(0),
+    "segment.ms": int64(1),
+    "unclean.leader.election.enable": boolean(),
+}
+"""All that a topic may have. Those the log has no use for are checked, kept and shown, and change nothing."""
+
+UNUSED_DEFAULTS: Final[Mapping[str, str]] = {
+    "compression.gzip.level": "-1",
+    "compression.lz4.level": "9",
+    "compression.zstd.level": "3",
+    "delete.retention.ms": "86400000",
+    "flush.messages": str(INT64_MAX),
+    "flush.ms": str(INT64_MAX),
+    "follower.replication.throttled.replicas": "",
+    "leader.replication.throttled.replicas": "",
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "-2",
+    "max.compaction.lag.ms": str(INT64_MAX),
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0",
+    "preallocate": "false",
+    "remote.log.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
+    "remote.storage.enable": "false",
+    "segment.jitter.ms": "0",
+    "unclean.leader.election.enable": "false",
+}
+"""Kafka's defaults of the options that the log has no use for."""
+
+BROKER_NAMES: Final[Mapping[str, str]] = {
+    "cleanup.policy": "log.cleanup.policy",
+    "compression.gzip.level": "compression.gzip.level",
+    "compression.lz4.level": "compression.lz4.level",
+    "compression.type": "compression.type",
+    "compression.zstd.level": "compression.zstd.level",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "segment.ms": "log.roll.ms",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+"""The broker's option that holds the default of a topic's."""
 
 
-def type_of(name: str, value: str) -> int:
-    """Kafka's number for the type of an option."""
-    if name in LIST_OPTIONS:
-        return TYPE_LIST
-    return TYPE_LONG if value.removeprefix("-").isdecimal() else TYPE_STRING
+def check_option(name: str, text: str) -> None:
+    """Raise ConfigError unless a topic may have the option with this value."""
+    option = TOPIC_OPTIONS.get(name)
+    if option is None:
+        raise ConfigError(f"Unknown topic config name: {name}")
+    option.check(name, text)
 
 
 def default_values(config: LogConfig) -> dict[str, str]:
-    """The options every topic has, with the broker's values."""
-    return config.to_properties()
+    """Return the options every topic has, with the broker's values."""
+    return {**UNUSED_DEFAULTS, **config.to_properties()}

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kafkaprod.broker.cluster.topic_options import check_option
 from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.storage.disk import Disk, replace_file_durably
@@ -29,20 +30,6 @@ from kafkaprod.structs import TopicPartition
 FILE_NAME = "topics.json"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
-# Options of Kafka's topics that this log has no use for: accepted, kept and shown.
-UNUSED_OPTIONS = frozenset(
-    {
-        "delete.retention.ms",
-        "flush.messages",
-        "flush.ms",
-        "max.compaction.lag.ms",
-        "min.cleanable.dirty.ratio",
-        "min.compaction.lag.ms",
-        "preallocate",
-        "segment.jitter.ms",
-        "unclean.leader.election.enable",
-    }
-)
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -237,12 +224,9 @@ class TopicTable:
         self._names = {topic.topic_id: name for name, topic in topics.items()}
 
     def _parse(self, properties: Mapping[str, str]) -> LogConfig:
-        unknown = properties.keys() - self._defaults.to_properties().keys() - UNUSED_OPTIONS
-        if unknown:
-            raise RequestRefusedError(
-                ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {', '.join(sorted(unknown))}"
-            )
         try:
+            for name, text in properties.items():
+                check_option(name, text)
             return parse_properties(properties, self._defaults)
         except ConfigError as error:
             raise RequestRefusedError(ErrorCode.INVALID_CONFIG, str(error)) from error
@@ -288,6 +272,14 @@ def check_name(name: str) -> None:
     if not _NAME.fullmatch(name) or name in (".", ".."):
         raise RequestRefusedError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name {name[:260]!r} is not 1 to 249 of a-z A-Z 0-9 . _ -"
+        )
+
+
+def refuse_internal(name: str) -> None:
+    """Raise RequestRefusedError 42 if the broker itself makes and configures the topic."""
+    if name in INTERNAL_TOPICS:
+        raise RequestRefusedError(
+            ErrorCode.INVALID_REQUEST, f"Topic '{name}' is internal: the broker makes it and sets its options."
         )
 
 

@@ -139,6 +139,20 @@ class Group:
             self._on_loss(now_ms)
         return error
 
+    def abandon_join(self, reply: JoinReply, now_ms: int) -> None:
+        """Drop the join that `reply` would answer: the client's connection is closed.
+
+        A new member is removed. One that had joined before may come back until its session ends.
+        """
+        for member in list(self.members.values()):
+            if member.held_join is not reply:
+                continue
+            member.held_join = None
+            member.keep_alive(now_ms)
+            if not member.has_joined:
+                self._remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
+                self._on_loss(now_ms)
+
     def check_commit(self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int) -> ErrorCode:
         """Whether this sender may commit offsets now; counts as a sign of life.
 
@@ -198,6 +212,8 @@ class Group:
             return ErrorCode.INVALID_SESSION_TIMEOUT
         if not attempt.protocol_type or not attempt.protocols or not self._is_compatible(attempt):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if sum(map(len, attempt.protocols.values())) > limits.max_metadata_bytes:
+            return ErrorCode.INVALID_REQUEST
         is_known = attempt.member_id in self.members or (attempt.instance_id or "") in self._static_ids
         if not is_known and len(self.members) >= limits.max_size:
             return ErrorCode.GROUP_MAX_SIZE_REACHED

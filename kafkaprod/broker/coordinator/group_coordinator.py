@@ -1,7 +1,7 @@
 """All groups of the broker and their timers: finds or makes the group a request names and passes it on.
 
 The control thread owns it; it calls `on_time` at `next_deadline_ms`. A group that is empty and has no committed
-offsets is forgotten. Source: Kafka, GroupMetadataManager.
+offsets stays until the next call of `forget_unused`. Source: Kafka, GroupMetadataManager.
 """
 
 from __future__ import annotations
@@ -57,9 +57,19 @@ class GroupCoordinator:
         elif group is None and attempt.member_id:
             reply(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, attempt.member_id))
         else:
+            is_new = group is None
             if group is None:
                 group = self._groups[group_id] = Group(group_id, self._config)
             group.join(attempt, now_ms, reply)
+            self._reschedule(group)
+            if is_new and self._is_unused(group):
+                self._forget(group_id)  # the join was refused
+
+    def abandon_join(self, group_id: str, reply: JoinReply, now_ms: int) -> None:
+        """Drop the join that `reply` would answer: the client's connection is closed."""
+        group = self._groups.get(group_id)
+        if group is not None:
+            group.abandon_join(reply, now_ms)
             self._reschedule(group)
 
     def sync(self, group_id: str, attempt: SyncAttempt, now_ms: int, reply: SyncReply) -> None:
@@ -110,6 +120,12 @@ class GroupCoordinator:
             self._forget(group_id)
         return error
 
+    def forget_unused(self) -> None:
+        """Forget groups without members and committed offsets (Kafka: every offsets.retention.check.interval.ms)."""
+        for group in list(self._groups.values()):
+            if self._is_unused(group):
+                self._forget(group.group_id)
+
     def next_deadline_ms(self) -> int | None:
         """When `on_time` is to be called next; may be too early, never too late."""
         return self._deadlines[0][0] if self._deadlines else None
@@ -129,13 +145,15 @@ class GroupCoordinator:
         """Put the group's next deadline on the heap unless an earlier entry will look at it anyway."""
         deadline_ms = group.next_deadline_ms()
         if deadline_ms is None:
-            if group.state is GroupState.EMPTY and not self._has_offsets(group.group_id):
-                self._forget(group.group_id)
             return
         scheduled_ms = self._scheduled.get(group.group_id)
         if scheduled_ms is None or deadline_ms < scheduled_ms:
             self._scheduled[group.group_id] = deadline_ms
             heapq.heappush(self._deadlines, (deadline_ms, group.group_id))
+
+    def _is_unused(self, group: Group) -> bool:
+        is_empty = group.state is GroupState.EMPTY and group.next_deadline_ms() is None  # no member id is pending
+        return is_empty and not self._has_offsets(group.group_id)
 
     def _forget(self, group_id: str) -> None:
         self._groups.pop(group_id, None)

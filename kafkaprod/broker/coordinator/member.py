@@ -19,12 +19,14 @@ class GroupConfig(NamedTuple):
         max_session_timeout_ms: longest.
         initial_rebalance_delay_ms: how long the first join of an empty group waits for others; 0 in tests.
         max_size: most members of a group.
+        max_metadata_bytes: most metadata of one member, all protocols together.
     """
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 10_000
+    max_metadata_bytes: int = 1024 * 1024
 
 
 class JoinAttempt(NamedTuple):
@@ -100,7 +102,11 @@ SyncReply = Callable[[SyncResult], None]
 
 @dataclass(slots=True)
 class Member:
-    """One member. While a join or sync of it is held it counts as alive, whatever `session_deadline_ms` says."""
+    """One member. While a join or sync of it is held it counts as alive, whatever `session_deadline_ms` says.
+
+    Attributes:
+        has_joined: A join of it was answered without an error.
+    """
 
     member_id: str
     instance_id: str | None
@@ -113,6 +119,7 @@ class Member:
     assignment: bytes = b""
     held_join: JoinReply | None = field(default=None, repr=False)
     held_sync: SyncReply | None = field(default=None, repr=False)
+    has_joined: bool = False
 
     @property
     def is_waiting(self) -> bool:
@@ -147,6 +154,7 @@ class Member:
     def answer_join(self, result: JoinResult) -> None:
         """Answer the held join, if there is one."""
         reply, self.held_join = self.held_join, None
+        self.has_joined = self.has_joined or (reply is not None and result.error_code == ErrorCode.NONE)
         if reply is not None:
             reply(result)
 

@@ -50,7 +50,7 @@ class EmbeddedBroker:
         *,
         port: int = 0,
         topics: Mapping[str, int] | None = None,
-        auto_create_topics: bool = False,
+        auto_create_topics: bool = True,
         num_partitions: int = 1,
         flush_policy: str = "interval:1000",
         retention_ms: int = -1,
@@ -65,7 +65,7 @@ class EmbeddedBroker:
             data_dir: kept; None for a temporary one that goes with the broker.
             port: 0 for a free one.
             topics: name -> partition count, made at the start if missing.
-            auto_create_topics: make topics that clients ask for.
+            auto_create_topics: make topics that clients ask for, as Kafka does by default.
             num_partitions: of topics made without a count.
             flush_policy: "each", "interval:<ms>" or "never".
             retention_ms: of topics that say nothing else; -1: records stay however old their timestamps are, which

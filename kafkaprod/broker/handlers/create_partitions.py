@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.topics import refuse_internal
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.errors import BrokerError
@@ -25,6 +26,7 @@ def handle(broker: Broker, request: ClientRequest[CreatePartitionsRequest]) -> C
     results = []
     for wanted in request.body.topics:
         try:
+            refuse_internal(wanted.name)
             _check_assignments(broker, wanted)
             broker.topics.add_partitions(wanted.name, wanted.count, validate_only=request.body.validate_only)
             results.append(CreatePartitionsTopicResult(name=wanted.name))

@@ -9,6 +9,7 @@ from collections import Counter
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE
+from kafkaprod.broker.cluster.topics import refuse_internal
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.broker.storage.log.log_config import LogConfig
@@ -53,6 +54,7 @@ def refuse(request: ClientRequest[CreateTopicsRequest], error_code: int) -> Crea
 
 
 def _create(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+    refuse_internal(wanted.name)
     count = _partition_count(broker, wanted)
     properties = {config.name: config.value for config in wanted.configs if config.value is not None}
     config = broker.topics.check_new(wanted.name, count, properties)

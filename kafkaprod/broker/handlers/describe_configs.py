@@ -6,7 +6,15 @@
 from __future__ import annotations
 
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.topic_options import BROKER_SOURCE, DEFAULT_SOURCE, TOPIC_SOURCE, default_values, type_of
+from kafkaprod.broker.cluster.option_types import TYPE_LONG, TYPE_STRING
+from kafkaprod.broker.cluster.topic_options import (
+    BROKER_NAMES,
+    BROKER_SOURCE,
+    DEFAULT_SOURCE,
+    TOPIC_OPTIONS,
+    TOPIC_SOURCE,
+    default_values,
+)
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.errors import BrokerError
@@ -66,7 +74,7 @@ def _describe(
             )
         entries = [
             _entry(name, value, topic.properties.get(name), with_synonyms=with_synonyms)
-            for name, value in sorted({**dict.fromkeys(topic.properties, ""), **defaults}.items())
+            for name, value in sorted(defaults.items())
         ]
     elif resource.resource_type == BROKER:
         if resource.resource_name not in ("", str(broker.config.node_id)):
@@ -87,17 +95,22 @@ def _entry(name: str, default: str, value: str | None, *, with_synonyms: bool) -
     if with_synonyms:
         if value is not None:
             synonyms.append(DescribeConfigsSynonym(name=name, value=value, source=TOPIC_SOURCE))
-        synonyms.append(DescribeConfigsSynonym(name=f"log.{name}", value=default, source=DEFAULT_SOURCE))
+        if name in BROKER_NAMES:
+            synonyms.append(DescribeConfigsSynonym(name=BROKER_NAMES[name], value=default, source=DEFAULT_SOURCE))
     return DescribeConfigsResourceResult(
         name=name,
         value=effective,
         config_source=DEFAULT_SOURCE if value is None else TOPIC_SOURCE,
-        config_type=type_of(name, effective),
+        config_type=TOPIC_OPTIONS[name].kind,
         synonyms=synonyms,
     )
 
 
 def _broker_entry(name: str, value: str) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
-        name=name, value=value, read_only=True, config_source=BROKER_SOURCE, config_type=type_of(name, value)
+        name=name,
+        value=value,
+        read_only=True,
+        config_source=BROKER_SOURCE,
+        config_type=TYPE_LONG if value.isdecimal() else TYPE_STRING,
     )

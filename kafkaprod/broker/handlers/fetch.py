@@ -1,6 +1,7 @@
 """Fetch (1): read record batches from some partitions, waiting for them if there are none yet.
 
-    7    fetch sessions; refused: every answer has session id 0, so clients send full requests (KIP-227)
+    7    fetch sessions (KIP-227): none are kept. Every answer has session id 0, so clients send full requests. Epochs
+         -1 and 0 are full requests, whatever the session id is
     9    current leader epoch, checked (KIP-320)     12  last fetched epoch, checked (KIP-595)
     13   topic ids instead of names (KIP-516)        16  current leader with errors 6 and 74 (KIP-951)
 Records are whole batches, the first of them containing the fetch offset; the last may be cut. They are not read here:
@@ -41,6 +42,7 @@ MAX_VERSION = 17
 
 _READ_COMMITTED = 1
 _UNKNOWN_EPOCH = -1
+_FULL_FETCH_EPOCHS = (-1, 0)
 
 
 class _Read(NamedTuple):
@@ -66,15 +68,17 @@ class _Limit(NamedTuple):
 def handle(broker: Broker, request: ClientRequest[FetchRequest]) -> Outcome:
     """Answer at once if there is enough, else when there is or the time is over."""
     body = request.body
-    if body.session_id != 0:
+    if body.session_epoch not in _FULL_FETCH_EPOCHS:
         return refuse(request, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    read = _read(broker, request)
     keys = [
         TopicPartition(name, wanted.partition)
         for topic in body.topics
         if (name := broker.topics.name_of(topic.topic, topic.topic_id)) is not None
         for wanted in topic.partitions
     ]
+    if len(set(keys)) < len(keys):
+        return refuse(request, ErrorCode.INVALID_REQUEST)  # a partition is named twice
+    read = _read(broker, request)
     if read.is_final or read.bytes_read >= body.min_bytes or body.max_wait_ms <= 0 or not keys:
         return read.response
     deferred = Deferred()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.topic_options import LIST_OPTIONS, default_values
+from kafkaprod.broker.cluster.option_types import TYPE_LIST
+from kafkaprod.broker.cluster.topic_options import TOPIC_OPTIONS, default_values
+from kafkaprod.broker.cluster.topics import refuse_internal
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.errors import BrokerError
@@ -64,6 +66,7 @@ def _response(resource: AlterConfigsResource, error_code: int) -> AlterConfigsRe
 def _alter(broker: Broker, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     if resource.resource_type != TOPIC:
         raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "Only the options of topics can be altered here.")
+    refuse_internal(resource.resource_name)
     topic = broker.topics.get(resource.resource_name)
     if topic is None:
         raise RequestRefusedError(
@@ -86,7 +89,7 @@ def _apply(change: AlterableConfig, properties: dict[str, str], defaults: dict[s
     if operation == SET:
         properties[name] = change.value
         return
-    if name not in LIST_OPTIONS:
+    if name not in TOPIC_OPTIONS or TOPIC_OPTIONS[name].kind != TYPE_LIST:
         raise RequestRefusedError(ErrorCode.INVALID_CONFIG, f"{name} is no list: it cannot be extended or shortened.")
     items = [item for item in properties.get(name, defaults.get(name, "")).split(",") if item]
     changed = change.value.split(",")

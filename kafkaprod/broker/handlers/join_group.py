@@ -37,12 +37,12 @@ def handle(broker: Broker, request: ClientRequest[JoinGroupRequest]) -> Deferred
         can_skip_assignment=request.version >= _FIRST_VERSION_WITH_SKIP,
     )
     deferred = Deferred()
-    broker.groups.join(
-        body.group_id,
-        attempt,
-        broker.clock.now_ms(),
-        lambda result: deferred.complete(_response(result, request.version)),
-    )
+
+    def reply(result: JoinResult) -> None:
+        deferred.complete(_response(result, request.version))
+
+    deferred.on_abandon = lambda: broker.groups.abandon_join(body.group_id, reply, broker.clock.now_ms())
+    broker.groups.join(body.group_id, attempt, broker.clock.now_ms(), reply)
     return deferred
 
 

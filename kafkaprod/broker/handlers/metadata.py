@@ -13,7 +13,7 @@ import uuid
 
 from kafkaprod.broker.cluster.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.topics import Topic, check_name
+from kafkaprod.broker.cluster.topics import INTERNAL_TOPICS, Topic, check_name
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -48,7 +48,7 @@ def handle(broker: Broker, request: ClientRequest[MetadataRequest]) -> MetadataR
             _find_id(broker, wanted, request.version)
             if wanted.name is None
             else _find_name(broker, wanted.name, may_create=may_create, created=created)
-            for wanted in body.topics
+            for wanted in _distinct(body.topics)
         ]
     if body.include_topic_authorized_operations:
         for topic in topics:
@@ -75,6 +75,10 @@ def refuse(request: ClientRequest[MetadataRequest], error_code: int) -> Metadata
     )
 
 
+def _distinct(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+    return list({(topic.name, topic.topic_id): topic for topic in topics}.values())
+
+
 def _find_id(broker: Broker, wanted: MetadataRequestTopic, version: int) -> MetadataResponseTopic:
     topic = None if wanted.topic_id is None else broker.topics.by_id(wanted.topic_id)
     if topic is None:
@@ -88,7 +92,7 @@ def _find_name(broker: Broker, name: str, *, may_create: bool, created: list[str
         topic = broker.topics.get(name)
         if topic is None:
             check_name(name)
-            if not may_create:
+            if not may_create or name in INTERNAL_TOPICS:  # those are made by the broker when it needs them
                 return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if len(created) == MAX_CREATED_AT_ONCE:
                 return _failed(name, ErrorCode.LEADER_NOT_AVAILABLE)

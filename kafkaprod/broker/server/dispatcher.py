@@ -97,7 +97,7 @@ class Dispatcher:
         try:
             if not session.is_trusted and received.api not in BEFORE_LOGIN:
                 raise AuthenticationError(f"{received.api.name} before the login")
-            body = received.decode()
+            body = received.decode(self._broker.config.limits.max_request_elements)
         except KafkaError as error:
             self._loop.drop(session, error)
             return
@@ -137,15 +137,29 @@ class Dispatcher:
             receiver(error)
             return
         if isinstance(outcome, Deferred):
-            if exchange.handler.LANE is Lane.DATA:
-                exchange.session.deferred = outcome
+            self._watch_for_close(exchange, outcome)
             outcome.then(receiver)
         else:
             receiver(outcome)
 
+    def _watch_for_close(self, exchange: _Exchange, outcome: Deferred) -> None:
+        """Have the handler release what waits if the client goes; on its own thread."""
+        if outcome.is_complete:
+            return
+        if exchange.handler.LANE is Lane.DATA:
+            exchange.session.abandon = outcome.abandon
+            return
+
+        def watch() -> None:  # in the event loop, before the outcome's own call there
+            exchange.session.abandon = lambda: self._loop.submit_control(outcome.abandon)
+            if exchange.session.is_closed:
+                exchange.session.abandon()
+
+        self._loop.post(watch)
+
     def _finish(self, exchange: _Exchange, ready: Ready) -> None:
         """The handler is done: answer now or later, or not at all if a fault wants it so."""
-        exchange.session.deferred = None
+        exchange.session.abandon = None
         if exchange.has_fault(FaultKind.DROP_REPLY):
             return
         if exchange.has_fault(FaultKind.CLOSE_AFTER_HANDLING):

@@ -84,6 +84,11 @@ class Deferred:
         """The outcome is there."""
         return self._outcome is not None
 
+    def abandon(self) -> None:
+        """Release what waits, unless the outcome is there: the client is gone."""
+        if self._outcome is None and self.on_abandon is not None:
+            self.on_abandon()
+
     def complete(self, outcome: Ready) -> None:
         """Give the outcome.
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 from kafkaprod.broker.server.file_records import is_stand_in
 from kafkaprod.broker.server.login import Login
-from kafkaprod.broker.server.request import Deferred
 from kafkaprod.broker.storage.log.segment import FileSlice
 from kafkaprod.errors import KafkaError
 from kafkaprod.net.poller import WRITABLE
@@ -44,7 +43,7 @@ class Session:
         is_open: connect and TLS handshake are through.
         is_closed: the socket is closed; answers that come now go nowhere.
         stage: of the request in progress.
-        deferred: its outcome, if that comes later.
+        abandon: releases what its outcome waits for; called if the connection is closed before.
         waiting: requests behind it.
         login: how far its login is; None where nobody has to log in.
         last_active_ms: when a request or an answer was last complete.
@@ -67,7 +66,7 @@ class Session:
         self.is_open = False
         self.is_closed = False
         self.stage = Stage.IDLE
-        self.deferred: Deferred | None = None
+        self.abandon: Callable[[], None] | None = None
         self.waiting: deque[RequestReceived] = deque()
         self.login = login
         self.last_active_ms = now_ms
@@ -167,8 +166,8 @@ class Session:
         self._connection.connection_lost()
         self._ranges.clear()
         self.waiting.clear()
-        if self.deferred is not None and self.deferred.on_abandon is not None:
-            self.deferred.on_abandon()
+        if self.abandon is not None:
+            self.abandon()
 
     def _send_front(self, views: list[Buffer]) -> int:
         if self.send_limit_bytes is not None:

@@ -52,17 +52,43 @@ def test_unknown_and_empty_group_ids_are_told_apart() -> None:
     assert coordinator.list_groups([]) == []
 
 
-def test_group_without_members_and_offsets_is_forgotten() -> None:
+def test_group_without_members_and_offsets_stays_until_the_clean_up() -> None:
     groups = Groups()
     groups.stable_member("g", 0)
     groups.stable_member("kept", 0)
     groups.with_offsets.add("kept")
     groups.coordinator.on_time(SESSION_MS)
+    left = groups.coordinator.get("g")
+    assert left is not None
+    assert left.state is GroupState.EMPTY
+    groups.coordinator.forget_unused()
     assert groups.coordinator.get("g") is None
     kept = groups.coordinator.get("kept")
     assert kept is not None
     assert kept.state is GroupState.EMPTY
     assert [group.group_id for group in groups.coordinator.list_groups(groups.with_offsets)] == ["kept"]
+
+
+def test_clean_up_spares_groups_with_members_and_with_pending_ids() -> None:
+    groups = Groups()
+    groups.stable_member("stable", 0)
+    attempt = JoinAttempt("", None, "c", "h", SESSION_MS, SESSION_MS, "consumer", {"range": b""}, True, False)
+    answers: list[JoinResult] = []
+    groups.coordinator.join("pending", attempt, 0, answers.append)
+    groups.coordinator.forget_unused()
+    assert [group.group_id for group in groups.coordinator.list_groups([])] == ["pending", "stable"]
+    groups.coordinator.on_time(SESSION_MS)
+    groups.coordinator.forget_unused()
+    assert groups.coordinator.list_groups([]) == []
+
+
+def test_group_whose_first_join_is_refused_is_not_kept() -> None:
+    groups = Groups()
+    attempt = JoinAttempt("", None, "c", "h", 1, 1, "consumer", {"range": b""}, False, False)
+    answers: list[JoinResult] = []
+    groups.coordinator.join("g", attempt, 0, answers.append)
+    assert answers[0].error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+    assert groups.coordinator.list_groups([]) == []
 
 
 def test_heartbeats_put_the_end_of_a_session_off() -> None:
@@ -74,7 +100,9 @@ def test_heartbeats_put_the_end_of_a_session_off() -> None:
     deadline_ms = groups.coordinator.next_deadline_ms()
     assert deadline_ms is not None
     groups.coordinator.on_time(now_ms + SESSION_MS)
-    assert groups.coordinator.get("g") is None
+    group = groups.coordinator.get("g")
+    assert group is not None
+    assert group.state is GroupState.EMPTY
     assert groups.coordinator.next_deadline_ms() is None
 
 
@@ -87,6 +115,7 @@ def test_deadline_is_never_later_than_that_of_any_group() -> None:
         now_ms += dice.randrange(400)
         group_id = f"g{dice.randrange(20)}"
         groups.coordinator.on_time(now_ms)
+        groups.coordinator.forget_unused()
         if groups.coordinator.get(group_id) is None:
             members[group_id] = groups.stable_member(group_id, now_ms)
         else:

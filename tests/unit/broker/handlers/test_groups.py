@@ -154,3 +154,21 @@ def test_groups_are_described_listed_and_deleted(box: BrokerWithoutSockets) -> N
     assert delete("g") == ErrorCode.NONE
     assert committed(box) == -1
     assert box.ask(ListGroupsRequest(), ListGroupsResponse, 2).groups == []
+
+
+def test_group_that_was_left_can_be_described_and_deleted(box: BrokerWithoutSockets) -> None:
+    member = stable_member(box)
+    box.ask(LeaveGroupRequest(group_id="g", member_id=member.member_id), LeaveGroupResponse, 2)
+    described = box.ask(DescribeGroupsRequest(groups=["g"]), DescribeGroupsResponse, 5).groups[0]
+    assert described.group_state == "Empty"
+    deleted = box.ask(DeleteGroupsRequest(groups_names=["g"]), DeleteGroupsResponse, 2).results[0]
+    assert deleted.error_code == ErrorCode.NONE
+
+
+def test_join_with_too_much_metadata_is_refused(box: BrokerWithoutSockets) -> None:
+    half = 512 * 1024
+    protocols = [JoinGroupRequestProtocol(name=name, metadata=b"m" * (half + 1)) for name in ("range", "sticky")]
+    request = JoinGroupRequest(group_id="g", session_timeout_ms=10_000, protocol_type="consumer", protocols=protocols)
+    assert box.ask(request, JoinGroupResponse, 3).error_code == ErrorCode.INVALID_REQUEST
+    protocols[0].metadata = protocols[1].metadata = b"m" * half
+    assert box.ask(request, JoinGroupResponse, 3).error_code == ErrorCode.NONE

@@ -222,9 +222,26 @@ def test_id_of_a_deleted_topic_is_unknown(box: BrokerWithoutSockets) -> None:
 
 
 def test_fetch_of_a_session_is_refused(box: BrokerWithoutSockets) -> None:
-    answer = box.ask(fetch_request(session_id=7), FetchResponse, 11)
+    answer = box.ask(fetch_request(session_id=7, session_epoch=1), FetchResponse, 11)
     assert (answer.error_code, answer.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
-    assert box.ask(fetch_request(session_id=0, session_epoch=0), FetchResponse, 11).session_id == 0
+
+
+@pytest.mark.parametrize("session_id", [0, -1, 7])
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+def test_full_fetch_reads_whatever_the_session_id_is(
+    box: BrokerWithoutSockets, session_id: int, session_epoch: int
+) -> None:
+    produce(box, make_batch([b"a"]))
+    request = fetch_request(session_id=session_id, session_epoch=session_epoch)
+    answer = box.ask(request, FetchResponse, 11)
+    assert (answer.error_code, answer.session_id) == (ErrorCode.NONE, 0)
+    assert answer.responses[0].partitions[0].records
+
+
+def test_fetch_that_names_a_partition_twice_is_refused(box: BrokerWithoutSockets) -> None:
+    request = fetch_request()
+    request.topics[0].partitions *= 2
+    assert box.ask(request, FetchResponse, 11).error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_diverging_reader_is_told_where_to_truncate(box: BrokerWithoutSockets) -> None:

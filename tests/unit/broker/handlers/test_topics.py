@@ -257,3 +257,36 @@ def test_options_are_altered_as_a_whole_or_not_at_all(
     assert box.ask(request, IncrementalAlterConfigsResponse, 1).responses[0].error_code == expected
     properties = box.broker.topics.get(TOPIC).properties  # type: ignore[union-attr]
     assert (properties.get("cleanup.policy"), properties.get("retention.ms")) == (policy, retention)
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_internal_topics_are_not_made_or_altered_by_clients(tmp_path: Path, name: str) -> None:
+    box = BrokerWithoutSockets(tmp_path, topics={TOPIC: 1})
+    made = box.ask(
+        CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)]),
+        CreateTopicsResponse,
+        7,
+    )
+    assert made.topics[0].error_code == ErrorCode.INVALID_REQUEST
+    assert metadata(box, [name], allow_auto_topic_creation=True).topics[0].error_code == 3
+    commit(box, 7)
+    configs = [AlterableConfig(name="retention.ms", config_operation=0, value="5")]
+    resource = AlterConfigsResource(resource_type=2, resource_name=name, configs=configs)
+    altered = box.ask(IncrementalAlterConfigsRequest(resources=[resource]), IncrementalAlterConfigsResponse, 1)
+    assert altered.responses[0].error_code == ErrorCode.INVALID_REQUEST
+    grown = box.ask(
+        CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=9)]), CreatePartitionsResponse, 3
+    )
+    assert grown.results[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_defaults_of_topics_are_named_as_kafka_names_them(box: BrokerWithoutSockets) -> None:
+    synonyms = {entry.name: [synonym.name for synonym in entry.synonyms] for entry in options_of(box, 2, TOPIC).configs}
+    assert synonyms["max.message.bytes"] == ["message.max.bytes"]
+    assert synonyms["retention.ms"] == ["log.retention.ms"]
+    assert synonyms["file.delete.delay.ms"] == ["log.segment.delete.delay.ms"]
+    assert synonyms["min.insync.replicas"] == ["min.insync.replicas"]
+
+
+def test_metadata_names_each_topic_once(box: BrokerWithoutSockets) -> None:
+    assert [topic.name for topic in metadata(box, [TOPIC, "x", TOPIC]).topics] == [TOPIC, "x"]
