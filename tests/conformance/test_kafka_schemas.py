@@ -22,7 +22,21 @@ DEFINITIONS = files("kafka.protocol.schemas") / "resources"
 NOT_SHIPPED = {"ConsumerGroupHeartbeat", "GetTelemetrySubscriptions", "PushTelemetry"}
 NEWER_THAN_SHIPPED = {"ApiVersions": 4, "DeleteGroups": 2, "TxnOffsetCommit": 5}  # their last version there
 RENAMED_SINCE = {("TxnOffsetCommitRequest", "GenerationId"): "GenerationIdOrMemberEpoch"}
-FIXED_NAMES = {"?": "bool", "b": "int8", "h": "int16", "i": "int32", "q": "int64", "H": "uint16", "I": "uint32"}
+RENAMED_STRUCTS = {  # Kafka gives a struct of the request and another one of the response the same name
+    "EntryResult": "EntryData",
+    "QuorumPartition": "PartitionData",
+    "QuorumTopic": "TopicData",
+}
+FIXED_NAMES = {
+    "?": "bool",
+    "b": "int8",
+    "h": "int16",
+    "i": "int32",
+    "q": "int64",
+    "H": "uint16",
+    "I": "uint32",
+    "d": "float64",
+}
 
 
 def name_of(message_class: type[Message]) -> str:
@@ -57,7 +71,8 @@ def wire_type(field_type: Any) -> str:
         return kind_of(field_type)
     if isinstance(field_type, ArrayType):
         return "[]" + wire_type(field_type.element)
-    return str((field_type.struct_class if isinstance(field_type, StructType) else field_type).__name__)
+    name = str((field_type.struct_class if isinstance(field_type, StructType) else field_type).__name__)
+    return RENAMED_STRUCTS.get(name, name)
 
 
 def struct_of(field_type: FieldType) -> Any:

@@ -1,0 +1,48 @@
+"""CreateAcls (30): add access control entries.
+
+Resource types: 1 any, 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user. Pattern types:
+1 any, 2 match, 3 literal, 4 prefixed. Operations: 1 any, 2 all, then those of `cluster.acls`. Permissions: 1 any,
+2 deny, 3 allow.
+
+    1  pattern types     2  flexible
+
+Source: KIP-4, KIP-290.
+"""
+
+from __future__ import annotations
+
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.field_types import INT8, INT16, INT32, NULLABLE_STRING, STRING, array
+from kafkaprod.protocol.schema import Request, Response, Struct, field
+
+
+class AclCreation(Struct):
+    """One entry."""
+
+    resource_type: int = field(INT8)
+    resource_name: str = field(STRING)
+    resource_pattern_type: int = field(INT8, default=3)
+    principal: str = field(STRING)
+    host: str = field(STRING)
+    operation: int = field(INT8)
+    permission_type: int = field(INT8)
+
+
+class CreateAclsRequest(Request, api=ApiKey.CREATE_ACLS, versions=(1, 3), flexible_from=2):
+    """Entries to add."""
+
+    creations: list[AclCreation] = field(array(AclCreation))
+
+
+class AclCreationResult(Struct):
+    """The outcome for one entry."""
+
+    error_code: int = field(INT16)
+    error_message: str | None = field(NULLABLE_STRING)
+
+
+class CreateAclsResponse(Response, api=ApiKey.CREATE_ACLS, versions=(1, 3), flexible_from=2):
+    """The outcome for each entry."""
+
+    throttle_time_ms: int = field(INT32)
+    results: list[AclCreationResult] = field(array(AclCreationResult))
