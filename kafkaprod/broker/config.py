@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafkaprod.broker.coordinator.member import GroupConfig
+from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
 from kafkaprod.broker.storage.log.group_commit import FlushPolicy, interval
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import ConfigError
@@ -56,6 +57,7 @@ class BrokerConfig:
         flush_policy: when appended data is synced to the disk.
         log: defaults of the topics' options.
         groups: options of the group coordinator.
+        transactions: options of the transaction coordinator.
         limits: what clients can make the broker hold.
         offsets_retention_ms: how long a group without members keeps its offsets.
         topics: name -> partition count; made at start if missing.
@@ -75,6 +77,7 @@ class BrokerConfig:
     flush_policy: FlushPolicy = field(default_factory=lambda: interval(1_000))
     log: LogConfig = field(default_factory=LogConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)
+    transactions: TransactionConfig = field(default_factory=TransactionConfig)
     limits: Limits = field(default_factory=Limits)
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     topics: Mapping[str, int] = field(default_factory=dict)

@@ -56,7 +56,6 @@ NOT_REWRITTEN: tuple[str, ...] = (
     "kafkaprod/broker/storage/",
     "kafkaprod/broker/storage/index/",
     "kafkaprod/broker/storage/log/",
-    "kafkaprod/broker/storage/producers/",
     "kafkaprod/broker/storage/recovery/",
     "kafkaprod/cli/",
     "kafkaprod/cli/load",

@@ -1,7 +1,7 @@
 """The broker as the handlers see it: topics, groups, offsets, ids. No socket in here; `server` brings the requests.
 
-Which thread: `topics` may be read by all, and is changed by the control thread; `groups`, `offsets` and `producer_ids`
-belong to the control thread; `purgatory` to the event loop. Logs are thread-safe.
+Which thread: `topics` may be read by all, and is changed by the control thread; `groups`, `offsets`, `transactions`
+and `producer_ids` belong to the control thread; `purgatory` to the event loop. Logs are thread-safe.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from kafkaprod.broker.cluster.topics import FILE_NAME as TOPICS_FILE
 from kafkaprod.broker.cluster.topics import TopicTable, read_saved_topics
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
+from kafkaprod.broker.coordinator.markers import MarkerWriter
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC, OffsetLog
+from kafkaprod.broker.coordinator.transaction_coordinator import OpenTransaction, TransactionCoordinator
+from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC, TransactionLog
 from kafkaprod.broker.embedding.faults import Faults
 from kafkaprod.broker.server.login import Credentials
 from kafkaprod.broker.server.purgatory import Purgatory
@@ -27,9 +30,10 @@ from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segments import OpenHandles
 from kafkaprod.clock import Clock
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.structs import TopicPartition
 
-# Small segments: what the log of offsets has outgrown can be deleted soon.
-_OFFSETS_TOPIC_PROPERTIES = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
+# Small segments: what a coordinator's log has outgrown can be deleted soon.
+_INTERNAL_TOPIC_PROPERTIES = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
 
 RunBlocking = Callable[[Callable[[], None], Callable[[], None]], None]
 """Run the first call on another thread, then the second one in the event loop."""
@@ -50,8 +54,22 @@ class Broker:
         api_versions: what ApiVersions announces; set by the router.
     """
 
-    def __init__(self, config: BrokerConfig, clock: Clock, purgatory: Purgatory, run_blocking: RunBlocking) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        purgatory: Purgatory,
+        run_blocking: RunBlocking,
+        run_control: RunBlocking,
+    ) -> None:
         """Take the data directory over and read what is in it.
+
+        Args:
+            config: all options.
+            clock: for all times.
+            purgatory: holds requests that wait for data.
+            run_blocking: runs a call on a thread that may block.
+            run_control: runs a call on the control thread, after those before it.
 
         Raises:
             DirectoryLockedError: another broker uses the directory.
@@ -63,6 +81,7 @@ class Broker:
         self.clock = clock
         self.purgatory = purgatory
         self.run_blocking = run_blocking
+        self.run_control = run_control
         self.faults = Faults()
         self.credentials = Credentials(config.sasl_users)
         self.endpoint = Endpoint(config.advertised_host or config.host, config.port)
@@ -74,8 +93,10 @@ class Broker:
             self.producer_ids = ProducerIds(disk, self.log_dir.path)
             offsets_partition = self.topics.partition(OFFSETS_TOPIC, 0)
             self.offsets = OffsetLog(
-                None if offsets_partition is None else offsets_partition.log, self._make_offsets_log
+                None if offsets_partition is None else offsets_partition.log, self._internal_log_maker(OFFSETS_TOPIC)
             )
+            self.markers = MarkerWriter(self._find_log, self.offsets)
+            self.transactions = self._open_transactions()
             self.groups = GroupCoordinator(config.groups, self.offsets.table.has_group)
             for name, partition_count in config.topics.items():
                 if self.topics.get(name) is None:
@@ -105,15 +126,51 @@ class Broker:
             "num.partitions": str(config.num_partitions),
             "offsets.retention.minutes": str(config.offsets_retention_ms // 60_000),
             "socket.request.max.bytes": str(config.limits.max_request_bytes),
+            "transaction.max.timeout.ms": str(config.transactions.max_timeout_ms),
+            "transactional.id.expiration.ms": str(config.transactions.id_expiration_ms),
         }
 
     def close(self) -> bool:
         """Close the logs; return whether the shutdown was clean."""
         return self.log_dir.close()
 
-    def _make_offsets_log(self) -> PartitionLog:
-        topic = self.topics.get(OFFSETS_TOPIC) or self.topics.create(OFFSETS_TOPIC, 1, _OFFSETS_TOPIC_PROPERTIES)
-        return topic.partitions[0].log
+    def _find_log(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        partition = self.topics.partition(*topic_partition)
+        return None if partition is None else partition.log
+
+    def _internal_log_maker(self, name: str) -> Callable[[], PartitionLog]:
+        def make() -> PartitionLog:
+            topic = self.topics.get(name) or self.topics.create(name, 1, _INTERNAL_TOPIC_PROPERTIES)
+            return topic.partitions[0].log
+
+        return make
+
+    def _open_transactions(self) -> TransactionCoordinator:
+        topic = self.topics.get(TRANSACTIONS_TOPIC)
+        log = TransactionLog(
+            [] if topic is None else [partition.log for partition in topic.partitions],
+            self._internal_log_maker(TRANSACTIONS_TOPIC),
+            self.config.transactions.version,
+        )
+        transactions = TransactionCoordinator(
+            self.config.transactions,
+            log,
+            self.producer_ids.allocate,
+            self.markers,
+            lambda call: self.run_control(call, _nothing),
+        )
+        open_transactions = [
+            OpenTransaction(topic_partition, entry.producer_id, entry.epoch)
+            for topic_partition, partition_log in self.log_dir.partitions.items()
+            for entry in partition_log.producers()
+            if entry.has_transaction
+        ]
+        transactions.recover(open_transactions, self.clock.wall_ms())
+        return transactions
+
+
+def _nothing() -> None:
+    """Follows a call on the control thread that the event loop need not know of."""
 
 
 def _open_log_dir(config: BrokerConfig, clock: Clock, disk: Disk) -> LogDir:

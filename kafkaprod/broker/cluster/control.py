@@ -1,4 +1,4 @@
-"""The control plane: one thread that runs handlers of groups, topics and offsets one after the other, and their timers.
+"""The control plane: one thread for the handlers of groups, topics, offsets and transactions, and for their timers.
 
 Whatever only this thread touches needs no lock. Calls are bounded by the number of connections: each has one request in
 progress at most.
@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
+from kafkaprod.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from kafkaprod.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -22,9 +23,16 @@ _STOP: None = None
 class ControlThread:
     """See the module docstring. `submit` may be called from any thread."""
 
-    def __init__(self, groups: GroupCoordinator, clock: Clock, on_crash: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        clock: Clock,
+        on_crash: Callable[[], None],
+    ) -> None:
         """Make it; `on_crash` is called if it dies of an error, which nothing it runs should raise."""
         self._groups = groups
+        self._transactions = transactions
         self._clock = clock
         self._on_crash = on_crash
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -53,8 +61,11 @@ class ControlThread:
 
     def _next(self) -> Callable[[], None] | None:
         while True:
-            self._groups.on_time(self._clock.now_ms())
-            deadline_ms = self._groups.next_deadline_ms()
+            now_ms = self._clock.now_ms()
+            self._groups.on_time(now_ms)
+            self._transactions.on_time(now_ms, self._clock.wall_ms())
+            deadlines = (self._groups.next_deadline_ms(), self._transactions.next_deadline_ms(now_ms))
+            deadline_ms = min((deadline for deadline in deadlines if deadline is not None), default=None)
             timeout_s = None if deadline_ms is None else max(deadline_ms - self._clock.now_ms(), 0) / 1000
             try:
                 return self._calls.get(timeout=timeout_s)

@@ -45,6 +45,8 @@ class Maintenance:
         self._every(_CHECKPOINT_MS, self._broker.log_dir.checkpoint)
         self._every(_RETENTION_MS, self._retain)
         self._every(_OFFSETS_MS, lambda: self._submit_control(self._retain_offsets))
+        expiration_check_ms = self._broker.config.transactions.expiration_check_ms
+        self._every(expiration_check_ms, lambda: self._submit_control(self._expire_transactional_ids))
         self._thread.start()
 
     def stop(self) -> None:
@@ -90,3 +92,10 @@ class Maintenance:
             broker.offsets.maybe_compact(now_ms)
         except KafkaError:
             logger.exception("retention of committed offsets failed")
+
+    def _expire_transactional_ids(self) -> None:
+        """On the control thread: forget transactional ids that were not used for long."""
+        try:
+            self._broker.transactions.expire_ids(self._broker.clock.wall_ms())
+        except KafkaError:
+            logger.exception("expiration of transactional ids failed")

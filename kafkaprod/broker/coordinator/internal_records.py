@@ -1,4 +1,4 @@
-"""Record batches the broker writes for itself: uncompressed, without producer id, keys always set.
+"""Record batches the broker writes for itself: uncompressed, without sequence, keys always set.
 
 Source: Kafka protocol guide, "Record Batch" and "Record". Pure: no I/O.
 """
@@ -6,6 +6,7 @@ Source: Kafka protocol guide, "Record Batch" and "Record". Pure: no I/O.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kafkaprod.broker.storage.log.batch_header import (
     HEADER_BYTES,
@@ -14,6 +15,7 @@ from kafkaprod.broker.storage.log.batch_header import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     OVERHEAD_BYTES,
+    TRANSACTIONAL,
     BatchHeader,
     seal_header,
 )
@@ -22,7 +24,17 @@ KeyValue = tuple[bytes, bytes | None]
 """A record's key and value; None deletes the key."""
 
 
-def build_batch(records: Sequence[KeyValue], timestamp_ms: int) -> bytearray:
+class Writer(NamedTuple):
+    """The producer whose transaction a batch belongs to."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+
+
+NOT_TRANSACTIONAL = Writer()
+
+
+def build_batch(records: Sequence[KeyValue], timestamp_ms: int, writer: Writer = NOT_TRANSACTIONAL) -> bytearray:
     """Return a batch of at least one record, base offset 0, ready for `append_internal`."""
     batch = bytearray(HEADER_BYTES)
     for offset_delta, (key, value) in enumerate(records):
@@ -34,12 +46,12 @@ def build_batch(records: Sequence[KeyValue], timestamp_ms: int) -> bytearray:
         partition_leader_epoch=-1,
         magic=MAGIC,
         crc=0,
-        attributes=0,
+        attributes=0 if writer == NOT_TRANSACTIONAL else TRANSACTIONAL,
         last_offset_delta=len(records) - 1,
         base_timestamp=timestamp_ms,
         max_timestamp=timestamp_ms,
-        producer_id=NO_PRODUCER_ID,
-        producer_epoch=NO_PRODUCER_EPOCH,
+        producer_id=writer.producer_id,
+        producer_epoch=writer.epoch,
         base_sequence=NO_SEQUENCE,
         record_count=len(records),
     )

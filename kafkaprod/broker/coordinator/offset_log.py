@@ -1,27 +1,22 @@
 """The table of committed offsets, kept on disk as the internal topic `__consumer_offsets`.
 
-A commit is appended (and synced, if the flush policy says so) before it enters the table. At start the log is read
-from its start. When the log has grown far beyond the table, the table is written to its end and everything before is
-dropped: a compaction of the whole log in one step. The control thread owns it.
+A commit is appended (and synced, if the flush policy syncs before answers) before it enters the table. At start the log
+is read from its start, with the markers that decide transactions. When the log has grown far beyond the table, the
+table is written to its end and everything before is dropped. The control thread owns it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
-from kafkaprod.broker.coordinator.internal_records import build_batch
+from kafkaprod.broker.coordinator.internal_log import InternalLog, LoggedMarker, LoggedRecord
+from kafkaprod.broker.coordinator.internal_records import NOT_TRANSACTIONAL, KeyValue, Writer
 from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey, OffsetTable, decode_offset, encode_offsets
-from kafkaprod.broker.storage.log.batch_header import HEADER_BYTES, parse_header
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
-from kafkaprod.broker.storage.log.records import iterate_records
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
-_LEADER_EPOCH = 0
-_READ_BYTES = 1024 * 1024
-_BATCH_ENTRIES = 1000
-_COMPACT_ABOVE_BYTES = 32 * 1024 * 1024
 _ENTRY_BYTES = 128  # about what one entry takes in the log
 
 Change = tuple[OffsetKey, CommittedOffset | None]
@@ -31,7 +26,7 @@ class OffsetLog:
     """See the module docstring.
 
     Attributes:
-        table: what is committed; read it freely, change it through `write` only.
+        table: what is committed; read it freely, change it through `write` and `end_transaction` only.
     """
 
     def __init__(self, log: PartitionLog | None, make_log: Callable[[], PartitionLog]) -> None:
@@ -46,22 +41,36 @@ class OffsetLog:
             CorruptDataError: a record of it is.
         """
         self.table = OffsetTable()
-        self._log = log
-        self._make_log = make_log
-        for key, committed in _read_changes(log) if log is not None else ():
-            self.table.put(key, committed)
+        self._epochs: dict[int, int] = {}  # of the producers with open transactions
+        self._log = InternalLog(log, make_log)
+        for entry in self._log.replay():
+            if isinstance(entry, LoggedMarker):
+                self.end_transaction(entry.header.producer_id, is_commit=entry.marker.is_commit)
+            else:
+                self._apply(entry)
 
-    def write(self, changes: Sequence[Change], now_ms: int) -> None:
-        """Make changes durable, then visible. `now_ms` by the wall clock.
+    def write(self, changes: Sequence[Change], now_ms: int, writer: Writer = NOT_TRANSACTIONAL) -> None:
+        """Make changes durable, then visible; those of a transaction stay pending until it ends.
+
+        Args:
+            changes: offsets to set, None to remove one; a transaction removes none.
+            now_ms: by the wall clock.
+            writer: the producer whose transaction the changes are in.
 
         Raises:
+            RecordsRefusedError: 47, the producer has been fenced; nothing was changed.
             LogError: the log takes no appends; the table is unchanged.
         """
         if not changes:
             return
-        self._append(changes, now_ms)
-        for key, committed in changes:
-            self.table.put(key, committed)
+        first_offset = self._log.append(encode_offsets(changes), now_ms, writer)
+        for record_offset, (key, committed) in enumerate(changes, first_offset):
+            self._put(writer, key, committed, record_offset)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Commit or drop the pending offsets of a producer whose marker is in the log."""
+        self._epochs.pop(producer_id, None)
+        self.table.end_transaction(producer_id, is_commit=is_commit)
 
     def maybe_compact(self, now_ms: int) -> bool:
         """Rewrite the log if most of it is out of date; return whether that was done.
@@ -69,44 +78,32 @@ class OffsetLog:
         Raises:
             LogError: the log takes no appends; it is as it was, or longer.
         """
-        log = self._log
-        if log is None or log.size_bytes <= _COMPACT_ABOVE_BYTES + 4 * _ENTRY_BYTES * len(self.table):
+        if not self._log.is_outgrown(_ENTRY_BYTES * len(self.table)):
             return False
-        start_offset = log.log_end_offset
-        self._append(self.table.items(), now_ms)
-        log.delete_records(start_offset)
+        first_offset = self._log.rewrite(self._parts(), now_ms)
+        for record_offset, (producer_id, key, committed) in enumerate(self.table.in_log_order(), first_offset):
+            self._put(self._writer(producer_id), key, committed, record_offset)
         return True
 
-    def _append(self, changes: Iterable[Change], now_ms: int) -> None:
-        if self._log is None:
-            self._log = self._make_log()
-        entries = iter(changes)
-        end_offset = self._log.log_end_offset
-        while part := list(islice(entries, _BATCH_ENTRIES)):
-            batch = build_batch(encode_offsets(part), now_ms)
-            end_offset = self._log.append_internal(batch, _LEADER_EPOCH).last_offset + 1
-        self._log.commit(end_offset)
+    def _parts(self) -> Iterator[tuple[Writer, list[KeyValue]]]:
+        """The table in the order of its records, so that a pending offset stays behind what it may replace."""
+        for producer_id, run in groupby(self.table.in_log_order(), key=lambda entry: entry[0]):
+            yield self._writer(producer_id), encode_offsets((key, committed) for _, key, committed in run)
 
+    def _writer(self, producer_id: int) -> Writer:
+        return Writer(producer_id, self._epochs[producer_id]) if producer_id in self._epochs else NOT_TRANSACTIONAL
 
-def _read_changes(log: PartitionLog) -> Iterator[Change]:
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        records = log.read(offset, _READ_BYTES, log.log_end_offset).records
-        if records is None:
-            return
-        view = memoryview(records.read())
-        while len(view) >= HEADER_BYTES:
-            header = parse_header(view)
-            if len(view) < header.size_bytes:
-                break  # cut by the size of the read: the next one begins here
-            if not header.is_control:
-                yield from _decode_batch(view[: header.size_bytes])
-            offset = header.last_offset + 1
-            view = view[header.size_bytes :]
-
-
-def _decode_batch(batch: memoryview) -> Iterator[Change]:
-    for record in iterate_records(batch):
-        change = decode_offset(record.key or b"", record.value)
+    def _apply(self, record: LoggedRecord) -> None:
+        change = decode_offset(record.key, record.value)
         if change is not None:
-            yield change
+            header = record.header
+            is_pending = header.is_transactional
+            writer = Writer(header.producer_id, header.producer_epoch) if is_pending else NOT_TRANSACTIONAL
+            self._put(writer, *change, record.offset)
+
+    def _put(self, writer: Writer, key: OffsetKey, committed: CommittedOffset | None, record_offset: int) -> None:
+        if writer == NOT_TRANSACTIONAL or committed is None:
+            self.table.put(key, committed, record_offset)
+        else:
+            self._epochs[writer.producer_id] = writer.epoch
+            self.table.put_pending(writer.producer_id, key, committed, record_offset)

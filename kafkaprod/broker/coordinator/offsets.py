@@ -3,7 +3,10 @@
     key     int16 1 | group STRING | topic STRING | partition int32
     value   int16 3 | offset int64 | leaderEpoch int32 | metadata STRING | commitTimestamp int64     (null: deleted)
     STRING = int16 length | UTF-8
-Source: Kafka OffsetCommitKey.json, OffsetCommitValue.json. Pure: no I/O, no clock. The control thread owns it.
+An offset that is committed in a transaction is pending until the transaction's marker. Then the later of the two
+records wins: a commit outside the transaction may have come in between.
+Source: Kafka OffsetCommitKey.json, OffsetCommitValue.json; KIP-98, KIP-447. Pure: no I/O, no clock. The control thread
+owns it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kafkaprod.broker.coordinator.internal_records import KeyValue
+from kafkaprod.broker.storage.log.batch_header import NO_PRODUCER_ID
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.structs import TopicPartition
 
@@ -45,52 +49,90 @@ class OffsetKey(NamedTuple):
 Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
+class PendingOffset(NamedTuple):
+    """An offset of an open transaction, and the offset of its record in the log."""
+
+    committed: CommittedOffset
+    record_offset: int
+
+
 class OffsetTable:
-    """Committed offsets by group and partition."""
+    """Committed offsets by group and partition, and those of open transactions."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._record_offsets: dict[OffsetKey, int] = {}  # of the committed ones
+        self._pending: dict[int, dict[OffsetKey, PendingOffset]] = {}  # by producer id
         self._last_active_ms: dict[str, int] = {}  # wall time; for groups that had members when `expired` last looked
 
     def __len__(self) -> int:
-        return sum(map(len, self._groups.values()))
+        return sum(map(len, self._groups.values())) + sum(map(len, self._pending.values()))
 
     def has_group(self, group_id: str) -> bool:
-        """The group has at least one committed offset."""
-        return group_id in self._groups
+        """The group has at least one offset, committed or pending."""
+        return group_id in self._groups or self._is_pending_group(group_id)
 
     def group_ids(self) -> list[str]:
-        """The groups with committed offsets."""
-        return list(self._groups)
+        """The groups with offsets, committed or pending."""
+        pending = (key.group_id for offsets in self._pending.values() for key in offsets)
+        return list(dict.fromkeys((*self._groups, *pending)))
 
     def of_group(self, group_id: str) -> Offsets:
-        """All offsets of a group; empty if it has none."""
+        """All committed offsets of a group; empty if it has none."""
         return self._groups.get(group_id, {})
 
-    def put(self, key: OffsetKey, committed: CommittedOffset | None) -> None:
-        """Set an offset; None removes it."""
+    def is_pending(self, key: OffsetKey) -> bool:
+        """An open transaction will perhaps change this offset."""
+        return any(key in offsets for offsets in self._pending.values())
+
+    def put(self, key: OffsetKey, committed: CommittedOffset | None, record_offset: int = -1) -> None:
+        """Set an offset; None removes it, and what is pending for it."""
         if committed is not None:
             self._groups.setdefault(key.group_id, {})[key.topic_partition] = committed
-        elif key.group_id in self._groups:
+            self._record_offsets[key] = record_offset
+            return
+        for producer_id in list(self._pending):
+            self._pending[producer_id].pop(key, None)
+            if not self._pending[producer_id]:
+                del self._pending[producer_id]
+        self._record_offsets.pop(key, None)
+        if key.group_id in self._groups:
             self._groups[key.group_id].pop(key.topic_partition, None)
             if not self._groups[key.group_id]:
                 del self._groups[key.group_id]
 
+    def put_pending(self, producer_id: int, key: OffsetKey, committed: CommittedOffset, record_offset: int) -> None:
+        """Keep an offset until the producer's transaction ends."""
+        self._pending.setdefault(producer_id, {})[key] = PendingOffset(committed, record_offset)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Commit or drop what waits for the producer's transaction."""
+        for key, (committed, record_offset) in self._pending.pop(producer_id, {}).items():
+            if is_commit and record_offset > self._record_offsets.get(key, -1):
+                self.put(key, committed, record_offset)
+
     def keys(self, *, group_id: str | None = None, topic: str | None = None) -> list[OffsetKey]:
-        """The keys of one group, of one topic, or all."""
+        """The keys of one group, of one topic, or all; with those that are only pending."""
+        pending = (key for offsets in self._pending.values() for key in offsets)
         return [
-            OffsetKey(group, topic_partition)
-            for group, offsets in self._groups.items()
-            if group_id is None or group == group_id
-            for topic_partition in offsets
-            if topic is None or topic_partition.topic == topic
+            key
+            for key in dict.fromkeys((*(key for key, _ in self.items()), *pending))
+            if group_id in (None, key.group_id) and topic in (None, key.topic_partition.topic)
         ]
 
     def items(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
-        """Everything."""
+        """Everything that is committed."""
         for group, offsets in self._groups.items():
             for topic_partition, committed in offsets.items():
                 yield OffsetKey(group, topic_partition), committed
+
+    def in_log_order(self) -> list[tuple[int, OffsetKey, CommittedOffset]]:
+        """Everything in the order of the records: producer id of the open transaction or -1, key, offset."""
+        found = [(self._record_offsets.get(key, -1), NO_PRODUCER_ID, key, committed) for key, committed in self.items()]
+        for producer_id, offsets in self._pending.items():
+            found.extend((offset, producer_id, key, committed) for key, (committed, offset) in offsets.items())
+        found.sort(key=lambda entry: entry[0])
+        return [(producer_id, key, committed) for _, producer_id, key, committed in found]
 
     def expired(self, active_ids: Collection[str], since_ms: int, now_ms: int, retention_ms: int) -> list[OffsetKey]:
         """The keys whose time is over: `retention_ms` after the commit and after the group was last seen with members.
@@ -106,8 +148,13 @@ class OffsetTable:
         return [
             key
             for key, committed in self.items()
-            if max(committed.timestamp_ms, since_ms, self._last_active_ms.get(key.group_id, 0)) + retention_ms <= now_ms
+            if not self._is_pending_group(key.group_id)
+            and max(committed.timestamp_ms, since_ms, self._last_active_ms.get(key.group_id, 0)) + retention_ms
+            <= now_ms
         ]
+
+    def _is_pending_group(self, group_id: str) -> bool:
+        return any(key.group_id == group_id for offsets in self._pending.values() for key in offsets)
 
 
 def encode_offsets(entries: Iterable[tuple[OffsetKey, CommittedOffset | None]]) -> list[KeyValue]:

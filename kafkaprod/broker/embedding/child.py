@@ -18,6 +18,7 @@ from typing import Any
 
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
+from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
 from kafkaprod.broker.embedding.faults import Fault, FaultKind, Faults
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
@@ -47,9 +48,11 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
     """The configuration in the first line: fields of BrokerConfig, with these written as plain values.
 
     `flush_policy` is text, `retention_ms` stands for the topics' options and `initial_rebalance_delay_ms` for those of
-    groups, `tls_files` are paths, `max_versions` has the numbers of the APIs as text.
+    groups, `transactions` has fields of TransactionConfig, `tls_files` are paths, `max_versions` has the numbers
+    of the APIs as text.
     """
     delay_ms = options.pop("initial_rebalance_delay_ms")
+    transactions = TransactionConfig(**options.pop("transactions"))
     policy = parse_policy(options.pop("flush_policy"))
     log = LogConfig(retention_ms=options.pop("retention_ms"))
     tls_files = options.pop("tls_files")
@@ -59,6 +62,7 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
         flush_policy=policy,
         log=log,
         groups=GroupConfig(initial_rebalance_delay_ms=delay_ms),
+        transactions=transactions,
         tls=None if tls_files is None else server_context(*tls_files),
         max_versions=max_versions,
     )

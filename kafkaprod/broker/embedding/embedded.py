@@ -29,6 +29,7 @@ from kafkaprod.protocol.api_keys import ApiKey
 _START_TIMEOUT_S = 30.0
 _ANSWER_TIMEOUT_S = 10.0
 _STOP_TIMEOUT_S = 30.0
+_TRANSACTION_CHECK_MS = 100  # much less than Kafka's 10 s: tests wait for timeouts
 
 
 class EmbeddedBrokerError(KafkaError):
@@ -55,6 +56,9 @@ class EmbeddedBroker:
         flush_policy: str = "interval:1000",
         retention_ms: int = -1,
         initial_rebalance_delay_ms: int = 0,
+        transaction_version: int = 2,
+        transaction_max_timeout_ms: int = 900_000,
+        transactional_id_expiration_ms: int = 7 * 24 * 3_600_000,
         sasl_users: Mapping[str, str] | None = None,
         tls_files: Sequence[str | os.PathLike[str]] | None = None,
         max_versions: Mapping[ApiKey, int] | None = None,
@@ -71,6 +75,10 @@ class EmbeddedBroker:
             retention_ms: of topics that say nothing else; -1: records stay however old their timestamps are, which
                 brokers with Kafka's default of 7 days look at every 5 minutes.
             initial_rebalance_delay_ms: how long a new group waits for its first members.
+            transaction_version: level of the feature `transaction.version`: 2 for the protocol of Kafka 4 (KIP-890),
+                0 or 1 for the one before.
+            transaction_max_timeout_ms: longest transaction timeout a producer may ask for.
+            transactional_id_expiration_ms: transactional ids that are not used for so long are forgotten.
             sasl_users: user name -> password; clients must log in if there are any (PLAIN, SCRAM-SHA-256, -512).
             tls_files: certificate chain, private key and, to ask clients for certificates, their authority; PEM files.
             max_versions: API -> highest version to announce and to take: how a client speaks to older brokers.
@@ -88,6 +96,13 @@ class EmbeddedBroker:
             "flush_policy": flush_policy,
             "retention_ms": retention_ms,
             "initial_rebalance_delay_ms": initial_rebalance_delay_ms,
+            "transactions": {
+                "version": transaction_version,
+                "max_timeout_ms": transaction_max_timeout_ms,
+                "timeout_check_ms": _TRANSACTION_CHECK_MS,
+                "id_expiration_ms": transactional_id_expiration_ms,
+                "expiration_check_ms": max(min(transactional_id_expiration_ms // 2, 3_600_000), _TRANSACTION_CHECK_MS),
+            },
             "sasl_users": dict(sasl_users or {}),
             "tls_files": None if tls_files is None else [os.fspath(file) for file in tls_files],
             "max_versions": {int(api): version for api, version in (max_versions or {}).items()},

@@ -2,4 +2,5 @@
 
 Each has, for the router: `API`, `LANE`, `MAX_VERSION` (the highest version it understands), `handle(broker, request)`
 and `refuse(request, error_code)`, the response in which everything that was asked for has failed with one error.
+`produce_transactions` and `transaction_errors` are parts that some of them share.
 """

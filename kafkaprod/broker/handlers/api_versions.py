@@ -1,7 +1,7 @@
 """ApiVersions (18): which versions of which APIs this broker speaks; computed from the handlers.
 
-An unknown version is answered before it comes here, with error 35 in the encoding of version 0 (KIP-511). No features
-are announced: transactions follow the rules of `transaction.version` 1.
+An unknown version is answered before it comes here, with error 35 in the encoding of version 0 (KIP-511). The one
+feature is `transaction.version`: from level 2 on clients use the second version of the transaction protocol.
 """
 
 from __future__ import annotations
@@ -10,15 +10,25 @@ import re
 from collections.abc import Mapping
 
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.transaction import TV2
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kafkaprod.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 API = ApiKey.API_VERSIONS
 LANE = Lane.DATA
 MAX_VERSION = 4
 
+_FEATURE = "transaction.version"
+_FEATURES_EPOCH = 1
+_FIRST_VERSION_WITH_LEVEL_0 = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -28,7 +38,17 @@ def handle(broker: Broker, request: ClientRequest[ApiVersionsRequest]) -> ApiVer
         names = (request.body.client_software_name, request.body.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=_entries(broker.api_versions))
+    level = broker.transactions.level
+    lowest = 0 if request.version >= _FIRST_VERSION_WITH_LEVEL_0 else 1
+    return ApiVersionsResponse(
+        api_keys=_entries(broker.api_versions),
+        supported_features=[SupportedFeatureKey(name=_FEATURE, min_version=lowest, max_version=TV2)],
+        finalized_features_epoch=_FEATURES_EPOCH,
+        # A feature at level 0 is not listed.
+        finalized_features=[FinalizedFeatureKey(name=_FEATURE, max_version_level=level, min_version_level=level)]
+        if level
+        else [],
+    )
 
 
 def refuse(request: ClientRequest[ApiVersionsRequest], error_code: int) -> ApiVersionsResponse:

@@ -1,6 +1,6 @@
-"""FindCoordinator (10): who keeps a group. There is one broker, so it is this one.
+"""FindCoordinator (10): the broker that coordinates a group or a transactional id. There is one broker, so it is this.
 
-4    several keys in one request     other key types have no coordinator here: 42
+4    several keys in one request     6  share groups, which have no coordinator here: 42
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from kafkaprod.protocol.messages.find_coordinator import Coordinator, FindCoordi
 
 API = ApiKey.FIND_COORDINATOR
 LANE = Lane.CONTROL
-MAX_VERSION = 4
+MAX_VERSION = 6
 
 _GROUP = 0
+_TRANSACTION = 1
 _FIRST_VERSION_WITH_KEYS = 4
 
 
 def handle(broker: Broker, request: ClientRequest[FindCoordinatorRequest]) -> FindCoordinatorResponse:
-    """Name this broker for groups."""
-    if request.body.key_type != _GROUP:
+    """Name this broker; 42 for a kind of key it does not know, or an empty transactional id."""
+    body = request.body
+    keys = body.coordinator_keys if request.version >= _FIRST_VERSION_WITH_KEYS else [body.key]
+    if body.key_type not in (_GROUP, _TRANSACTION) or (body.key_type == _TRANSACTION and not all(keys)):
         return refuse(request, ErrorCode.INVALID_REQUEST)
     node_id, endpoint = broker.config.node_id, broker.endpoint
     if request.version < _FIRST_VERSION_WITH_KEYS:
         return FindCoordinatorResponse(node_id=node_id, host=endpoint.host, port=endpoint.port)
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port)
-            for key in request.body.coordinator_keys
-        ]
+        coordinators=[Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port) for key in keys]
     )
 
 

@@ -1,31 +1,45 @@
-"""InitProducerId (22): a fresh producer id, epoch 0, for an idempotent producer.
+"""InitProducerId (22): a producer id and epoch.
 
-    3    an id and epoch may be sent along; without a transactional id they change nothing: the answer is a new id
-    (KIP-360)
-Transactional ids have no coordinator here yet: 42.
+    3    the present id and epoch may be sent along, to go on with the next epoch (KIP-360)
+    4    a fenced producer sees 90, before 47
+Without a transactional id each answer is a fresh id with epoch 0, whatever was sent along.
 """
 
 from __future__ import annotations
 
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
+from kafkaprod.broker.handlers.transaction_errors import for_version
 from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.storage.log.batch_header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 API = ApiKey.INIT_PRODUCER_ID
 LANE = Lane.CONTROL
-MAX_VERSION = 4
+MAX_VERSION = 5
+
+_FIRST_VERSION_WITH_FENCED = 4
 
 
 def handle(broker: Broker, request: ClientRequest[InitProducerIdRequest]) -> InitProducerIdResponse:
-    """Give out an id no producer of this data directory ever had."""
-    if request.body.transactional_id is not None:
+    """Give out an id no producer of this data directory ever had, or the next epoch of a transactional id."""
+    body = request.body
+    if body.transactional_id is None:
+        try:
+            return InitProducerIdResponse(producer_id=broker.producer_ids.allocate(), producer_epoch=0)
+        except OSError:
+            return refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH):
         return refuse(request, ErrorCode.INVALID_REQUEST)
-    try:
-        return InitProducerIdResponse(producer_id=broker.producer_ids.allocate(), producer_epoch=0)
-    except OSError:
-        return refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    given = None if body.producer_id == NO_PRODUCER_ID else ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
+    step = broker.transactions.init_producer(
+        body.transactional_id, given, body.transaction_timeout_ms, broker.clock.wall_ms()
+    )
+    if step.error is not ErrorCode.NONE:
+        return refuse(request, for_version(step.error, request.version, _FIRST_VERSION_WITH_FENCED))
+    return InitProducerIdResponse(producer_id=step.answer.producer_id, producer_epoch=step.answer.epoch)
 
 
 def refuse(request: ClientRequest[InitProducerIdRequest], error_code: int) -> InitProducerIdResponse:

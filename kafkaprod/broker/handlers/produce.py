@@ -1,18 +1,21 @@
 """Produce (0): append one batch to each of some partitions.
 
     0-2  refused, though the range is announced from 0: older librdkafka would stop compressing otherwise (KAFKA-18659)
-    8    errors of single records          13  topic ids instead of names (KIP-516)
+    8    errors of single records          12  adds the partition to the transaction (KIP-890)
+    11   may answer 120                    13  topic ids instead of names (KIP-516)
 With acks=0 there is no response, and an error closes the connection. There is one replica, so acks=1 and acks=-1
 differ in nothing: both wait for what the flush policy asks for.
 """
 
 from __future__ import annotations
 
+import logging
 import struct
 from functools import partial
 from typing import NamedTuple
 
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.handlers.produce_transactions import Verification, begin_verification, verify
 from kafkaprod.broker.server.request import (
     NO_RESPONSE,
     ClientRequest,
@@ -36,6 +39,9 @@ from kafkaprod.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from kafkaprod.structs import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 API = ApiKey.PRODUCE
 LANE = Lane.DATA
@@ -57,9 +63,39 @@ class _Appended(NamedTuple):
 
 def handle(broker: Broker, request: ClientRequest[ProduceRequest]) -> Outcome:
     """Append; answer when the flush policy allows."""
-    body = request.body
-    if body.acks not in (-1, 0, 1):
+    if request.body.acks not in (-1, 0, 1):
         return refuse(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    verification = begin_verification(broker, request)
+    if not verification.tokens:
+        return _append_all(broker, request, verification)
+    deferred = Deferred()
+    broker.run_control(
+        partial(verify, broker, request, verification),
+        lambda: _append_verified(broker, request, verification, deferred),
+    )
+    return deferred
+
+
+def _append_verified(
+    broker: Broker, request: ClientRequest[ProduceRequest], verification: Verification, deferred: Deferred
+) -> None:
+    """Append what the transaction coordinator has been asked about."""
+    try:
+        outcome = _append_all(broker, request, verification)
+    except CloseConnectionError as error:
+        deferred.complete(error)
+    except Exception:
+        logger.exception("produce of transactional id %r failed", request.body.transactional_id)
+        deferred.complete(refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR))
+    else:
+        if isinstance(outcome, Deferred):
+            outcome.then(deferred.complete)
+        else:
+            deferred.complete(outcome)
+
+
+def _append_all(broker: Broker, request: ClientRequest[ProduceRequest], verification: Verification) -> Outcome:
+    body = request.body
     appended: list[_Appended] = []
     responses = []
     for topic in body.topic_data:
@@ -67,7 +103,7 @@ def handle(broker: Broker, request: ClientRequest[ProduceRequest]) -> Outcome:
         outcomes = [
             _failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID)
             if name is None
-            else _append(broker, request, name, data, appended)
+            else _append(broker, request, name, data, verification, appended)
             for data in topic.partition_data
         ]
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=outcomes))
@@ -107,17 +143,22 @@ def _append(
     request: ClientRequest[ProduceRequest],
     topic: str,
     data: PartitionProduceData,
+    verification: Verification,
     appended: list[_Appended],
 ) -> PartitionProduceResponse:
     partition = broker.topics.partition(topic, data.index)
     if partition is None:
         return _failed(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    topic_partition = TopicPartition(topic, data.index)
     refusal = _why_refuse(broker, request, topic, data)
+    if refusal is ErrorCode.NONE:
+        refusal = verification.errors.get(topic_partition, ErrorCode.NONE)
     if refusal is not ErrorCode.NONE:
         return _failed(data.index, refusal)
     assert isinstance(data.records, memoryview)
     try:
-        result = partition.log.append(data.records, partition.leader_epoch)
+        guard = verification.guard(topic_partition, request.version)
+        result = partition.log.append(data.records, partition.leader_epoch, guard)
     except RecordsRefusedError as error:
         response = _failed(data.index, error.code, str(error))
         response.record_errors = [
@@ -149,10 +190,9 @@ def _why_refuse(
     (attributes,) = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_POSITION)
     if attributes & 7 == _ZSTD and request.version < _FIRST_VERSION_WITH_ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    if attributes & TRANSACTIONAL:
+    if attributes & TRANSACTIONAL and request.body.transactional_id is None:
         # A client may not claim a transaction the request does not name (CVE-2018-17196).
-        is_named = request.body.transactional_id is not None
-        return ErrorCode.INVALID_TXN_STATE if is_named else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return ErrorCode.NONE
 
 

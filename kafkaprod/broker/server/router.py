@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, cast
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers import (
+    add_partitions_to_txn,
     api_versions,
     create_partitions,
     create_topics,
@@ -20,6 +21,7 @@ from kafkaprod.broker.handlers import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -67,6 +69,7 @@ class Handler(Protocol):
 
 
 _MODULES: Final = (
+    add_partitions_to_txn,
     api_versions,
     create_partitions,
     create_topics,
@@ -76,6 +79,7 @@ _MODULES: Final = (
     describe_cluster,
     describe_configs,
     describe_groups,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,

@@ -73,14 +73,14 @@ class BrokerServer:
         self._listener = _listen(config.host, config.port)
         self._purgatory = Purgatory(self._poller.wakeup)
         try:
-            self.broker = Broker(config, self._clock, self._purgatory, self._run_blocking)
+            self.broker = Broker(config, self._clock, self._purgatory, self._run_blocking, self._run_control)
         except BaseException:
             self._listener.close()
             self._poller.close()
             raise
         self.broker.endpoint = Endpoint(self.broker.endpoint.host, self._listener.getsockname()[1])
         self.broker.api_versions = api_versions
-        self._control = ControlThread(self.broker.groups, self._clock, self._on_crash)
+        self._control = ControlThread(self.broker.groups, self.broker.transactions, self._clock, self._on_crash)
         self._maintenance = Maintenance(self.broker, self._control.submit)
         self._dispatcher = Dispatcher(self.broker, self)
 
@@ -137,6 +137,13 @@ class BrokerServer:
             self.post(then)
 
         self._syncs.submit(run)
+
+    def _run_control(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        def run() -> None:
+            work()
+            self.post(then)
+
+        self._control.submit(run)
 
     # -- the loop ------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ class BrokerWithoutSockets:
         options.setdefault("flush_policy", never())
         options.setdefault("groups", GroupConfig(initial_rebalance_delay_ms=0))
         config = BrokerConfig(data_dir=str(data_dir / "data"), **options)
-        self.broker = Broker(config, self.clock, self.purgatory, self._run_blocking)
+        self.broker = Broker(config, self.clock, self.purgatory, self._run_blocking, self._run_blocking)
         self.broker.api_versions = announced_versions(has_login=False)
 
     def begin(self, request: Request, version: int, *, client_id: str = "client") -> list[Ready]:
@@ -59,6 +59,8 @@ class BrokerWithoutSockets:
         now_ms = self.clock.advance(ms)
         self.purgatory.run(now_ms)
         self.broker.groups.on_time(now_ms)
+        self.broker.transactions.on_time(now_ms, self.clock.wall_ms())
+        self.broker.transactions.next_deadline_ms(now_ms)
 
     def _run_blocking(self, work: Callable[[], None], then: Callable[[], None]) -> None:
         work()

@@ -83,7 +83,7 @@ def append_marker(
     header = parse_header(batch)
     store.producers.check_marker(header, marker, transaction_version)
     header = _write(store, batch, header, leader_epoch)
-    completed = store.producers.add_marker(header, marker, header.base_offset)
+    completed = store.producers.add_marker(header, marker, header.base_offset, transaction_version)
     if completed is not None and completed.is_aborted:
         store.segments.active.append_aborted(store.producers.aborted(completed))
     return _result(store, header)

@@ -23,6 +23,7 @@ from kafkaprod.broker.storage.errors import (
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
 from kafkaprod.broker.storage.log import log_appends, log_reads
 from kafkaprod.broker.storage.log.append_validation import validate_client_batch
+from kafkaprod.broker.storage.log.batch_header import BatchHeader
 from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, build_marker
 from kafkaprod.broker.storage.log.fence import Fence
 from kafkaprod.broker.storage.log.group_commit import GroupCommit
@@ -31,7 +32,8 @@ from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_reads import ReadResult, RecordPosition
 from kafkaprod.broker.storage.log.log_store import LogEnvironment, LogStore, open_store
 from kafkaprod.broker.storage.log.watermark import Watermark, WatermarkRule
-from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, TransactionGuard
+from kafkaprod.broker.storage.producers.producer_entry import ProducerEntry
+from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, TransactionGuard, VerificationToken
 from kafkaprod.broker.storage.recovery.recovery import Damage
 from kafkaprod.structs import TopicPartition
 
@@ -133,9 +135,19 @@ class PartitionLog:
             return self._store.epochs.end_offset_for(epoch, self._store.log_end_offset)
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """The producer's current transaction has records here, so its next batch needs no verification."""
+        """The producer's current transaction has records here."""
         with self._lock:
             return self._store.producers.has_open_transaction(producer_id, producer_epoch)
+
+    def verification_token(self, header: BatchHeader) -> VerificationToken | None:
+        """The token to verify a transactional batch with before `append`; None if it needs no verification."""
+        with self._lock:
+            return self._store.producers.verification_token(header, self._environment.clock.wall_ms())
+
+    def producers(self) -> list[ProducerEntry]:
+        """Copies of what is remembered of each producer."""
+        with self._lock:
+            return [entry.copy() for entry in self._store.producers.producers.values()]
 
     # -- append --------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,13 @@ from typing import NamedTuple
 
 from kafkaprod.broker.storage.errors import Code, RecordsRefusedError
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
-from kafkaprod.broker.storage.log.batch_header import INT32_MAX, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader
+from kafkaprod.broker.storage.log.batch_header import (
+    INT16_MAX,
+    INT32_MAX,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    BatchHeader,
+)
 from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
 from kafkaprod.broker.storage.producers.producer_entry import (
     NO_TRANSACTION,
@@ -25,13 +31,33 @@ from kafkaprod.broker.storage.producers.producer_entry import (
 )
 
 
+@dataclass(slots=True, eq=False)
+class VerificationToken:
+    """Names one verification of a producer in this partition; it becomes worthless when a marker overtakes it.
+
+    Without it a batch that was verified, and then overtaken by the marker that aborts its transaction, would open a
+    transaction that nothing ends.
+
+    Attributes:
+        epoch: of the producer.
+        lowest_sequence: of the batches that wait for the verification; it must be appended first.
+        created_ms: wall time; for expiry.
+    """
+
+    epoch: int
+    lowest_sequence: int
+    created_ms: int
+
+
 class TransactionGuard(NamedTuple):
-    """What the transaction coordinator said of a transactional batch before the append."""
+    """What the transaction coordinator answered about a transactional batch before the append."""
 
     is_verified: bool = True
     """The partition is part of the transaction; needed for its first batch here."""
     starts_at_sequence_zero: bool = False
-    """The producer speaks transactions V2 (KIP-890): with no state here, its first sequence must be 0."""
+    """The producer uses transactions V2 (KIP-890): with no state here, its first sequence must be 0."""
+    token: VerificationToken | None = None
+    """Of the verification; None: the caller vouches for the batch."""
 
 
 UNGUARDED = TransactionGuard()
@@ -53,6 +79,8 @@ class ProducerState:
     producers: dict[int, ProducerEntry] = field(default_factory=dict)
     _open: dict[int, int] = field(default_factory=dict)
     """Producer id of each open transaction by its first offset."""
+    _tokens: dict[int, VerificationToken] = field(default_factory=dict)
+    """By producer id, of verifications that were begun; see `VerificationToken`."""
     _unreplicated: dict[int, int] = field(default_factory=dict)
     """Marker offset of each ended transaction whose marker is not below the high watermark, by its first offset."""
 
@@ -66,6 +94,28 @@ class ProducerState:
         entry = self.producers.get(producer_id)
         return entry is not None and entry.epoch == producer_epoch and entry.has_transaction
 
+    def verification_token(self, header: BatchHeader, now_ms: int) -> VerificationToken | None:
+        """The token to verify a transactional batch with; None if the batch needs no verification.
+
+        It needs none if the transaction has records here already, if it is a duplicate, or if its epoch is stale.
+
+        Args:
+            header: of the batch.
+            now_ms: wall time.
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is not None:
+            is_stale = header.producer_epoch < entry.epoch
+            is_ongoing = self.has_open_transaction(header.producer_id, header.producer_epoch)
+            if is_stale or is_ongoing or entry.find_duplicate(header) is not None:
+                return None
+        token = self._tokens.get(header.producer_id)
+        if token is None or token.epoch < header.producer_epoch:
+            token = VerificationToken(header.producer_epoch, header.base_sequence, now_ms)
+            self._tokens[header.producer_id] = token
+        token.lowest_sequence = min(token.lowest_sequence, header.base_sequence)
+        return token
+
     def check(self, header: BatchHeader, guard: TransactionGuard = UNGUARDED) -> None:
         """Check a client's data batch with a producer id.
 
@@ -73,12 +123,9 @@ class ProducerState:
             RecordsRefusedError: 47 stale epoch, 45 sequence gap, 48 not legal in the transaction's state.
         """
         entry = self.producers.get(header.producer_id) or ProducerEntry(header.producer_id)
-        is_ongoing = self.has_open_transaction(header.producer_id, header.producer_epoch)
-        if header.is_transactional and not is_ongoing and not guard.is_verified:
-            raise RecordsRefusedError(
-                Code.INVALID_TXN_STATE, f"producer {header.producer_id} began a transaction here that was not verified"
-            )
         _check_epoch(entry, header.producer_epoch)
+        if header.is_transactional and not self.has_open_transaction(header.producer_id, header.producer_epoch):
+            self._check_verified(header, guard)
         _check_sequence(entry, header, guard)
         if entry.has_transaction and not header.is_transactional:
             raise RecordsRefusedError(
@@ -100,7 +147,9 @@ class ProducerState:
         """
         entry = self.producers.get(header.producer_id) or ProducerEntry(header.producer_id)
         _check_epoch(entry, header.producer_epoch)
-        if transaction_version >= 2 and header.producer_epoch == entry.epoch and entry.has_transaction:
+        is_repeated = header.producer_epoch == entry.epoch and not entry.has_transaction
+        is_last_epoch = entry.epoch == INT16_MAX  # nothing is above it (KAFKA-20090)
+        if transaction_version >= 2 and header.producer_epoch <= entry.epoch and not (is_repeated or is_last_epoch):
             raise RecordsRefusedError(
                 Code.INVALID_PRODUCER_EPOCH,
                 f"marker of producer {header.producer_id} has epoch {header.producer_epoch}, not above {entry.epoch}",
@@ -119,12 +168,20 @@ class ProducerState:
         if entry is None:
             entry = self.producers[header.producer_id] = ProducerEntry(header.producer_id)
         entry.add_batch(header, base_offset, base_offset + header.last_offset_delta)
-        if header.is_transactional and not entry.has_transaction:
-            entry.transaction_first_offset = base_offset
-            self._open[base_offset] = header.producer_id
+        if header.is_transactional:
+            self._tokens.pop(header.producer_id, None)
+            if not entry.has_transaction:
+                entry.transaction_first_offset = base_offset
+                self._open[base_offset] = header.producer_id
 
-    def add_marker(self, header: BatchHeader, marker: EndTransactionMarker, offset: int) -> CompletedTransaction | None:
+    def add_marker(
+        self, header: BatchHeader, marker: EndTransactionMarker, offset: int, transaction_version: int = 0
+    ) -> CompletedTransaction | None:
         """Note a marker that is in the log at `offset`; return the transaction it ended, None if it had no data."""
+        token = self._tokens.get(header.producer_id)
+        is_of_next = token is not None and transaction_version >= 2 and token.epoch == header.producer_epoch
+        if token is not None and not is_of_next:
+            del self._tokens[header.producer_id]
         entry = self.producers.get(header.producer_id)
         if entry is None:
             entry = self.producers[header.producer_id] = ProducerEntry(header.producer_id)
@@ -170,10 +227,26 @@ class ProducerState:
         for entry in list(self.producers.values()):
             if not entry.has_transaction and now_ms - entry.last_timestamp >= expiration_ms:
                 del self.producers[entry.producer_id]
+        for producer_id, token in list(self._tokens.items()):
+            if now_ms - token.created_ms >= expiration_ms:
+                del self._tokens[producer_id]
 
     def snapshot(self) -> bytes:
         """The bytes of a .snapshot file."""
         return encode_snapshot(self.producers.values())
+
+    def _check_verified(self, header: BatchHeader, guard: TransactionGuard) -> None:
+        producer_id, token = header.producer_id, guard.token
+        if not guard.is_verified:
+            raise RecordsRefusedError(
+                Code.INVALID_TXN_STATE, f"producer {producer_id} began a transaction here that was not verified"
+            )
+        if token is not None and self._tokens.get(producer_id) is not token:
+            raise RecordsRefusedError(
+                Code.INVALID_TXN_STATE, f"the transaction of producer {producer_id} ended while it was verified"
+            )
+        if token is not None and header.base_sequence > token.lowest_sequence:
+            _refuse_sequence(header, f"{token.lowest_sequence}, which is verified with it")
 
 
 def load_snapshot(content: bytes) -> ProducerState:

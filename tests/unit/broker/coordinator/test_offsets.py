@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.coordinator import offset_log
+from kafkaprod.broker.coordinator import internal_log
 from kafkaprod.broker.coordinator.internal_records import build_batch
 from kafkaprod.broker.coordinator.offset_log import OffsetLog
 from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey, OffsetTable, decode_offset, encode_offsets
@@ -142,7 +142,7 @@ def test_log_is_made_by_the_first_write(tmp_path: Path) -> None:
 
 
 def test_log_of_many_batches_and_reads_is_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offset_log, "_READ_BYTES", 500)
+    monkeypatch.setattr(internal_log, "_READ_BYTES", 500)
     log = open_log(tmp_path)
     store = OffsetLog(log, refuse_to_make)
     keys = [OffsetKey(f"group {number}", TopicPartition("t", number)) for number in range(2500)]
@@ -153,7 +153,7 @@ def test_log_of_many_batches_and_reads_is_recovered(tmp_path: Path, monkeypatch:
 
 
 def test_compaction_keeps_the_table_and_drops_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offset_log, "_COMPACT_ABOVE_BYTES", 1000)
+    monkeypatch.setattr(internal_log, "_COMPACT_ABOVE_BYTES", 1000)
     log = open_log(tmp_path)
     store = OffsetLog(log, refuse_to_make)
     store.write([(ORDERS_0, at(0))], NOW_MS)

@@ -1,0 +1,133 @@
+"""A coordinator's log: one partition of an internal topic, read at start, appended to and rewritten after that.
+
+It is made at the first append. The control thread owns it. Each append is synced before it returns, if the flush policy
+syncs before answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from kafkaprod.broker.coordinator.internal_records import NOT_TRANSACTIONAL, KeyValue, Writer, build_batch
+from kafkaprod.broker.storage.log.batch_header import HEADER_BYTES, BatchHeader, parse_header
+from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, parse_marker
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.broker.storage.log.records import iterate_records
+
+_READ_BYTES = 1024 * 1024
+_BATCH_RECORDS = 1000
+_COMPACT_ABOVE_BYTES = 32 * 1024 * 1024
+
+
+class LoggedRecord(NamedTuple):
+    """A record of the log. `header` is its batch's."""
+
+    offset: int
+    key: bytes
+    value: bytes | None
+    header: BatchHeader
+
+
+class LoggedMarker(NamedTuple):
+    """A transaction marker of the log. `header` is its batch's."""
+
+    marker: EndTransactionMarker
+    header: BatchHeader
+
+
+class InternalLog:
+    """See the module docstring."""
+
+    def __init__(self, log: PartitionLog | None, make_log: Callable[[], PartitionLog]) -> None:
+        """Wrap a partition.
+
+        Args:
+            log: None if there is none yet.
+            make_log: makes it, at the first append.
+        """
+        self._log = log
+        self._make_log = make_log
+
+    def replay(self) -> Iterator[LoggedRecord | LoggedMarker]:
+        """Read everything, from the start.
+
+        Raises:
+            LogError: 2, the log is damaged.
+            CorruptDataError: a record or marker of it is.
+        """
+        log = self._log
+        offset = 0 if log is None else log.log_start_offset
+        while log is not None and offset < log.log_end_offset:
+            records = log.read(offset, _READ_BYTES, log.log_end_offset).records
+            if records is None:
+                return
+            view = memoryview(records.read())
+            while len(view) >= HEADER_BYTES:
+                header = parse_header(view)
+                if len(view) < header.size_bytes:
+                    break  # cut by the size of the read: the next one begins here
+                yield from _read_batch(view[: header.size_bytes], header)
+                offset = header.last_offset + 1
+                view = view[header.size_bytes :]
+
+    def append(self, records: Iterable[KeyValue], now_ms: int, writer: Writer = NOT_TRANSACTIONAL) -> int:
+        """Append records and commit them; return the offset of the first one.
+
+        Args:
+            records: in order; more than fit into one batch become several.
+            now_ms: wall time.
+            writer: the producer in whose transaction they are.
+
+        Raises:
+            LogError: the log takes no appends; a part may be in it.
+        """
+        first_offset, end_offset = self._append(records, now_ms, writer)
+        if self._log is not None and end_offset > first_offset:
+            self._log.commit(end_offset)
+        return first_offset
+
+    def is_outgrown(self, needed_bytes: int) -> bool:
+        """Most of the log is out of date. `needed_bytes` is about what the present state takes."""
+        return self._log is not None and self._log.size_bytes > _COMPACT_ABOVE_BYTES + 4 * needed_bytes
+
+    def rewrite(self, parts: Iterable[tuple[Writer, Iterable[KeyValue]]], now_ms: int) -> int:
+        """Write the present state to the end of the log and drop all that was before; return the new first offset.
+
+        Args:
+            parts: the state: records and the transaction they are in.
+            now_ms: wall time.
+
+        Raises:
+            LogError: the log takes no appends; it is as it was, or longer.
+        """
+        log = self._log
+        if log is None:
+            return 0
+        start_offset = end_offset = log.log_end_offset
+        for writer, records in parts:
+            _, end_offset = self._append(records, now_ms, writer)
+        log.commit(end_offset)
+        log.delete_records(start_offset)
+        return start_offset
+
+    def _append(self, records: Iterable[KeyValue], now_ms: int, writer: Writer) -> tuple[int, int]:
+        if self._log is None:
+            self._log = self._make_log()
+        log, left = self._log, iter(records)
+        first_offset = end_offset = log.log_end_offset
+        while part := list(islice(left, _BATCH_RECORDS)):
+            batch = build_batch(part, now_ms, writer)
+            end_offset = log.append_internal(batch, max(log.latest_epoch, 0)).last_offset + 1
+        return first_offset, end_offset
+
+
+def _read_batch(batch: memoryview, header: BatchHeader) -> Iterator[LoggedRecord | LoggedMarker]:
+    if header.is_control:
+        marker = parse_marker(batch, header)
+        if marker is not None:
+            yield LoggedMarker(marker, header)
+        return
+    for record in iterate_records(batch):
+        yield LoggedRecord(record.offset, record.key or b"", record.value, header)

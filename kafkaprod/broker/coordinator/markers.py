@@ -1,0 +1,81 @@
+"""Writes transaction markers into the partitions of this broker.
+
+Both the transaction coordinator and WriteTxnMarkers from outside come here. A marker in the log of committed offsets
+also moves or drops the offsets that waited for it. The control thread owns it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC, OffsetLog
+from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.structs import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+FindLog = Callable[[TopicPartition], PartitionLog | None]
+
+
+class Marker(NamedTuple):
+    """What a marker says, and of whom.
+
+    Attributes:
+        transaction_version: 2 if the epoch is above that of the transaction's records (KIP-890, KIP-1228).
+    """
+
+    producer_id: int
+    epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    transaction_version: int
+
+
+class MarkerWriter:
+    """See the module docstring."""
+
+    def __init__(self, find_log: FindLog, offsets: OffsetLog) -> None:
+        self._find_log = find_log
+        self._offsets = offsets
+
+    def write(self, marker: Marker, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Write a marker into each partition and commit it there; return the error code of each, 0 for success.
+
+        A partition that does not exist has 3, one whose marker was refused 47 or 52, one whose disk failed 56.
+        """
+        errors: dict[TopicPartition, int] = {}
+        written: list[tuple[TopicPartition, PartitionLog, int]] = []
+        for partition in partitions:
+            log = self._find_log(partition)
+            if log is None:
+                errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            try:
+                written.append((partition, log, self._append(log, marker) + 1))
+            except BrokerError as error:
+                errors[partition] = error.code
+                logger.critical("marker of producer %d in %s failed: %s", marker.producer_id, partition, error)
+        for partition, log, end_offset in written:
+            errors[partition] = self._commit(marker, partition, log, end_offset)
+        return errors
+
+    def _append(self, log: PartitionLog, marker: Marker) -> int:
+        outcome = EndTransactionMarker(marker.is_commit, marker.coordinator_epoch)
+        leader_epoch = max(log.latest_epoch, 0)
+        result = log.append_marker(marker.producer_id, marker.epoch, outcome, leader_epoch, marker.transaction_version)
+        return result.last_offset
+
+    def _commit(self, marker: Marker, partition: TopicPartition, log: PartitionLog, end_offset: int) -> int:
+        try:
+            log.commit(end_offset)
+        except BrokerError as error:
+            logger.critical("marker of producer %d in %s is not durable: %s", marker.producer_id, partition, error)
+            return error.code
+        if partition.topic == OFFSETS_TOPIC:
+            self._offsets.end_transaction(marker.producer_id, is_commit=marker.is_commit)
+        return ErrorCode.NONE

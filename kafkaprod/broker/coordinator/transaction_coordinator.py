@@ -1,0 +1,295 @@
+"""All transactional ids of the broker: finds the one a request names, writes what changes, has markers written.
+
+    request -> step (`transaction`) -> log -> answer        decided: markers in the partitions -> Complete* in the log
+
+An answer to EndTxn goes out when the decision is durable; the markers follow on the same thread, before the next
+request. The control thread owns it; it calls `on_time` at `next_deadline_ms`. Times are wall clock ms but where said
+otherwise. Source: Kafka, TransactionCoordinator, TransactionStateManager, TransactionMarkerChannelManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafkaprod.broker.coordinator import transaction as rules
+from kafkaprod.broker.coordinator.markers import Marker, MarkerWriter
+from kafkaprod.broker.coordinator.transaction import (
+    LAST_EPOCH,
+    PREPARED,
+    TV2,
+    ProducerIdAndEpoch,
+    Step,
+    Transaction,
+    TransactionState,
+)
+from kafkaprod.broker.coordinator.transaction_log import TransactionLog
+from kafkaprod.broker.storage.log.batch_header import NO_PRODUCER_EPOCH
+from kafkaprod.errors import ConfigError, KafkaError
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.structs import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+# A partition that took no marker for one of these reasons will not take it later either.
+_FINAL_ERRORS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+
+RunLater = Callable[[Callable[[], None]], None]
+"""Have the control thread make a call, after the present one and before later requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfig:
+    """Options of the transaction coordinator.
+
+    Attributes:
+        version: level of the feature transaction.version, 0 to 2.
+        max_timeout_ms: transaction.max.timeout.ms.
+        timeout_check_ms: transaction.abort.timed.out.transaction.cleanup.interval.ms.
+        id_expiration_ms: transactional.id.expiration.ms; ids not used for so long are forgotten.
+        expiration_check_ms: transaction.remove.expired.transaction.cleanup.interval.ms.
+    """
+
+    version: int = 2
+    max_timeout_ms: int = 900_000
+    timeout_check_ms: int = 10_000
+    id_expiration_ms: int = 7 * 24 * 3_600_000
+    expiration_check_ms: int = 3_600_000
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.version <= TV2:
+            raise ConfigError(f"transaction_version={self.version} is not in 0..{TV2}")
+        for name in ("max_timeout_ms", "timeout_check_ms", "id_expiration_ms", "expiration_check_ms"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"transactions: {name}={getattr(self, name)} must be at least 1")
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that is open in a partition, as the partition's log knows it."""
+
+    partition: TopicPartition
+    producer_id: int
+    epoch: int
+
+
+class TransactionCoordinator:
+    """See the module docstring.
+
+    Args:
+        config: of all ids.
+        log: their states.
+        new_producer_id: gives out a fresh one; raises OSError if it cannot.
+        markers: writes markers.
+        run_later: see `RunLater`.
+    """
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        log: TransactionLog,
+        new_producer_id: Callable[[], int],
+        markers: MarkerWriter,
+        run_later: RunLater,
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._new_producer_id = new_producer_id
+        self._markers = markers
+        self._run_later = run_later
+        self._next_check_ms: int | None = None  # monotonic; set while there may be something to do
+
+    @property
+    def states(self) -> Mapping[str, Transaction]:
+        """All ids."""
+        return self._log.states
+
+    @property
+    def level(self) -> int:
+        """Of the feature transaction.version."""
+        return self._config.version
+
+    # -- start ---------------------------------------------------------------------------------------------------
+
+    def recover(self, open_transactions: Iterable[OpenTransaction], now_ms: int) -> None:
+        """Finish what a crash interrupted: markers of decided transactions, and transactions no id knows of.
+
+        The latter exist after a power cut under a flush policy that does not sync before answers: the partition's
+        records survived and the id's state did not, or the id's last state did and its markers did not.
+
+        Args:
+            open_transactions: of all partitions.
+            now_ms: wall time.
+        """
+        for transaction in list(self.states.values()):
+            if transaction.state in PREPARED:
+                self._complete(transaction.transactional_id, now_ms)
+        held = {state.producer_id for state in self.states.values() if state.state is TransactionState.ONGOING}
+        held.update(state.producer_id for state in self.states.values() if state.state in PREPARED)
+        outcomes = {}
+        for state in self.states.values():
+            is_commit = state.state is TransactionState.COMPLETE_COMMIT
+            outcomes[state.producer_id, state.epoch - 1] = is_commit
+            if state.epoch == 0:
+                outcomes[state.previous_producer_id, LAST_EPOCH] = is_commit
+        for partition, producer_id, epoch in open_transactions:
+            if producer_id not in held:
+                is_commit = outcomes.get((producer_id, epoch), False)
+                logger.warning("producer %d left a transaction open in %s: ended it", producer_id, partition)
+                marker = Marker(producer_id, epoch, is_commit, self._log.coordinator_epoch, 0)
+                self._markers.write(marker, [partition])
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def init_producer(
+        self, transactional_id: str, given: ProducerIdAndEpoch | None, timeout_ms: int, now_ms: int
+    ) -> Step:
+        """InitProducerId; see `transaction.init`. An unknown id is made."""
+        if not transactional_id:
+            return Step(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._config.max_timeout_ms:
+            return Step(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        try:
+            now = self.states.get(transactional_id)
+            if now is None:
+                now = Transaction(transactional_id, self._new_producer_id(), NO_PRODUCER_EPOCH, timeout_ms, now_ms)
+            step = rules.init(now, given, timeout_ms, now_ms, self.level, self._new_producer_id)
+        except OSError:
+            return Step(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if step.error is ErrorCode.CONCURRENT_TRANSACTIONS and step.after is not None:
+            self._write_fence(now, step.after, now_ms)
+            return step
+        return self._write(step)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        given: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        client_version: int,
+        now_ms: int,
+    ) -> ErrorCode:
+        """AddPartitionsToTxn, AddOffsetsToTxn, and what a TV2 produce implies; see `transaction.add`."""
+        now, error = self._find(transactional_id)
+        if now is None:
+            return error
+        if client_version >= TV2 and self.level == 0:
+            return ErrorCode.UNSUPPORTED_VERSION  # the log's format at level 0 cannot hold it
+        error = self._write(rules.add(now, given, partitions, client_version, now_ms)).error
+        if error is ErrorCode.NONE:
+            self._wake()
+        return error
+
+    def verify(
+        self, transactional_id: str, given: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Check that partitions are part of a transaction; see `transaction.verify`."""
+        now, error = self._find(transactional_id)
+        return dict.fromkeys(partitions, error) if now is None else rules.verify(now, given, partitions)
+
+    def end(
+        self, transactional_id: str, given: ProducerIdAndEpoch, *, is_commit: bool, client_version: int, now_ms: int
+    ) -> Step:
+        """EndTxn; see `transaction.end`. The decision is durable, and the markers follow, when this returns."""
+        now, error = self._find(transactional_id)
+        if now is None:
+            return Step(error)
+        if client_version >= TV2 and self.level == 0:
+            return Step(ErrorCode.UNSUPPORTED_VERSION)
+        try:
+            step = rules.end(now, given, is_commit, client_version, now_ms, self._new_producer_id)
+        except OSError:
+            return Step(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        written = self._write(step)
+        if written.after is not None:
+            self._run_later(lambda: self._complete(transactional_id, now_ms))
+        return written
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def next_deadline_ms(self, monotonic_ms: int) -> int | None:
+        """When `on_time` is to be called next, by the monotonic clock; None while nothing is open."""
+        if self._next_check_ms is None:
+            return None
+        if self._next_check_ms < 0:
+            self._next_check_ms = monotonic_ms + self._config.timeout_check_ms
+        return self._next_check_ms
+
+    def on_time(self, monotonic_ms: int, now_ms: int) -> None:
+        """Abort transactions that are open for too long, and try again to complete decided ones."""
+        if self._next_check_ms is None or not 0 <= self._next_check_ms <= monotonic_ms:
+            return
+        self._next_check_ms = None
+        for transaction in list(self.states.values()):
+            if transaction.state in PREPARED:
+                self._complete(transaction.transactional_id, now_ms)
+            elif rules.is_overdue(transaction, now_ms):
+                logger.info("transaction of %r timed out: aborting it", transaction.transactional_id)
+                try:
+                    fenced = rules.fence(transaction, now_ms, self.level, self._new_producer_id)
+                except OSError:
+                    self._wake()
+                else:
+                    self._write_fence(transaction, fenced, now_ms)
+            elif transaction.state is TransactionState.ONGOING:
+                self._wake()
+
+    def expire_ids(self, now_ms: int) -> None:
+        """Forget ids that were not used for long, and what the log has outgrown.
+
+        Raises:
+            LogError: the log takes no appends.
+        """
+        expiration_ms = self._config.id_expiration_ms
+        expired = [key for key, state in self.states.items() if rules.is_expired(state, now_ms, expiration_ms)]
+        self._log.remove(expired, now_ms)
+        self._log.maybe_compact(now_ms)
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _find(self, transactional_id: str) -> tuple[Transaction | None, ErrorCode]:
+        if not transactional_id:
+            return None, ErrorCode.INVALID_REQUEST
+        return self.states.get(transactional_id), ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+    def _write(self, step: Step) -> Step:
+        """Make a step durable; a failed write refuses it."""
+        if step.error is not ErrorCode.NONE or step.after is None:
+            return Step(step.error, None, step.answer)
+        try:
+            self._log.write(step.after)
+        except KafkaError:
+            logger.exception("the state of transactional id %r cannot be written", step.after.transactional_id)
+            return Step(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return step
+
+    def _write_fence(self, now: Transaction, fenced: Transaction, now_ms: int) -> None:
+        if self._write(Step(after=fenced)).error is ErrorCode.NONE:
+            self._run_later(lambda: self._complete(fenced.transactional_id, now_ms))
+        else:
+            self._log.states[now.transactional_id] = rules.fence_unwritten(now, self.level)
+            self._wake()
+
+    def _complete(self, transactional_id: str, now_ms: int) -> None:
+        """Write the markers of a decided transaction; what a disk refuses is tried again by `on_time`."""
+        now = self.states[transactional_id]
+        if now.state not in PREPARED:
+            return
+        is_commit = now.state is TransactionState.PREPARE_COMMIT
+        marker = Marker(now.producer_id, now.epoch, is_commit, self._log.coordinator_epoch, now.client_version)
+        errors = self._markers.write(marker, sorted(now.partitions)).values()
+        is_written = all(error == ErrorCode.NONE or error in _FINAL_ERRORS for error in errors)
+        if not is_written or self._write(Step(after=rules.complete(now, now_ms))).error is not ErrorCode.NONE:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Have `on_time` called after the next interval."""
+        if self._next_check_ms is None:
+            self._next_check_ms = -1

@@ -1,0 +1,116 @@
+"""The states of all transactional ids, kept on disk as the internal topic `__transaction_state`.
+
+A state is appended (and synced, if the flush policy syncs before answers) before it takes effect. At start the log is
+read from its start; the last state of an id counts. New data directories have one partition; of a directory that a
+Kafka broker wrote all are used, with Kafka's rule for which id is where. The control thread owns it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from kafkaprod.broker.coordinator.internal_log import InternalLog, LoggedRecord
+from kafkaprod.broker.coordinator.internal_records import NOT_TRANSACTIONAL, KeyValue
+from kafkaprod.broker.coordinator.transaction import Transaction
+from kafkaprod.broker.coordinator.transaction_records import decode_transaction, encode_key, encode_transaction
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
+
+TRANSACTIONS_TOPIC = "__transaction_state"
+
+_STATE_BYTES = 256  # about what one state takes in the log
+
+
+class TransactionLog:
+    """See the module docstring.
+
+    Attributes:
+        states: by transactional id; read it freely, change it through `write` and `remove` only.
+        coordinator_epoch: goes into the markers.
+    """
+
+    def __init__(self, logs: Sequence[PartitionLog], make_log: Callable[[], PartitionLog], level: int) -> None:
+        """Read the logs.
+
+        Args:
+            logs: the partitions in order; empty if there are none yet.
+            make_log: makes the only one, at the first write.
+            level: of the feature transaction.version; decides the format of records.
+
+        Raises:
+            LogError: 2, a log is damaged.
+            CorruptDataError: a record is.
+        """
+        self.states: dict[str, Transaction] = {}
+        self.coordinator_epoch = max((log.latest_epoch for log in logs), default=0)
+        self.coordinator_epoch = max(self.coordinator_epoch, 0)
+        self._level = level
+        self._logs = [InternalLog(log, make_log) for log in logs] or [InternalLog(None, make_log)]
+        for log in self._logs:
+            for entry in log.replay():
+                if isinstance(entry, LoggedRecord):
+                    self._apply(entry)
+
+    def write(self, after: Transaction) -> None:
+        """Make a state durable, then visible.
+
+        Raises:
+            LogError: the log takes no appends; the states are unchanged.
+        """
+        record = encode_transaction(after, self._level)
+        self._logs[self._partition_of(after.transactional_id)].append([record], after.last_update_ms)
+        self.states[after.transactional_id] = after
+
+    def remove(self, transactional_ids: Iterable[str], now_ms: int) -> None:
+        """Forget ids. `now_ms` by the wall clock.
+
+        Raises:
+            LogError: the log takes no appends; some may be forgotten.
+        """
+        by_partition: dict[int, list[str]] = defaultdict(list)
+        for transactional_id in transactional_ids:
+            by_partition[self._partition_of(transactional_id)].append(transactional_id)
+        for partition, ids in by_partition.items():
+            self._logs[partition].append([(encode_key(transactional_id), None) for transactional_id in ids], now_ms)
+            for transactional_id in ids:
+                del self.states[transactional_id]
+
+    def maybe_compact(self, now_ms: int) -> bool:
+        """Rewrite the logs that are mostly out of date; return whether there was one.
+
+        Raises:
+            LogError: a log takes no appends; it is as it was, or longer.
+        """
+        is_done = False
+        for partition, log in enumerate(self._logs):
+            states = [state for key, state in self.states.items() if self._partition_of(key) == partition]
+            if log.is_outgrown(_STATE_BYTES * len(states)):
+                log.rewrite([(NOT_TRANSACTIONAL, map(self._encode, states))], now_ms)
+                is_done = True
+        return is_done
+
+    def _encode(self, state: Transaction) -> KeyValue:
+        return encode_transaction(state, self._level)
+
+    def _apply(self, record: LoggedRecord) -> None:
+        decoded = decode_transaction(record.key, record.value)
+        if decoded is None:
+            return
+        transactional_id, state = decoded
+        if state is not None:
+            self.states[transactional_id] = state
+        else:
+            self.states.pop(transactional_id, None)
+
+    def _partition_of(self, transactional_id: str) -> int:
+        return abs(_java_hash(transactional_id)) % len(self._logs)
+
+
+def _java_hash(text: str) -> int:
+    """Java's String.hashCode, with 0 for the one value that has no absolute one."""
+    total = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        total = (31 * total + (high << 8 | low)) & 0xFFFFFFFF
+    signed = total - (1 << 32) if total & 0x80000000 else total
+    return 0 if signed == -(1 << 31) else signed

@@ -1,0 +1,97 @@
+"""The transactional part of Produce: which batches the coordinator has to be asked about, and what its answers mean.
+
+A producer's first batch in a partition is checked with the transaction coordinator before the append (KIP-890): up to
+version 11 the partition must have been added to the transaction, from 12 on it is added now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.transaction import TV2, ProducerIdAndEpoch
+from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
+from kafkaprod.broker.server.request import ClientRequest
+from kafkaprod.broker.storage.log.batch_header import HEADER_BYTES, parse_header
+from kafkaprod.broker.storage.producers.producer_state import TransactionGuard, VerificationToken
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.produce import ProduceRequest
+from kafkaprod.structs import TopicPartition
+
+FIRST_VERSION_OF_TV2 = 12
+FIRST_VERSION_WITH_ABORTABLE = 11
+
+
+@dataclass(slots=True)
+class Verification:
+    """The partitions of a request that need the coordinator, and later its verdict.
+
+    Attributes:
+        producers: who writes; more than one in a request is an error.
+        tokens: by partition.
+        errors: the verdict by partition, as the client sees it.
+    """
+
+    producers: set[ProducerIdAndEpoch] = field(default_factory=set)
+    tokens: dict[TopicPartition, VerificationToken] = field(default_factory=dict)
+    errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+
+    def guard(self, partition: TopicPartition, version: int) -> TransactionGuard:
+        """What the log is to demand of a transactional batch."""
+        token = self.tokens.get(partition)
+        return TransactionGuard(token is not None, version >= FIRST_VERSION_OF_TV2, token)
+
+
+NOTHING_TO_VERIFY = Verification()
+
+
+def begin_verification(broker: Broker, request: ClientRequest[ProduceRequest]) -> Verification:
+    """Find the batches that begin a transaction in their partition. In the event loop."""
+    if request.body.transactional_id is None:
+        return NOTHING_TO_VERIFY
+    verification = Verification()
+    for topic in request.body.topic_data:
+        name = broker.topics.name_of(topic.name, topic.topic_id)
+        for data in topic.partition_data:
+            partition = None if name is None else broker.topics.partition(name, data.index)
+            if name is None or partition is None or data.records is None or len(data.records) < HEADER_BYTES:
+                continue
+            header = parse_header(data.records)
+            if not header.is_transactional:
+                continue
+            token = partition.log.verification_token(header)
+            if token is not None:
+                verification.tokens[TopicPartition(name, data.index)] = token
+                verification.producers.add(ProducerIdAndEpoch(header.producer_id, header.producer_epoch))
+    return verification
+
+
+def verify(broker: Broker, request: ClientRequest[ProduceRequest], verification: Verification) -> None:
+    """Ask the coordinator. On the control thread."""
+    transactional_id, partitions = request.body.transactional_id or "", verification.tokens.keys()
+    errors: Mapping[TopicPartition, ErrorCode]
+    if len({producer_id for producer_id, _ in verification.producers}) > 1:
+        errors = dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    else:
+        given = max(verification.producers)
+        if request.version >= FIRST_VERSION_OF_TV2:
+            now_ms = broker.clock.wall_ms()
+            error = broker.transactions.add_partitions(transactional_id, given, partitions, TV2, now_ms)
+            errors = dict.fromkeys(partitions, error)
+        else:
+            errors = broker.transactions.verify(transactional_id, given, partitions)
+    verification.errors.update((key, shown_error(error, request.version)) for key, error in errors.items())
+
+
+def shown_error(error: ErrorCode, version: int) -> ErrorCode:
+    """What a client of this version sees of the coordinator's answer."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error in COORDINATOR_LOST:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if error is ErrorCode.CONCURRENT_TRANSACTIONS and version < FIRST_VERSION_OF_TV2:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_VERSION_WITH_ABORTABLE:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
