@@ -24,8 +24,11 @@ class Limits:
     """What clients can make the broker hold.
 
     Attributes:
-        max_connections: further ones are closed at once.
+        max_connections: max.connections; see `server.admission` for who has to go when all places are taken.
+        max_connections_per_ip: max.connections.per.ip; further ones from one address are closed at once.
         max_request_bytes: socket.request.max.bytes; a larger frame closes the connection before it is read.
+        max_queued_bytes: queued.max.request.bytes; what all connections together may hold of requests that are not
+            handled yet. Connections wait when it is used up.
         max_unauthenticated_bytes: the same, until the client has logged in.
         max_request_elements: most elements of all arrays in one request; more close the connection. A partition costs
             about 15 us in Fetch, and nobody else is served meanwhile.
@@ -34,7 +37,9 @@ class Limits:
     """
 
     max_connections: int = 1_000
+    max_connections_per_ip: int = 2**31 - 1
     max_request_bytes: int = 100 * 1024 * 1024
+    max_queued_bytes: int = 256 * 1024 * 1024
     max_unauthenticated_bytes: int = 512 * 1024
     max_request_elements: int = 50_000
     max_fetch_bytes: int = 55 * 1024 * 1024

@@ -118,6 +118,11 @@ class ServerConnection:
         self._splitter.max_frame_bytes = max_frame_bytes
 
     @property
+    def pending_bytes(self) -> int:
+        """Bytes of an unfinished request that are held."""
+        return self._splitter.pending_bytes
+
+    @property
     def unanswered_count(self) -> int:
         """Requests received whose response was not queued yet."""
         return len(self._answers)

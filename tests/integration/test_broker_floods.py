@@ -210,6 +210,8 @@ def test_flood_of_connections_above_the_limit_is_turned_away(tmp_path: Path) -> 
         assert produce(good, "orders", bytes(make_batch())) == 0
         before_bytes = resident_bytes(pid)
         held = [RawClient(address) for _ in range(49)]
+        for client in held:  # one that asks for nothing would have to make room
+            assert client.call(ApiVersionsRequest(), ApiVersionsResponse, 0).error_code == 0
         for _ in range(1_000):
             with RawClient(address) as refused:
                 assert refused.is_closed_by_broker()

@@ -6,23 +6,29 @@ import logging
 import os
 import resource
 import signal
+import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.topics import list_topics
 from kafkaprod.broker.config import BrokerConfig, Limits
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.server import admission
 from kafkaprod.broker.server import server as server_module
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.storage.log.group_commit import each
+from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import ConfigError
+from kafkaprod.protocol.frames import encode_request
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkaprod.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkaprod.protocol.messages.produce import (
@@ -86,7 +92,7 @@ def test_connection_above_the_limit_is_closed_at_once(tmp_path: Path) -> None:
 
 
 def test_idle_connection_is_closed_and_a_busy_one_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_IDLE_CHECK_MS", 20)
+    monkeypatch.setattr(server_module, "_OVERDUE_CHECK_MS", 20)
     with (
         running(tmp_path, limits=Limits(max_idle_ms=300)) as broker,
         RawClient(broker.bootstrap_servers) as idle,
@@ -101,6 +107,130 @@ def test_idle_connection_is_closed_and_a_busy_one_is_not(tmp_path: Path, monkeyp
         assert idle.is_closed_by_broker()
         assert half.is_closed_by_broker()
         assert is_served(busy)
+
+
+def test_one_address_has_so_many_connections_and_no_more(tmp_path: Path) -> None:
+    with running(tmp_path, limits=Limits(max_connections_per_ip=2)) as broker:
+        with RawClient(broker.bootstrap_servers) as first, RawClient(broker.bootstrap_servers) as second:
+            assert is_served(first)
+            assert is_served(second)
+            with RawClient(broker.bootstrap_servers) as refused:
+                assert refused.is_closed_by_broker()
+            assert is_served(first)
+
+        def is_free_again() -> bool:
+            with RawClient(broker.bootstrap_servers) as client:
+                try:
+                    return is_served(client)
+                except ConnectionError:
+                    return False
+
+        wait_until(is_free_again, "a place after a client left")
+
+
+def test_login_has_a_deadline_that_requests_do_not_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_OVERDUE_CHECK_MS", 20)
+    monkeypatch.setattr(admission, "LOGIN_MS", 300)
+    with running(tmp_path, sasl_users={"ada": "lovelace"}) as broker:
+        started_s = time.monotonic()
+        with RawClient(broker.bootstrap_servers) as stranger:
+            while is_open(stranger):
+                assert time.monotonic() - started_s < 20
+        assert 0.3 <= time.monotonic() - started_s < 20
+
+
+def test_strangers_cannot_take_all_places(tmp_path: Path) -> None:
+    with running(tmp_path, sasl_users={"ada": "lovelace"}, limits=Limits(max_connections=8)) as broker:
+        options: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+        options |= {"sasl_username": "ada", "sasl_password": "lovelace", "bootstrap_servers": broker.bootstrap_servers}
+        strangers = [RawClient(broker.bootstrap_servers) for _ in range(20)]
+        assert is_open(strangers[-1])  # so all have been accepted
+        assert sum(is_open(client) for client in strangers) <= 4
+        with ClusterClient(ProducerConfig.from_options(options)) as known:
+            assert list_topics(known) == []
+            strangers += [RawClient(broker.bootstrap_servers) for _ in range(20)]
+            assert list_topics(known) == []
+        for client in strangers:
+            client.close()
+
+
+def is_open(client: RawClient) -> bool:
+    try:
+        return is_served(client)
+    except ConnectionError:
+        return False
+
+
+def test_silent_connection_makes_room_for_a_newcomer(tmp_path: Path) -> None:
+    with running(tmp_path, limits=Limits(max_connections=2)) as broker, RawClient(broker.bootstrap_servers) as busy:
+        assert is_served(busy)
+        with RawClient(broker.bootstrap_servers) as silent:
+
+            def is_newcomer_served() -> bool:
+                with RawClient(broker.bootstrap_servers) as client:
+                    return is_open(client)
+
+            wait_until(is_newcomer_served, "the place of a connection that never asked for anything")
+            assert silent.is_closed_by_broker()
+        assert is_served(busy)
+
+
+MIB = 1 << 20
+
+
+def test_half_sent_requests_of_all_clients_share_one_budget(tmp_path: Path) -> None:
+    limits = Limits(max_request_bytes=16 * MIB, max_queued_bytes=48 * MIB)
+    request = b"".join(map(bytes, encode_request(ApiVersionsRequest(), 0, 1, "large")))[4:].ljust(12 * MIB, b"\0")
+    frame = struct.pack(">i", len(request)) + request
+    with running(tmp_path, limits=limits) as broker:
+        budget = broker.server._budget
+        clients = [RawClient(broker.bootstrap_servers) for _ in range(12)]
+        halves = [threading.Thread(target=client.socket.sendall, args=(frame[:-1],)) for client in clients]
+        for half in halves:
+            half.start()
+        wait_until(lambda: budget.is_scarce, "the budget to be used up")
+        with RawClient(broker.bootstrap_servers) as honest:
+            for _ in range(100):
+                assert is_served(honest)
+                assert budget.held_bytes <= 48 * MIB
+        # Each gets its turn, in the order in which they began.
+        lasts = [
+            threading.Thread(target=lambda half=half, client=client: (half.join(), client.socket.sendall(frame[-1:])))
+            for half, client in zip(halves, clients, strict=True)
+        ]
+        for last in lasts:
+            last.start()
+        for client in clients:
+            client.receive_frame()
+            assert budget.held_bytes <= 48 * MIB
+            client.close()
+        for thread in halves + lasts:
+            thread.join()
+        wait_until(lambda: budget.held_bytes == 0, "the budget to be free")
+
+
+def test_request_that_never_ends_is_given_up_while_memory_is_scarce(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_OVERDUE_CHECK_MS", 20)
+    monkeypatch.setattr(admission, "FRAME_MS", 300)
+    limits = Limits(max_request_bytes=4 * MIB, max_queued_bytes=8 * MIB)
+    with running(tmp_path, limits=limits) as broker:
+        frame = struct.pack(">i", 4 * MIB) + bytes(3 * MIB)
+        clients = [RawClient(broker.bootstrap_servers) for _ in range(6)]
+        senders = [threading.Thread(target=send_as_far_as_taken, args=(client, frame)) for client in clients]
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join()
+        wait_until(lambda: broker.server._budget.held_bytes < 2 * MIB, "the half requests to go")
+        for client in clients:
+            client.close()
+
+
+def send_as_far_as_taken(client: RawClient, frame: bytes) -> None:
+    with suppress(ConnectionError):
+        client.socket.sendall(frame)
 
 
 def test_broker_out_of_descriptors_serves_those_it_has_and_takes_others_later(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kafkaprod.broker.cluster.broker import Broker
@@ -34,11 +34,12 @@ from kafkaprod.protocol.server import RequestReceived
 
 logger = logging.getLogger(__name__)
 
+_LARGE_BODY_BYTES = 64 * 1024
 _REFUSED_LOGIN_DELAY_MS = 100  # connection.failed.authentication.delay.ms
 
 
 class Loop(Protocol):
-    """What of the event loop and its sockets is needed here."""
+    """The part of the event loop that the dispatcher uses."""
 
     def post(self, call_later: Callable[[], None]) -> None:
         """Have a call made by the loop; thread-safe."""
@@ -101,6 +102,10 @@ class Dispatcher:
         except KafkaError as error:
             self._loop.drop(session, error)
             return
+        if received.body.nbytes > _LARGE_BODY_BYTES:
+            # The decoded request keeps what it needs; one that waits for long must not keep the rest.
+            session.in_progress_bytes = received.body.nbytes
+            received = replace(received, body=memoryview(b""))
         header = received.header
         request = ClientRequest(body, header.api_version, header.client_id or "", session.host, session.login)
         fault = self._broker.faults.take(received.api)
@@ -160,6 +165,7 @@ class Dispatcher:
     def _finish(self, exchange: _Exchange, ready: Ready) -> None:
         """The handler is done: answer now or later, or not at all if a fault wants it so."""
         exchange.session.abandon = None
+        exchange.session.in_progress_bytes = 0
         if exchange.has_fault(FaultKind.DROP_REPLY):
             return
         if exchange.has_fault(FaultKind.CLOSE_AFTER_HANDLING):

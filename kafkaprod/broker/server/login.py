@@ -1,8 +1,8 @@
 """The broker's half of a SASL login: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. Bytes in, bytes out; no I/O.
 
 Passwords are turned into SCRAM keys once, so that an exchange costs a few HMACs. An unknown user gets the same
-exchange, with a made-up salt, and fails at its end: the answer does not tell whether the user exists. Nonces must
-match exactly (CVE-2024-56128). No secret is in a repr or a message. Source: RFC 4616, RFC 5802, KIP-84, KIP-152.
+exchange, with a made-up salt for each mechanism, and fails at its end: nothing shows whether the user exists. Nonces
+must match exactly (CVE-2024-56128). No secret is in a repr or a message. Source: RFC 4616, RFC 5802, KIP-84, KIP-152.
 """
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ class Credentials:
         return is_equal and known is not None
 
     def scram_keys(self, mechanism: str, user: str) -> ScramKeys:
-        """The user's keys; for an unknown user some that no password fits, the same ones each time."""
+        """Return the user's keys; for an unknown user keys that no password fits, with the same salt each time."""
         keys = self._keys.get((mechanism, user))
         if keys is None:
-            salt = hmac.digest(self._decoy, user.encode(), "sha256")[:_SALT_BYTES]
-            keys = ScramKeys(salt, secrets.token_bytes(32), secrets.token_bytes(32))
+            # As those of a known user: a salt for each mechanism, keys as long as its hash.
+            salt = hmac.digest(self._decoy, f"{mechanism}\0{user}".encode(), "sha256")[:_SALT_BYTES]
+            size = hashlib.new(_SCRAM_HASHES[mechanism]).digest_size
+            keys = ScramKeys(salt, secrets.token_bytes(size), secrets.token_bytes(size))
         return keys
 
 

@@ -5,8 +5,8 @@
 
 Why the data plane has no threads of its own: see `Lane`. Only a sync that must precede an acknowledgement (flush policy
 "each") leaves the loop, so that waiting requests share one. Fairness: one read and one request of a connection a turn.
-Memory: a connection holds one frame and one read at most, connections are counted, answers with records are file
-ranges. Threads: `run` belongs to one thread; `stop` and `post` may be called from any.
+Memory: `read_budget` bounds what all connections hold of requests, `admission` the connections; answers with records
+are file ranges. Threads: `run` belongs to one thread; `stop` and `post` may be called from any.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from kafkaprod.broker.cluster.broker import Broker, Endpoint
 from kafkaprod.broker.cluster.control import ControlThread
 from kafkaprod.broker.cluster.maintenance import Maintenance
 from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.server.admission import Admission
 from kafkaprod.broker.server.dispatcher import Dispatcher
 from kafkaprod.broker.server.login import Login
 from kafkaprod.broker.server.purgatory import Purgatory
+from kafkaprod.broker.server.read_budget import ReadBudget
 from kafkaprod.broker.server.router import announced_versions
 from kafkaprod.broker.server.session import Session, Stage
 from kafkaprod.broker.server.timers import Timers
@@ -39,8 +41,8 @@ _READ_BYTES = 512 * 1024
 _BACKLOG = 128
 _ACCEPT_TURN = 64
 _ACCEPT_PAUSE_MS = 1_000
-_IDLE_CHECK_MS = 10_000
-_LOGIN_MS = 30_000  # for TLS handshake and login
+_OVERDUE_CHECK_MS = 1_000
+_WARNING_MS = 1_000  # one line about refused connections in that time
 _SYNC_THREADS = 4
 
 
@@ -66,7 +68,11 @@ class BrokerServer:
         self._posted: deque[Callable[[], None]] = deque()  # the one thing other threads touch
         self._is_stopping = False
         self._has_crashed = False
-        self._sessions: dict[int, Session] = {}
+        self._admission = Admission(config.limits, bool(config.sasl_users))
+        self._budget = ReadBudget(config.limits.max_queued_bytes, config.limits.max_request_bytes)
+        self._paused: set[Session] = set()  # wait for memory
+        self._refused_count = 0  # since the last warning about them
+        self._warned_ms = -_WARNING_MS
         self._ready: deque[Session] = deque()  # have requests waiting, and none in progress
         self._scratch = memoryview(bytearray(_READ_BYTES))
         self._syncs = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="kafkaprod-broker-sync")
@@ -91,7 +97,7 @@ class BrokerServer:
         self._control.start()
         self._maintenance.start()
         self._poller.register(self._listener, READABLE, self._listener)
-        self.call_after(_IDLE_CHECK_MS, self._close_idle)
+        self.call_after(_OVERDUE_CHECK_MS, self._close_overdue)
         try:
             while not self._is_stopping:
                 self._turn()
@@ -123,7 +129,7 @@ class BrokerServer:
 
     def _close(self) -> bool:
         self._listener.close()
-        for session in list(self._sessions.values()):
+        for session in self._admission:
             self.close_session(session)
         self._control.stop()
         self._syncs.shutdown()
@@ -156,7 +162,10 @@ class BrokerServer:
         while self._posted:
             self._posted.popleft()()
         for _ in range(len(self._ready)):
-            self._dispatcher.begin_next(self._ready.popleft())
+            session = self._ready.popleft()
+            self._dispatcher.begin_next(session)
+            self._account(session)
+        self._resume_paused()
         now_ms = self._clock.now_ms()
         self._timers.run(now_ms)
         self._purgatory.run(now_ms)
@@ -178,11 +187,21 @@ class BrokerServer:
                     self._pause_accepting(error)
                     return
                 continue  # the client gave up before we came
-            if len(self._sessions) >= self._config.limits.max_connections:
-                logger.warning("connection from %s refused: max_connections=%d", address[0], len(self._sessions))
+            verdict = self._admission.check(address[0], self._clock.now_ms())
+            if verdict.victim is not None:
+                self.close_session(verdict.victim)
+            if verdict.refusal is not None:
                 sock.close()
+                self._warn_of_refusal(address[0], verdict.refusal)
                 continue
             self._open_session(sock, address[0])
+
+    def _warn_of_refusal(self, host: str, limit: str) -> None:
+        self._refused_count += 1
+        now_ms = self._clock.now_ms()
+        if now_ms - self._warned_ms >= _WARNING_MS:
+            logger.warning("%d connections refused by %s, the last one from %s", self._refused_count, limit, host)
+            self._warned_ms, self._refused_count = now_ms, 0
 
     def _pause_accepting(self, error: OSError) -> None:
         logger.error("no connection can be accepted for %d ms: %s", _ACCEPT_PAUSE_MS, error)
@@ -201,7 +220,7 @@ class BrokerServer:
         max_frame_bytes = limits.max_unauthenticated_bytes if credentials else limits.max_request_bytes
         login = Login(credentials) if credentials else None
         session = Session(transport, host, self.broker.api_versions, max_frame_bytes, login, self._clock.now_ms())
-        self._sessions[session.fileno()] = session
+        self._admission.add(session)
         self._on_ready(session, READABLE)
 
     def _on_ready(self, session: Session, mask: int) -> None:
@@ -210,17 +229,40 @@ class BrokerServer:
         try:
             if not session.is_open:
                 session.is_open = session.transport.try_open()
-            if session.is_open and mask & READABLE and session.wants_input and not session.receive(self._scratch):
+            if session.is_open and mask & READABLE and session.wants_input and not self._read(session):
                 self.close_session(session)
                 return
         except (OSError, KafkaError) as error:
             self.drop(session, error)
             return
         self._dispatcher.begin_next(session)
+        self._account(session)
         if session.is_open:
             self.push(session)
         else:
             self._watch(session)
+
+    def _read(self, session: Session) -> bool:
+        """Read what the memory for requests allows; return False at the end of the stream."""
+        room = self._budget.room(session, _READ_BYTES)
+        if not room:
+            session.is_paused = True
+            self._paused.add(session)
+            return True
+        return session.receive(self._scratch[:room], self._clock.now_ms())
+
+    def _account(self, session: Session) -> None:
+        """Note what the session holds of requests."""
+        if not session.is_closed:
+            self._budget.update(session, session.held_bytes, session.unfinished_since_ms is not None)
+
+    def _resume_paused(self) -> None:
+        """Let those read on that there is memory for now."""
+        for session in list(self._paused):
+            if self._budget.room(session, _READ_BYTES):
+                self._paused.discard(session)
+                session.is_paused = False
+                self._watch(session)
 
     def _watch(self, session: Session) -> None:
         """Poll for what the session wants now."""
@@ -251,6 +293,7 @@ class BrokerServer:
             return
         session.stage = Stage.IDLE
         session.last_active_ms = self._clock.now_ms()
+        self._account(session)
         if session.is_trusted:
             session.accept_frames_up_to(self._config.limits.max_request_bytes)
         if session.waiting:
@@ -259,29 +302,25 @@ class BrokerServer:
     # -- ends ----------------------------------------------------------------------------------------------------
 
     def drop(self, session: Session, error: Exception) -> None:
-        """Close a connection because of an error; say so if it is not just the client that is gone."""
+        """Close a connection because of an error, and log it unless the client is just gone."""
         if not isinstance(error, ConnectionError):
             logger.warning("connection from %s closed: %s", session.host, error)
         self.close_session(session)
 
     def close_session(self, session: Session) -> None:
-        """Close a connection; what still comes for it goes nowhere. Idempotent."""
+        """Close a connection; answers that come later are dropped. Idempotent."""
         if session.is_closed:
             return
-        del self._sessions[session.fileno()]
+        self._admission.remove(session)
+        self._budget.update(session, 0, False)
+        self._paused.discard(session)
         self._poller.unregister(session)
         session.close()
 
-    def _close_idle(self) -> None:
-        now_ms = self._clock.now_ms()
-        for session in list(self._sessions.values()):
-            is_stranger = not session.is_open or not session.is_trusted
-            limit_ms = (
-                min(_LOGIN_MS, self._config.limits.max_idle_ms) if is_stranger else self._config.limits.max_idle_ms
-            )
-            if session.stage is not Stage.HANDLING and now_ms - session.last_active_ms >= limit_ms:
-                self.close_session(session)
-        self.call_after(_IDLE_CHECK_MS, self._close_idle)
+    def _close_overdue(self) -> None:
+        for session in self._admission.overdue(self._clock.now_ms(), bool(self._paused)):
+            self.close_session(session)
+        self.call_after(_OVERDUE_CHECK_MS, self._close_overdue)
 
 
 def _listen(host: str, port: int) -> socket.socket:

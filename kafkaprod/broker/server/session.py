@@ -1,9 +1,8 @@
 """One client's connection: its socket, the protocol state, and what waits to be handled or sent. The event loop owns
 it.
 
-At most one request is in progress; those behind it wait, and nothing more is read while they do: what a client can
-make the broker hold is one frame and one read. Responses are pushed as far as the socket takes them and the rest waits
-for it.
+At most one request is in progress; those behind it wait, and nothing more is read while they do: a client can make
+the broker hold one frame and one read. Responses are pushed as far as the socket takes them and the rest waits for it.
 """
 
 from __future__ import annotations
@@ -46,7 +45,11 @@ class Session:
         abandon: releases what its outcome waits for; called if the connection is closed before.
         waiting: requests behind it.
         login: how far its login is; None where nobody has to log in.
+        opened_ms: when it was accepted.
         last_active_ms: when a request or an answer was last complete.
+        unfinished_since_ms: when the first bytes of an unfinished request came; None if there is none.
+        is_paused: nothing is read because the memory for unfinished requests is used up; kept by the server.
+        in_progress_bytes: of the request in progress, as long as they are held.
         watched: what the poller looks for now; kept by the server.
         closes_after_answer: the client is refused.
         send_limit_bytes: close after so many more bytes (fault scripts); None for no limit.
@@ -69,13 +72,17 @@ class Session:
         self.abandon: Callable[[], None] | None = None
         self.waiting: deque[RequestReceived] = deque()
         self.login = login
-        self.last_active_ms = now_ms
+        self.opened_ms = self.last_active_ms = now_ms
+        self.unfinished_since_ms: int | None = None
+        self.is_paused = False
+        self.in_progress_bytes = 0
         self.watched = 0
         self.closes_after_answer = False
         self.send_limit_bytes: int | None = None
         self._connection = ServerConnection(versions, max_frame_bytes)
         self._ranges: deque[FileSlice] = deque()  # one for each stand-in that is not sent yet
         self._has_output = False
+        self._has_asked = False
 
     def fileno(self) -> int:
         """The socket's descriptor."""
@@ -83,8 +90,8 @@ class Session:
 
     @property
     def wants_input(self) -> bool:
-        """More may be read: no request waits behind the one in progress."""
-        return not self.waiting
+        """More may be read: no request waits behind the one in progress, and there is memory."""
+        return not self.waiting and not self.is_paused
 
     @property
     def interest(self) -> int:
@@ -99,12 +106,23 @@ class Session:
         """The client may ask for anything: it has logged in, or need not."""
         return self.login is None or self.login.user is not None
 
+    @property
+    def is_stranger(self) -> bool:
+        """The client has not logged in; where it need not, it has not sent a request."""
+        return not self.is_trusted or (self.login is None and not self._has_asked)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of requests that are not handled yet."""
+        waiting = sum([request.body.nbytes for request in self.waiting])
+        return self._connection.pending_bytes + waiting + self.in_progress_bytes
+
     def accept_frames_up_to(self, max_frame_bytes: int) -> None:
         """Change the size of the largest request."""
         self._connection.max_frame_bytes = max_frame_bytes
 
-    def receive(self, scratch: memoryview) -> bool:
-        """Read once; whole requests go to `waiting`. Return False at the end of the stream.
+    def receive(self, scratch: memoryview, now_ms: int) -> bool:
+        """Read once, as much as `scratch` takes; whole requests go to `waiting`. Return False at the end of the stream.
 
         Raises:
             OSError: the connection failed.
@@ -120,6 +138,12 @@ class Session:
             if isinstance(event, ConnectionRefused):
                 raise event.error
             self.waiting.append(event)
+            self._has_asked = True
+            self.unfinished_since_ms = None
+        if not self._connection.pending_bytes:
+            self.unfinished_since_ms = None
+        elif self.unfinished_since_ms is None:
+            self.unfinished_since_ms = now_ms
         return True
 
     def queue_response(self, request: RequestReceived, response: Response, ranges: list[FileSlice]) -> None:

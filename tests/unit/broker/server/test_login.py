@@ -52,6 +52,14 @@ def test_unknown_user_gets_the_same_salt_each_time() -> None:
     assert salts != {CREDENTIALS.scram_keys("SCRAM-SHA-256", "mallory").salt}
 
 
+@pytest.mark.parametrize("user", ["eve", "ada"])
+def test_keys_of_known_and_unknown_users_look_alike(user: str) -> None:
+    keys = {mechanism: CREDENTIALS.scram_keys(mechanism, user) for mechanism in SCRAM}
+    assert len({each.salt for each in keys.values()}) == len(SCRAM)
+    for mechanism, size in (("SCRAM-SHA-256", 32), ("SCRAM-SHA-512", 64)):
+        assert (len(keys[mechanism].stored_key), len(keys[mechanism].server_key)) == (size, size)
+
+
 def test_plain_user_logs_in() -> None:
     login = begun("PLAIN")
     assert login.step(PlainMechanism("ada", "lovelace").first()) == b""

@@ -1,0 +1,86 @@
+"""Who may be connected, and for how long: places for connections, by address and in all, and deadlines. One thread.
+
+A connection is a stranger until it has logged in; where no login is needed, until its first request. Strangers take
+at most half of the places: when these are full, or all are, the stranger that came first goes and the newcomer stays.
+So a flood of connections that never log in cannot keep out those who do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kafkaprod.broker.config import Limits
+from kafkaprod.broker.server.session import Session, Stage
+
+LOGIN_MS = 30_000
+"""For TLS handshake and login, from accept on."""
+FRAME_MS = 30_000
+"""For a request from its first to its last byte, while the memory for unfinished requests is scarce."""
+_SILENT_MS = 1_000
+"""A stranger that need not log in keeps its place so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of a newcomer: `refusal` says why it is closed, `victim` whom it replaces."""
+
+    refusal: str | None = None
+    victim: Session | None = None
+
+
+class Admission:
+    """The open connections of a broker."""
+
+    def __init__(self, limits: Limits, has_login: bool) -> None:
+        self._limits = limits
+        self._has_login = has_login
+        self._sessions: dict[int, Session] = {}  # in the order of accept
+        self._by_host: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._sessions.values()))
+
+    def check(self, host: str, now_ms: int) -> Verdict:
+        """Decide about a connection from `host`, before there is a session for it."""
+        limits = self._limits
+        if self._by_host[host] >= limits.max_connections_per_ip:
+            return Verdict(refusal=f"max_connections_per_ip={limits.max_connections_per_ip}")
+        if len(self._sessions) < limits.max_connections and not self._has_login:
+            return Verdict()
+        strangers = [session for session in self._sessions.values() if session.is_stranger]
+        if len(self._sessions) < limits.max_connections and 2 * len(strangers) < limits.max_connections:
+            return Verdict()
+        for session in strangers:
+            is_busy = session.stage is not Stage.IDLE
+            if self._has_login or (not is_busy and now_ms - session.opened_ms >= _SILENT_MS):
+                return Verdict(victim=session)
+        return Verdict(refusal=f"max_connections={limits.max_connections}")
+
+    def add(self, session: Session) -> None:
+        """Take a session in."""
+        self._sessions[session.fileno()] = session
+        self._by_host[session.host] += 1
+
+    def remove(self, session: Session) -> None:
+        """Forget a session that is about to be closed."""
+        del self._sessions[session.fileno()]
+        self._by_host[session.host] -= 1
+        if not self._by_host[session.host]:
+            del self._by_host[session.host]
+
+    def overdue(self, now_ms: int, is_memory_scarce: bool) -> list[Session]:
+        """The sessions whose time is over: idle, not logged in, or too slow with a request."""
+        return [session for session in self if self._is_overdue(session, now_ms, is_memory_scarce)]
+
+    def _is_overdue(self, session: Session, now_ms: int, is_memory_scarce: bool) -> bool:
+        max_idle_ms = self._limits.max_idle_ms
+        if not session.is_open or not session.is_trusted:
+            return now_ms - session.opened_ms >= min(LOGIN_MS, max_idle_ms)
+        if is_memory_scarce and session.unfinished_since_ms is not None:
+            return now_ms - session.unfinished_since_ms >= FRAME_MS
+        return session.stage is not Stage.HANDLING and now_ms - session.last_active_ms >= max_idle_ms
