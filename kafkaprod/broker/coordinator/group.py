@@ -28,7 +28,8 @@ from kafkaprod.broker.coordinator.member import (
     SyncReply,
     SyncResult,
 )
-from kafkaprod.errors import IllegalStateError
+from kafkaprod.broker.coordinator.subscription import CONSUMER_PROTOCOL_TYPE, read_subscription
+from kafkaprod.errors import CorruptDataError, IllegalStateError
 from kafkaprod.protocol.error_codes import ErrorCode
 
 
@@ -177,6 +178,20 @@ class Group:
         self._pending_ids.clear()
         self._transition(GroupState.DEAD)
         return ErrorCode.NONE
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """Return the topics the members are subscribed to; None if they are no consumers, or say it unreadably."""
+        if self.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
+            return None
+        try:
+            return frozenset(
+                topic
+                for member in self.members.values()
+                for metadata in member.protocols.values()
+                for topic in read_subscription(metadata)
+            )
+        except CorruptDataError:
+            return None
 
     # -- time ----------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from kafkaprod.protocol.messages.describe_cluster import (
 
 API = ApiKey.DESCRIBE_CLUSTER
 LANE = Lane.CONTROL
-MAX_VERSION = 1
+MAX_VERSION = 2
 
 _BROKERS = 1
 

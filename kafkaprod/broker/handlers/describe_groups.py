@@ -1,4 +1,7 @@
-"""DescribeGroups (15): state, members and assignments; a group nobody knows is Dead, without an error."""
+"""DescribeGroups (15): state, members and assignments; an unknown group is Dead.
+
+6    69 for an unknown group (KIP-1043); older versions have no error for it
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from kafkaprod.broker.coordinator.group import Group, GroupState
 from kafkaprod.broker.coordinator.member import Member
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -17,12 +21,14 @@ from kafkaprod.protocol.messages.describe_groups import (
 
 API = ApiKey.DESCRIBE_GROUPS
 LANE = Lane.CONTROL
-MAX_VERSION = 5
+MAX_VERSION = 6
+
+_FIRST_VERSION_WITH_NOT_FOUND = 6
 
 
 def handle(broker: Broker, request: ClientRequest[DescribeGroupsRequest]) -> DescribeGroupsResponse:
     """Describe each group."""
-    groups = [_describe(group_id, broker.groups.get(group_id)) for group_id in request.body.groups]
+    groups = [_describe(group_id, broker.groups.get(group_id), request.version) for group_id in request.body.groups]
     if request.body.include_authorized_operations:
         for group in groups:
             group.authorized_operations = GROUP_OPERATIONS
@@ -36,9 +42,13 @@ def refuse(request: ClientRequest[DescribeGroupsRequest], error_code: int) -> De
     )
 
 
-def _describe(group_id: str, group: Group | None) -> DescribedGroup:
+def _describe(group_id: str, group: Group | None, version: int) -> DescribedGroup:
     if group is None:
-        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        if version >= _FIRST_VERSION_WITH_NOT_FOUND:
+            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            described.error_message = f"Group {group_id} not found."
+        return described
     # Which protocol the members use is decided only when the join phase is over.
     protocol = group.protocol_name or "" if group.state is GroupState.STABLE else ""
     return DescribedGroup(

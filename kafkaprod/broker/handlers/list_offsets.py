@@ -1,7 +1,8 @@
 """ListOffsets (2): the offset of a partition's start, end, or of a timestamp.
 
 -1 latest: the high watermark, for read-committed clients the last stable offset     -3 of the largest timestamp (7)
--2 earliest                                                                          -4 earliest local: as -2
+-2 earliest                                                                          -4 earliest local: as -2 (8)
+-5 latest tiered (9), -6 earliest pending upload (11): none, as in a Kafka without tiered storage
 """
 
 from __future__ import annotations
@@ -24,12 +25,16 @@ from kafkaprod.protocol.messages.list_offsets import (
 
 API = ApiKey.LIST_OFFSETS
 LANE = Lane.DATA
-MAX_VERSION = 7
+MAX_VERSION = 11
 
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+_FIRST_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 _FIRST_VERSION_WITH_EPOCH = 4
 _READ_COMMITTED = 1
@@ -71,6 +76,9 @@ def _look_up(
     if partition is None:
         response.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return response
+    if request.version < _FIRST_VERSION_OF.get(wanted.timestamp, 0):
+        response.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return response
     response.error_code = check_leader_epoch(partition, wanted.current_leader_epoch)
     if response.error_code != ErrorCode.NONE:
         return response
@@ -91,6 +99,8 @@ def _find(log: PartitionLog, timestamp: int, isolation_level: int, leader_epoch:
         return RecordPosition(end_offset, -1, leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return RecordPosition(log.log_start_offset, -1, leader_epoch)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return RecordPosition(-1, -1, -1)
     found = log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_timestamp(timestamp)
     if found is None or found.offset >= end_offset:
         return RecordPosition(-1, -1, -1)

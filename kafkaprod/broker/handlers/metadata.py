@@ -29,7 +29,7 @@ from kafkaprod.protocol.messages.metadata import (
 
 API = ApiKey.METADATA
 LANE = Lane.CONTROL
-MAX_VERSION = 12
+MAX_VERSION = 13
 
 MAX_CREATED_AT_ONCE = 100  # other clients wait meanwhile
 

@@ -1,0 +1,60 @@
+"""DescribeLogDirs (35): the data directory and the size of each partition in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+API = ApiKey.DESCRIBE_LOG_DIRS
+LANE = Lane.CONTROL
+MAX_VERSION = 5
+
+_FIRST_VERSION_WITH_ERROR = 3
+
+
+def handle(broker: Broker, request: ClientRequest[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
+    """Describe the directory; partitions it does not have are left out."""
+    wanted: list[tuple[str, Iterable[int]]]
+    if request.body.topics is None:
+        wanted = [(topic.name, range(len(topic.partitions))) for topic in broker.topics.all()]
+    else:
+        wanted = [(topic.topic, topic.partitions) for topic in request.body.topics]
+    topics = [
+        DescribeLogDirsTopic(name=name, partitions=sizes)
+        for name, indexes in wanted
+        if (sizes := _sizes(broker, name, indexes))
+    ]
+    path = broker.log_dir.path
+    result = DescribeLogDirsResult(log_dir=path, topics=topics)
+    try:
+        volume = os.statvfs(path)
+        result.total_bytes = volume.f_blocks * volume.f_frsize
+        result.usable_bytes = volume.f_bavail * volume.f_frsize
+    except OSError:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    return DescribeLogDirsResponse(results=[result])
+
+
+def refuse(request: ClientRequest[DescribeLogDirsRequest], error_code: int) -> DescribeLogDirsResponse:
+    """Answer the error where the version has a place for it, else no directory, as Kafka does."""
+    return DescribeLogDirsResponse(error_code=error_code if request.version >= _FIRST_VERSION_WITH_ERROR else 0)
+
+
+def _sizes(broker: Broker, topic: str, indexes: Iterable[int]) -> list[DescribeLogDirsPartition]:
+    return [
+        DescribeLogDirsPartition(partition_index=index, partition_size=partition.log.size_bytes)
+        for index in indexes
+        if (partition := broker.topics.partition(topic, index)) is not None
+    ]

@@ -1,0 +1,62 @@
+"""DescribeQuorum (55): this broker is the only controller, and leads the quorum of the cluster's metadata.
+
+There is no log of metadata behind it, so its offsets count the changes of topics as 0.
+"""
+
+from __future__ import annotations
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    QuorumPartition,
+    QuorumTopic,
+    ReplicaState,
+)
+
+API = ApiKey.DESCRIBE_QUORUM
+LANE = Lane.CONTROL
+MAX_VERSION = 2
+
+METADATA_TOPIC = "__cluster_metadata"
+_FIRST_VERSION_WITH_NODES = 2
+_LEADER_EPOCH = 1
+
+
+def handle(broker: Broker, request: ClientRequest[DescribeQuorumRequest]) -> DescribeQuorumResponse:
+    """Describe partition 0 of the metadata; 3 for any other."""
+    topics = [
+        QuorumTopic(
+            topic_name=topic.topic_name,
+            partitions=[_describe(broker, topic.topic_name, wanted.partition_index) for wanted in topic.partitions],
+        )
+        for topic in request.body.topics
+    ]
+    response = DescribeQuorumResponse(topics=topics)
+    if request.version >= _FIRST_VERSION_WITH_NODES:
+        listener = Listener(name="CONTROLLER", host=broker.endpoint.host, port=broker.endpoint.port)
+        response.nodes = [Node(node_id=broker.config.node_id, listeners=[listener])]
+    return response
+
+
+def refuse(request: ClientRequest[DescribeQuorumRequest], error_code: int) -> DescribeQuorumResponse:
+    """Answer the error at the top."""
+    return DescribeQuorumResponse(error_code=error_code)
+
+
+def _describe(broker: Broker, topic: str, index: int) -> QuorumPartition:
+    if (topic, index) != (METADATA_TOPIC, 0):
+        return QuorumPartition(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    now_ms = broker.clock.wall_ms()
+    voter = ReplicaState(replica_id=broker.config.node_id, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms)
+    return QuorumPartition(
+        partition_index=0,
+        leader_id=broker.config.node_id,
+        leader_epoch=_LEADER_EPOCH,
+        current_voters=[voter],
+    )

@@ -1,0 +1,89 @@
+"""DescribeTopicPartitions (75): topics by name with their partitions, at most 2,000 partitions a page (KIP-966)."""
+
+from __future__ import annotations
+
+from kafkaprod.broker.cluster.authorized_operations import TOPIC_OPERATIONS
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.topics import Topic
+from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+API = ApiKey.DESCRIBE_TOPIC_PARTITIONS
+LANE = Lane.CONTROL
+MAX_VERSION = 0
+
+MAX_PARTITIONS_OF_PAGE = 2_000  # max.request.partition.size.limit
+
+
+def handle(broker: Broker, request: ClientRequest[DescribeTopicPartitionsRequest]) -> DescribeTopicPartitionsResponse:
+    """Describe the topics from the cursor on, and say where the next page begins."""
+    body = request.body
+    cursor = body.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        return refuse(request, ErrorCode.INVALID_REQUEST)
+    named = {topic.name for topic in body.topics}
+    names = sorted(named or {topic.name for topic in broker.topics.all()})
+    left = max(1, min(MAX_PARTITIONS_OF_PAGE, body.response_partition_limit))
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        if cursor is not None and name < cursor.topic_name:
+            continue
+        topic = broker.topics.get(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        count = min(left, max(len(topic.partitions) - first, 0))
+        response.topics.append(_describe(broker, topic, range(first, first + count)))
+        left -= count
+        if first + count < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=first + count)
+            break
+    return response
+
+
+def refuse(request: ClientRequest[DescribeTopicPartitionsRequest], error_code: int) -> DescribeTopicPartitionsResponse:
+    """Answer the error for every topic that was named."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=error_code)
+            for topic in request.body.topics
+        ]
+    )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _describe(broker: Broker, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+    node_id = broker.config.node_id
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                partition_index=index,
+                leader_id=node_id,
+                leader_epoch=topic.partitions[index].leader_epoch,
+                replica_nodes=[node_id],
+                isr_nodes=[node_id],
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            for index in indexes
+        ],
+    )

@@ -1,0 +1,61 @@
+"""OffsetDelete (47): delete committed offsets of a group, but not those of topics its members are subscribed to."""
+
+from __future__ import annotations
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.group import GroupState
+from kafkaprod.broker.coordinator.offset_log import Change
+from kafkaprod.broker.coordinator.offsets import OffsetKey
+from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kafkaprod.structs import TopicPartition
+
+API = ApiKey.OFFSET_DELETE
+LANE = Lane.CONTROL
+MAX_VERSION = 0
+
+
+def handle(broker: Broker, request: ClientRequest[OffsetDeleteRequest]) -> OffsetDeleteResponse:
+    """Delete the offsets: 69 for an unknown group, 68 if its members are no consumers, 86 for subscribed topics."""
+    body = request.body
+    group = broker.groups.get(body.group_id)
+    if group is None:
+        return refuse(request, ErrorCode.GROUP_ID_NOT_FOUND)
+    subscribed = group.subscribed_topics()
+    if group.state is not GroupState.EMPTY and subscribed is None:
+        return refuse(request, ErrorCode.NON_EMPTY_GROUP)
+    changes: list[Change] = []
+    topics = []
+    for topic in body.topics:
+        outcomes = []
+        for wanted in topic.partitions:
+            code = ErrorCode.NONE
+            if topic.name in (subscribed or ()):
+                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            elif broker.topics.partition(topic.name, wanted.partition_index) is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                changes.append((OffsetKey(body.group_id, TopicPartition(topic.name, wanted.partition_index)), None))
+            outcomes.append(OffsetDeleteResponsePartition(partition_index=wanted.partition_index, error_code=code))
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=outcomes))
+    known = broker.offsets.table.of_group(body.group_id)
+    try:
+        broker.offsets.write(
+            [change for change in changes if change[0].topic_partition in known], broker.clock.wall_ms()
+        )
+    except BrokerError:
+        return refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return OffsetDeleteResponse(topics=topics)
+
+
+def refuse(request: ClientRequest[OffsetDeleteRequest], error_code: int) -> OffsetDeleteResponse:
+    """Answer the error at the top."""
+    return OffsetDeleteResponse(error_code=error_code)
