@@ -21,18 +21,26 @@
         TopicNotFoundError                       the topic or partition does not exist
         OutOfOrderSequenceError                  the broker lost or never had earlier batches of this producer
         ProducerFencedError                      another producer took over: fatal
-        TransactionAbortableError                abort the transaction and go on
+        InvalidProducerIdMappingError            the transactional id expired or has another producer id: fatal
+        InvalidTxnStateError                     the coordinator's transaction is in another state than ours
+        TransactionAbortableError                abort the transaction and begin the next one
+      TransactionTimeoutError(TimeoutError)      a transaction call reached its timeout: repeat the same call
+        CommitUnknownError                       a commit reached its timeout: repeat it to learn the outcome
+      TransactionAbortedError                    the record was not sent, because its transaction was aborted
       DeliveryFailedError                        flush() found records that failed and that nobody had looked at
       CorruptDataError(ValueError)               bytes violate the format; never repaired silently
 
 Each class also inherits the builtin a stranger would catch. Messages say what, which, limit and value.
 Attributes shared by all: `retriable` (the engine may try again by itself), `needs_metadata` (the cluster
-snapshot is stale), and `context`, a dict with any of topic, partition, node, api, correlation_id.
+snapshot is stale), `category` (what to do about a failed transaction call), and `context`, a dict with any of topic,
+partition, node, api, correlation_id.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
+
+Category = Literal["retriable", "abortable", "recoverable", "invalid"]
 
 
 class KafkaError(Exception):
@@ -44,9 +52,13 @@ class KafkaError(Exception):
 
     Attributes:
         result: Of a block or table that was queued in part: its BlockResult or TableResult; else None.
+        category: Of an error of a transaction, what to do (KIP-1050): "retriable", repeat the same call; "abortable",
+            abort the transaction and begin the next one; "recoverable", close this producer and make a new one if this
+            instance is to go on; "invalid", close it and correct an option or an ACL. None: it concerns no transaction.
     """
 
     result: Any = None
+    category: Category | None = None
 
     retriable: bool = False
     needs_metadata: bool = False
@@ -170,16 +182,69 @@ class OutOfOrderSequenceError(BrokerError):
     """The broker does not have the batches sent before this one; earlier records may be missing from the log."""
 
 
-class ProducerFencedError(BrokerError):
-    """Another producer with the same transactional id took over. Fatal: close this producer."""
+class _TransactionError(BrokerError):
+    """A transaction cannot go on.
+
+    Attributes:
+        outcome: "unknown" if the transaction may have been committed or aborted, "not committed" if it surely was not.
+    """
+
+    outcome: Literal["not committed", "unknown"] = "not committed"
 
 
-class TransactionAbortableError(BrokerError):
-    """The transaction cannot be committed; abort it and go on."""
+class ProducerFencedError(_TransactionError):
+    """The coordinator has a newer epoch of this transactional id. Fatal: close this producer.
+
+    Another producer with the id took over, or the coordinator itself aborted a transaction that took longer than
+    transaction_timeout_ms (before Kafka 4 the answer is the same). Make a new producer only if this instance should be
+    the one that writes.
+    """
+
+    category: Category | None = "recoverable"
+
+
+class InvalidProducerIdMappingError(_TransactionError):
+    """The transactional id expired after days without use, or has another producer id. Fatal: make a new producer."""
+
+    category: Category | None = "recoverable"
+
+
+class InvalidTxnStateError(_TransactionError):
+    """The coordinator's transaction is in another state than this producer's. Fatal: make a new producer."""
+
+    category: Category | None = "invalid"
+
+
+class TransactionAbortableError(_TransactionError):
+    """The transaction cannot be committed: abort it, begin the next one and read the input again.
+
+    `code` and `name` are those of the answer that caused it; -1 if no answer did.
+    """
+
+    category: Category | None = "abortable"
+
+
+class TransactionTimeoutError(KafkaError, TimeoutError):
+    """A transaction call did not end within its timeout; it goes on. Only the same call, or close(), is legal now."""
+
+    retriable = True
+    category: Category | None = "retriable"
+
+
+class CommitUnknownError(TransactionTimeoutError):
+    """commit_transaction() did not end within its timeout. The transaction may be committed or not: repeat the call."""
+
+
+class TransactionAbortedError(KafkaError):
+    """The record was not sent, because its transaction was aborted or cannot be committed. It is not in the log."""
+
+    category: Category | None = "abortable"
 
 
 class DeliveryFailedError(KafkaError):
     """Records failed since the last flush and nobody had looked at their results.
+
+    commit_transaction() raises it for any failed record of the transaction, with `category` "abortable".
 
     Attributes:
         failed_count: How many records failed.

@@ -14,6 +14,8 @@ from kafkaprod.errors import (
     AuthenticationError,
     AuthorizationError,
     BrokerError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
     KafkaError,
     OutOfOrderSequenceError,
     ProducerFencedError,
@@ -105,8 +107,13 @@ class ErrorCode(IntEnum):
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45, _NO, "a batch before this one is missing in the log", OutOfOrderSequenceError
     DUPLICATE_SEQUENCE_NUMBER = 46, _NO, "the batch is in the log already"
     INVALID_PRODUCER_EPOCH = 47, _NO, "the producer's epoch is older than the one in the log"
-    INVALID_TXN_STATE = 48, _NO, "the transaction is not in a state that allows this"
-    INVALID_PRODUCER_ID_MAPPING = 49, _NO, "the producer id does not belong to the transactional id"
+    INVALID_TXN_STATE = 48, _NO, "the transaction is not in a state that allows this", InvalidTxnStateError
+    INVALID_PRODUCER_ID_MAPPING = (
+        49,
+        _NO,
+        "the producer id does not belong to the transactional id",
+        InvalidProducerIdMappingError,
+    )
     INVALID_TRANSACTION_TIMEOUT = 50, _NO, "the transaction timeout exceeds the broker's transaction.max.timeout.ms"
     CONCURRENT_TRANSACTIONS = 51, _YES, "the previous transaction of this id is still being completed"
     TRANSACTION_COORDINATOR_FENCED = 52, _NO, "a newer transaction coordinator took over"

@@ -1,0 +1,212 @@
+"""The half of the state machine that the application uses: what it may do in which state, and what it waits for. Pure.
+
+At most one call waits at a time. One that timed out goes on: the next call of its kind resumes it, and any other is
+refused, so that the application always learns the outcome of a commit before it does anything else. Only offsets may be
+given up, by aborting their transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkaprod.engine.transactions.calls import Call, CallKind, Failure, OffsetsCall
+from kafkaprod.engine.transactions.members import Members
+from kafkaprod.engine.transactions.offsets import GroupMetadata, OffsetAndMetadata
+from kafkaprod.engine.transactions.states import TRANSITIONS, State
+from kafkaprod.errors import CommitUnknownError, IllegalStateError, KafkaError, TransactionTimeoutError
+from kafkaprod.structs import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """Options of a transactional producer; names and units as in the configuration."""
+
+    transactional_id: str
+    transaction_timeout_ms: int = 60_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1000
+
+
+class Intents:
+    """State, and the calls of the application.
+
+    Args:
+        settings: Options.
+
+    Attributes:
+        state: Where the producer is.
+        producer_id, epoch: What batches are numbered under; -1 before the first init.
+        number: Counts transactions; grows with each `begin`.
+        members: Of the current transaction.
+        failure: Why the transaction must be aborted, or the producer closed: the first reason.
+    """
+
+    def __init__(self, settings: TransactionSettings) -> None:
+        self._settings = settings
+        self.state = State.UNINITIALIZED
+        self.producer_id = -1
+        self.epoch = -1
+        self.number = 0
+        self.members = Members(is_v2=False)
+        self.failure: Failure | None = None
+        self._is_v2 = False  # of the next transaction
+        self._call: Call | None = None
+        self._has_lost_commit = False
+
+    def init(self) -> Call:
+        """Begin to get a producer id, or resume a call that timed out. Raises IllegalStateError, or why it failed."""
+        resumed = self._resume(CallKind.INIT)
+        if resumed is not None:
+            return resumed
+        if self.state is not State.UNINITIALIZED:
+            self._raise_failure()
+            raise IllegalStateError(f"init_transactions() is called once, as the first ({self._who()})")
+        self._move(State.INITIALIZING)
+        self._call = Call(CallKind.INIT)
+        return self._call
+
+    def begin(self) -> None:
+        """Begin a transaction. Raises IllegalStateError, or why the previous one failed."""
+        self._check_no_call("begin_transaction()")
+        if self.state is not State.READY:
+            self._raise_failure()
+            first = (
+                "init_transactions() comes first" if self.state is State.UNINITIALIZED else "end the present one first"
+            )
+            raise IllegalStateError(f"begin_transaction(): {first} ({self._who()})")
+        self._move(State.IN_TRANSACTION)
+        self.number += 1
+        self.members = Members(is_v2=self._is_v2)
+        self._has_lost_commit = False
+
+    def check_sending(self) -> None:
+        """Raise IllegalStateError outside a transaction, or why it failed."""
+        if self.state is State.IN_TRANSACTION:
+            return
+        self._raise_failure()
+        raise IllegalStateError(f"records are sent between begin_transaction() and its commit or abort ({self._who()})")
+
+    def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> OffsetsCall | None:
+        """Begin to add offsets, or resume a call that timed out; None: there are none to add."""
+        call = self._call
+        if isinstance(call, OffsetsCall) and not call.is_waited_for and not call.is_for(group, dict(offsets)):
+            raise IllegalStateError(
+                f"{call.kind.value} timed out: repeat it with the same offsets, or abort ({self._who()})"
+            )
+        resumed = self._resume(CallKind.OFFSETS)
+        if resumed is not None:
+            assert isinstance(resumed, OffsetsCall)
+            return resumed
+        self.check_sending()
+        if not offsets:
+            return None
+        self._call = started = OffsetsCall(CallKind.OFFSETS, group=group, wanted=dict(offsets), missing=dict(offsets))
+        return started
+
+    def commit(self) -> Call:
+        """Begin to commit, or resume a commit that timed out. Raises IllegalStateError, or why it cannot be done."""
+        return self._end(CallKind.COMMIT, State.COMMITTING, {State.IN_TRANSACTION})
+
+    def abort(self) -> Call:
+        """Begin to abort, or resume an abort that timed out. Raises IllegalStateError, or the fatal error."""
+        call = self._call
+        if isinstance(call, OffsetsCall) and not call.is_waited_for:
+            self._call = None  # offsets that timed out are given up with their transaction
+        return self._end(CallKind.ABORT, State.ABORTING, {State.IN_TRANSACTION, State.ABORTABLE_ERROR})
+
+    def _end(self, kind: CallKind, target: State, legal: set[State]) -> Call:
+        resumed = self._resume(kind)
+        if resumed is not None:
+            return resumed
+        if self.state not in legal:
+            self._raise_failure()
+            raise IllegalStateError(f"{kind.value}: no transaction is open ({self._who()})")
+        self._move(target)
+        self._call = Call(kind)
+        return self._call
+
+    def _resume(self, kind: CallKind) -> Call | None:
+        """Take up the call of this kind that timed out. Raises IllegalStateError if any other call has no end yet."""
+        call = self._call
+        if call is None:
+            return None
+        if call.kind is not kind or call.is_waited_for:
+            self._check_no_call(kind.value)
+        call.is_waited_for = True
+        return call
+
+    def _check_no_call(self, what: str) -> None:
+        call = self._call
+        if call is None:
+            return
+        if call.is_waited_for:
+            raise IllegalStateError(f"{what}: {call.kind.value} is running in another thread ({self._who()})")
+        raise IllegalStateError(f"{what}: {call.kind.value} timed out and must be repeated first ({self._who()})")
+
+    def settle(self, call: Call) -> KafkaError | None:
+        """Take the outcome of a call that is done; return the error to raise, None if it succeeded."""
+        if self._call is call:
+            self._call = None
+        return None if call.failure is None else call.failure.error()
+
+    def time_out(self, call: Call, timeout_s: float) -> KafkaError:
+        """Note that nobody waits for the call any more; return the error to raise. The call goes on."""
+        call.is_waited_for = False
+        text = f"{call.kind.value} did not end within {timeout_s:g} s; it goes on ({self._who()}): repeat it"
+        if call.kind is CallKind.COMMIT and not call.is_decided:
+            return CommitUnknownError(text + " to learn whether the transaction is committed, or close the producer")
+        if call.kind is CallKind.OFFSETS:
+            text += ", or abort the transaction"
+        elif call.kind is CallKind.COMMIT:
+            text += "; the transaction is committed, only the epoch for the next one is missing"
+        return TransactionTimeoutError(text)
+
+    def abandon(self) -> bool:
+        """Abort whatever is open because the producer closes; return whether there is something to wait for."""
+        if self.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+            self._move(State.ABORTING)
+            self._call = Call(CallKind.ABORT, is_waited_for=False)
+        return self.state in (State.COMMITTING, State.ABORTING)
+
+    def end(self, failure: Failure) -> None:
+        """Fail the call that waits: the producer is closed."""
+        self._finish_call(failure)
+
+    # --- for both halves ---------------------------------------------------------------------------------------------
+
+    def _fail(self, failure: Failure, *, is_fatal: bool) -> None:
+        """Take a failure: the first reason stays, a fatal one replaces an abortable one."""
+        if self.state is State.FATAL_ERROR:
+            return
+        if is_fatal:
+            self.failure = failure
+            self._move(State.FATAL_ERROR)
+            self._finish_call(failure)
+        elif self.state in (State.IN_TRANSACTION, State.COMMITTING, State.INITIALIZING):
+            self.failure = failure
+            self._move(State.ABORTABLE_ERROR)
+            self._finish_call(failure)
+
+    def _finish_call(self, failure: Failure | None = None) -> None:
+        call = self._call
+        if call is not None:
+            # What the coordinator has decided is not undone by the failure to get an epoch for the next transaction.
+            call.finish(None if call.is_decided else failure)
+
+    def _raise_failure(self) -> None:
+        if self.failure is not None:
+            raise self.failure.error()
+
+    def _move(self, target: State) -> None:
+        if target not in TRANSITIONS[self.state]:
+            raise IllegalStateError(
+                f"a transaction cannot go from {self.state.value!r} to {target.value!r}: {self._who()}"
+            )
+        self.state = target
+
+    def _who(self) -> str:
+        name = self._settings.transactional_id
+        return f"transactional_id={name!r}, producer id {self.producer_id}, epoch {self.epoch}, {self.state.value}"

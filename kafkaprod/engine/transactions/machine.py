@@ -1,0 +1,372 @@
+"""The transactions of one producer as a state machine: intents and answers in, the next request out. Pure.
+
+The request to send is derived from the state, never queued: after a lost answer the next one is derived again. One
+request is in flight at a time. Time comes as an argument. Whoever drives the machine holds one lock around each call.
+
+A batch may go out in an open transaction if its partition is a member (`may_drain`); membership is found when a batch
+is drained, not when a record is queued. EndTxn waits until every batch that went out has its outcome.
+
+Source: TransactionManager and Sender (Kafka 4.3); KIP-98, KIP-360, KIP-447, KIP-588, KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafkaprod.engine.transactions import failures, requests
+from kafkaprod.engine.transactions.answers import (
+    FATAL_FOR_BATCHES,
+    INVALID_PRODUCER_EPOCH,
+    INVALID_PRODUCER_ID_MAPPING,
+    NOT_COORDINATOR,
+    PRODUCER_FENCED,
+    UNKNOWN_PRODUCER_ID,
+    Facts,
+    Step,
+    Verdict,
+    judge,
+    worst,
+)
+from kafkaprod.engine.transactions.calls import Failure, OffsetsCall
+from kafkaprod.engine.transactions.intents import Intents, TransactionSettings
+from kafkaprod.engine.transactions.members import Members
+from kafkaprod.engine.transactions.pauses import Pauses
+from kafkaprod.engine.transactions.requests import TransactionRequest
+from kafkaprod.engine.transactions.states import OPEN, State
+from kafkaprod.errors import (
+    AuthenticationError,
+    CorruptDataError,
+    IllegalStateError,
+    KafkaError,
+    TransactionAbortedError,
+    UnsupportedVersionError,
+    broker_code,
+)
+from kafkaprod.retry import ExponentialBackoff
+from kafkaprod.structs import Node, TopicPartition
+
+ASK_AGAIN_MS: Final = 1000  # a coordinator that is being replaced may answer from old memory (KAFKA-21181)
+UNANSWERED_COMMIT: Final = frozenset({INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED})
+
+
+class TransactionMachine(Intents):
+    """The sender's half: which request is next, and what its answer means.
+
+    Args:
+        settings: Options.
+        random: Jitter of backoffs, in [0, 1).
+
+    Attributes:
+        can_use_v2: Whether the cluster and all its known brokers can run the next transaction under v2. Written by
+            the sender.
+    """
+
+    def __init__(self, settings: TransactionSettings, random: Callable[[], float]) -> None:
+        super().__init__(settings)
+        self.can_use_v2 = False
+        self._in_flight: TransactionRequest | None = None
+        self._coordinator: Node | None = None
+        self._group_coordinators: dict[str, Node] = {}
+        self._pauses = Pauses(ExponentialBackoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms), random)
+        self._not_before_ms = 0
+        self._can_bump = True
+        self._is_bump_due = False
+        self._is_first_init = True
+        self._moved_ms: int | None = None
+        self._has_asked_again = False
+
+    def may_drain(self, partition: TopicPartition) -> bool:
+        """Whether a batch of the partition may go out; under v1 the partition is added if it is not a member yet."""
+        return self.state in OPEN and self.members.may_drain(partition)
+
+    def on_drained(self) -> None:
+        """Batches of the transaction went out: the coordinator must hear how it ends."""
+        self.members.is_started = True
+
+    def next_request(self, now_ms: int, *, has_batches: bool) -> TransactionRequest | None:
+        """The request to send now; None if none is due.
+
+        Args:
+            now_ms: The time.
+            has_batches: A batch of the transaction has no outcome yet.
+        """
+        if self._in_flight is not None or now_ms < self._not_before_ms:
+            return None
+        if self.state in (State.COMMITTING, State.ABORTING) and self._can_skip_end(has_batches):
+            self._on_ended()  # the coordinator does not know of this transaction: to end it there is an error
+        request = self._derive(has_batches)
+        self._in_flight = request
+        if request is not None and request.step is Step.ADD_PARTITIONS:
+            self.members.on_partitions_sent(list(request.partitions))
+        elif request is not None and request.step is Step.ADD_OFFSETS:
+            assert request.group_id is not None
+            self.members.on_group_sent(request.group_id)
+        elif request is not None and request.step is Step.COMMIT_OFFSETS and self.members.is_v2:
+            self.members.is_started = True
+        return request
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long `next_request` will have nothing because of a backoff; 0 if that is not the reason."""
+        return 0 if self._in_flight is not None else max(self._not_before_ms - now_ms, 0)
+
+    def _derive(self, has_batches: bool) -> TransactionRequest | None:
+        me = requests.Producer(self._settings.transactional_id, self.producer_id, self.epoch)
+        state, members = self.state, self.members
+        is_ending = state is State.ABORTING
+        if state is State.INITIALIZING:
+            timeout_ms, is_bump = self._settings.transaction_timeout_ms, not self._is_first_init
+            return self._to(lambda node: requests.init_producer_id(me, node, timeout_ms, is_bump=is_bump))
+        if state not in (State.IN_TRANSACTION, State.COMMITTING, State.ABORTING):
+            return None
+        partitions = sorted(members.unanswered) if is_ending else members.to_add
+        if partitions:
+            return self._to(lambda node: requests.add_partitions(me, node, partitions))
+        group_id = min(members.unanswered_groups, default=None)
+        call = self._call
+        if group_id is None and isinstance(call, OffsetsCall) and not call.is_done:
+            if members.has_group(call.group.group_id):
+                return self._to_group(me, call)
+            group_id = call.group.group_id
+        if group_id is not None:
+            group = group_id
+            return self._to(lambda node: requests.add_offsets(me, node, group))
+        if state is State.IN_TRANSACTION or has_batches:
+            return None
+        return self._to(lambda node: requests.end(me, node, is_commit=not is_ending, is_v2=members.is_v2))
+
+    def _to(self, make: Callable[[Node], TransactionRequest]) -> TransactionRequest:
+        """A request to the transaction coordinator, or one to find it."""
+        if self._coordinator is None:
+            return requests.find_coordinator(self._settings.transactional_id, None)
+        return make(self._coordinator)
+
+    def _to_group(self, me: requests.Producer, call: OffsetsCall) -> TransactionRequest:
+        node = self._group_coordinators.get(call.group.group_id)
+        if node is None:
+            return requests.find_coordinator(self._settings.transactional_id, call.group.group_id)
+        return requests.commit_offsets(me, node, call, is_v2=self.members.is_v2)
+
+    def _can_skip_end(self, has_batches: bool) -> bool:
+        members = self.members
+        is_open = members.unanswered or members.unanswered_groups or members.is_started
+        return not has_batches and not is_open
+
+    # --- answers ---------------------------------------------------------------------------------------------------
+
+    def on_response(self, response: Any, version: int, now_ms: int) -> None:
+        """Take the answer to the request in flight."""
+        request = self._take()
+        if self.state is State.FATAL_ERROR:
+            return
+        try:
+            handle = _HANDLERS[request.step]
+            handle(self, request, response, version, now_ms)
+        except CorruptDataError as error:
+            self._fail(failures.from_error(request.step, error, self._who(), is_abortable=False), is_fatal=True)
+        except IllegalStateError as error:  # a bug of ours: better no transaction than a wrong one
+            self._fail(failures.from_error(request.step, error, self._who(), is_abortable=False), is_fatal=True)
+
+    def on_no_answer(self, error: KafkaError, now_ms: int, *, was_sent: bool = True) -> None:
+        """The request in flight got no answer: its connection ended, it timed out or could not be sent."""
+        request = self._take()
+        if isinstance(error, UnsupportedVersionError):
+            is_abortable = request.step is Step.COMMIT_OFFSETS
+            failure = failures.from_error(request.step, error, self._who(), is_abortable=is_abortable)
+            self._fail(failure, is_fatal=not is_abortable)
+        elif isinstance(error, AuthenticationError):
+            self._on_refused(failures.from_error(request.step, error, self._who(), is_abortable=False))
+        else:
+            self._note_lost(request, was_sent=was_sent)
+            self._forget_coordinator(request)
+            self._not_before_ms = now_ms + self._pauses.retry_ms()
+
+    def on_authentication_error(self, error: AuthenticationError) -> None:
+        """No connection can be made with these credentials: a first init fails, to be repeated."""
+        if self.state is State.INITIALIZING and self._is_first_init:
+            self._on_refused(failures.from_error(Step.INIT, error, self._who(), is_abortable=False))
+
+    def on_batch_failed(self, topic: str, partition: int, error: KafkaError, *, had_sequence: bool) -> None:
+        """A batch of the transaction failed: it cannot be committed.
+
+        Args:
+            topic, partition: Of the batch.
+            error: Its error.
+            had_sequence: It was sent at least once, so that a sequence number is missing in the partition now.
+        """
+        if self.state not in OPEN or isinstance(error, TransactionAbortedError):
+            return
+        place = f"{topic}[{partition}]"
+        if broker_code(error) in FATAL_FOR_BATCHES:
+            self._fail(failures.fatal_records(error, place, self._who()), is_fatal=True)
+            return
+        if had_sequence and not self.members.is_v2:
+            self._is_bump_due = True
+            if not self._can_bump:
+                self._fail(failures.fatal_records(error, place, self._who()), is_fatal=True)
+                return
+        self._fail(failures.failed_records(error, place, self._who()), is_fatal=False)
+
+    def _take(self) -> TransactionRequest:
+        request = self._in_flight
+        if request is None:
+            raise IllegalStateError(f"no request of transactional_id={self._settings.transactional_id!r} is in flight")
+        self._in_flight = None
+        return request
+
+    def _note_lost(self, request: TransactionRequest, *, was_sent: bool) -> None:
+        if was_sent and request.step is Step.END and request.is_commit:
+            self._has_lost_commit = True
+
+    def _forget_coordinator(self, request: TransactionRequest) -> None:
+        if request.step is Step.COMMIT_OFFSETS:
+            assert request.group_id is not None
+            self._group_coordinators.pop(request.group_id, None)
+        elif request.step is not Step.FIND_COORDINATOR:
+            self._coordinator = None
+
+    def _on_code(
+        self, request: TransactionRequest, code: int, now_ms: int, where: str = "", text: str | None = None
+    ) -> bool:
+        """Do what an answer calls for; return whether it was success."""
+        step = request.step
+        facts = Facts(self.members.is_v2, request.is_commit, self._can_bump, self._is_first_init)
+        verdict = judge(step, code, facts)
+        if verdict is Verdict.FATAL and self._may_ask_again(now_ms):
+            self._has_asked_again = True
+            verdict = Verdict.FIND_COORDINATOR
+        is_unknown = step is Step.END and self._has_lost_commit and code in UNANSWERED_COMMIT and request.is_commit
+        who = self._who() if text is None else f"{self._who()}; the broker adds: {text}"
+        if verdict is Verdict.DONE:
+            if step is not Step.FIND_COORDINATOR:  # which is only a step back to the request that is repeated
+                self._pauses.reset()
+                self._has_asked_again = False
+            return True
+        if verdict is Verdict.FIND_COORDINATOR:
+            self._forget_coordinator(request)
+            if code == NOT_COORDINATOR and step is not Step.COMMIT_OFFSETS:
+                self._moved_ms = now_ms
+        elif verdict is Verdict.REPEAT:
+            self._note_lost(request, was_sent=True)
+        elif verdict is Verdict.ABORTABLE and not (self.state is State.ABORTING and step is Step.FIND_COORDINATOR):
+            if code == UNKNOWN_PRODUCER_ID:
+                self._is_bump_due = True
+            self._fail(failures.abortable(step, code, who, where, is_unknown=is_unknown), is_fatal=False)
+            return False
+        elif verdict in (Verdict.ABORTABLE, Verdict.FATAL):  # without a coordinator nothing can be aborted either
+            self._fail(failures.fatal(step, code, who, where, is_unknown=is_unknown), is_fatal=True)
+            return False
+        elif verdict is Verdict.REFUSED:
+            self._on_refused(failures.refused(step, code, who))
+            return False
+        is_concurrent = verdict is Verdict.WAIT_FOR_PREVIOUS
+        pause_ms = self._pauses.concurrent_ms(now_ms) if is_concurrent else self._pauses.retry_ms()
+        self._not_before_ms = now_ms + pause_ms
+        return False
+
+    def _may_ask_again(self, now_ms: int) -> bool:
+        return self._moved_ms is not None and now_ms - self._moved_ms <= ASK_AGAIN_MS and not self._has_asked_again
+
+    def _on_refused(self, failure: Failure) -> None:
+        """Fail a first init so that it can be made again; anything later ends the producer."""
+        if self.state is not State.INITIALIZING or not self._is_first_init:
+            self._fail(failure, is_fatal=True)
+            return
+        self._move(State.UNINITIALIZED)
+        self._finish_call(failure)
+
+    def _on_coordinator(self, request: TransactionRequest, response: Any, version: int, now_ms: int) -> None:
+        code, text, node = requests.read_coordinator(request, response, version)
+        where = "" if request.group_id is None else f" of group {request.group_id!r}"
+        if not self._on_code(request, code, now_ms, where, text):
+            return
+        assert node is not None
+        if request.group_id is None:
+            self._coordinator = node
+        else:
+            self._group_coordinators[request.group_id] = node
+
+    def _on_init(self, request: TransactionRequest, response: Any, version: int, now_ms: int) -> None:
+        if self.state is not State.INITIALIZING:
+            return  # the call failed meanwhile, because of refused credentials
+        if not self._on_code(request, response.error_code, now_ms):
+            return
+        self.producer_id, self.epoch = response.producer_id, response.producer_epoch
+        self._can_bump = version >= 3
+        self._is_first_init = self._is_bump_due = False
+        self._is_v2 = self.can_use_v2
+        self._move(State.READY)
+        self._finish_call()
+
+    def _on_partitions(self, request: TransactionRequest, response: Any, _version: int, now_ms: int) -> None:
+        codes = requests.read_partitions(request, response)
+        self.members.on_partitions_answered(codes)
+        facts = Facts(can_bump=self._can_bump)
+        code = worst(request.step, list(codes.values()), facts)
+        self._on_code(request, code, now_ms, _naming(codes))
+
+    def _on_group(self, request: TransactionRequest, response: Any, _version: int, now_ms: int) -> None:
+        assert request.group_id is not None
+        self.members.on_group_answered(request.group_id, response.error_code)
+        self._on_code(request, response.error_code, now_ms, f" of group {request.group_id!r}")
+
+    def _on_offsets(self, request: TransactionRequest, response: Any, _version: int, now_ms: int) -> None:
+        codes = requests.read_offsets_answer(request, response)
+        call = request.call
+        assert call is not None
+        for partition, code in codes.items():
+            if code == 0:
+                call.missing.pop(partition, None)
+        if call.is_done or call is not self._call:
+            self._pauses.reset()
+            return  # its transaction is being aborted
+        facts = Facts(self.members.is_v2)
+        code = worst(request.step, list(codes.values()), facts)
+        where = f" of group {request.group_id!r}{_naming(codes)}"
+        if self._on_code(request, code, now_ms, where):
+            call.finish()
+
+    def _on_end(self, request: TransactionRequest, response: Any, version: int, now_ms: int) -> None:
+        if not self._on_code(request, response.error_code, now_ms):
+            return
+        if version >= 5 and response.producer_id >= 0:
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
+            self._is_bump_due = False
+        self._on_ended()
+
+    def _on_ended(self) -> None:
+        """The transaction is committed or aborted; get a newer epoch if the next one needs it."""
+        if self.can_use_v2 and not self._is_v2:
+            # A leader that adds partitions by itself could take one of the former transaction for added.
+            self._is_bump_due = True
+        if self.producer_id < 0:
+            self._is_bump_due = True
+        self._is_v2 = self.can_use_v2
+        self.members = Members(is_v2=self._is_v2)
+        self.failure = None
+        self._has_lost_commit = False
+        if self._is_bump_due:
+            if self._call is not None:
+                self._call.is_decided = True
+            self._is_first_init = self.producer_id < 0
+            self._move(State.INITIALIZING)
+        else:
+            self._move(State.READY)
+            self._finish_call()
+
+
+def _naming(codes: dict[TopicPartition, int]) -> str:
+    """The partitions that failed, at most three."""
+    failed = [f"{topic}[{number}]" for (topic, number), code in codes.items() if code not in (0, 55)]
+    return "" if not failed else f" for {', '.join(failed[:3])}{' ...' if len(failed) > 3 else ''}"
+
+
+_HANDLERS: Final[dict[Step, Callable[[TransactionMachine, TransactionRequest, Any, int, int], None]]] = {
+    Step.FIND_COORDINATOR: TransactionMachine._on_coordinator,
+    Step.INIT: TransactionMachine._on_init,
+    Step.BUMP: TransactionMachine._on_init,
+    Step.ADD_PARTITIONS: TransactionMachine._on_partitions,
+    Step.ADD_OFFSETS: TransactionMachine._on_group,
+    Step.COMMIT_OFFSETS: TransactionMachine._on_offsets,
+    Step.END: TransactionMachine._on_end,
+}

@@ -1,0 +1,85 @@
+"""Which partitions and groups belong to the current transaction. Pure.
+
+Under v1 a partition is *new* when a batch of it wants to go out, *unanswered* once AddPartitionsToTxn was sent, and
+*added* when that was answered 0. A request whose answer was lost is repeated until it is answered: the coordinator may
+have opened the transaction, and ending one that is not open is an error. Under v2 the leader adds the partition itself.
+"""
+
+from __future__ import annotations
+
+from kafkaprod.structs import TopicPartition
+
+
+class Members:
+    """The members of one transaction.
+
+    Attributes:
+        is_v2: Partitions need not be added.
+        is_started: The coordinator may know the transaction: it must be ended there.
+        new: Partitions that wait for their first AddPartitionsToTxn.
+        unanswered: Partitions that were sent in one that has no answer yet.
+        unanswered_groups: As `unanswered`, for AddOffsetsToTxn.
+    """
+
+    def __init__(self, *, is_v2: bool) -> None:
+        self.is_v2 = is_v2
+        self.is_started = False
+        self.new: set[TopicPartition] = set()
+        self.unanswered: set[TopicPartition] = set()
+        self.unanswered_groups: set[str] = set()
+        self._added: set[TopicPartition] = set()
+        self._groups: set[str] = set()
+        self._fresh: list[TopicPartition] = []
+
+    def may_drain(self, partition: TopicPartition) -> bool:
+        """Whether a batch of the partition may go out now; under v1 the partition is added first."""
+        if self.is_v2:
+            self.is_started = True
+            return True
+        if partition in self._added:
+            return True
+        if partition not in self.unanswered:
+            self.new.add(partition)
+        return False
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether offsets of the group may be sent."""
+        return self.is_v2 or group_id in self._groups
+
+    @property
+    def to_add(self) -> list[TopicPartition]:
+        """Partitions for the next AddPartitionsToTxn, in a stable order."""
+        return sorted(self.new | self.unanswered)
+
+    def on_partitions_sent(self, partitions: list[TopicPartition]) -> None:
+        """AddPartitionsToTxn went out."""
+        self.new.difference_update(partitions)
+        self.unanswered.update(partitions)
+
+    def on_partitions_answered(self, codes: dict[TopicPartition, int]) -> None:
+        """Take the answer: what was not added wants to be again, unless the transaction ends."""
+        for partition, code in codes.items():
+            self.unanswered.discard(partition)
+            if code == 0:
+                self.is_started = True
+                self.new.discard(partition)
+                self._added.add(partition)
+                self._fresh.append(partition)
+            else:
+                self.new.add(partition)
+
+    def on_group_sent(self, group_id: str) -> None:
+        """AddOffsetsToTxn went out."""
+        self.unanswered_groups.add(group_id)
+
+    def on_group_answered(self, group_id: str, code: int) -> None:
+        """Take the answer."""
+        self.unanswered_groups.discard(group_id)
+        if code == 0:
+            self.is_started = True
+            self._groups.add(group_id)
+
+    def take_added(self) -> list[TopicPartition]:
+        """Partitions that became members since the last call."""
+        fresh, self._fresh = self._fresh, []
+        return fresh

@@ -1,0 +1,615 @@
+from __future__ import annotations
+
+import pytest
+
+from kafkaprod.engine.transactions.answers import Step
+from kafkaprod.engine.transactions.offsets import GroupMetadata, OffsetAndMetadata
+from kafkaprod.engine.transactions.states import State
+from kafkaprod.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    CommitUnknownError,
+    ConfigError,
+    DeliveryFailedError,
+    DeliveryTimeoutError,
+    IllegalStateError,
+    InvalidProducerIdMappingError,
+    KafkaError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionTimeoutError,
+    UnsupportedVersionError,
+)
+from kafkaprod.protocol.error_codes import error_for
+from kafkaprod.structs import TopicPartition
+from tests.support.engine.coordinators import Bench, answer, offset_codes, partition_codes
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+OFFSETS = {T0: OffsetAndMetadata(42), T1: OffsetAndMetadata(7)}
+GROUP = GroupMetadata("g", 5, "m")
+
+
+def test_v1_transaction_sends_these_requests_in_this_order() -> None:
+    bench = Bench()
+    machine = bench.machine
+    call = machine.init()
+    find = bench.answer_next(Step.FIND_COORDINATOR)
+    assert find.node is None
+    init = bench.answer_next(Step.INIT, 0, (4000, 3))
+    assert init.node is not None
+    assert init.node.node_id == 1
+    assert bench.outcome(call) is None
+    machine.begin()
+    assert not machine.may_drain(T0)
+    assert not machine.may_drain(T1)
+    add = bench.expect(Step.ADD_PARTITIONS)
+    assert add.partitions == (T0, T1)
+    assert add.versions == (0, 3)
+    assert not machine.may_drain(T0)
+    bench.respond(add)
+    assert machine.members.take_added() == [T0, T1]
+    assert machine.may_drain(T0)
+    assert machine.may_drain(T1)
+    assert bench.next() is None
+    offsets = machine.send_offsets(OFFSETS, GROUP)
+    assert offsets is not None
+    bench.answer_next(Step.ADD_OFFSETS)
+    assert bench.answer_next(Step.FIND_COORDINATOR).group_id == "g"
+    sent = bench.answer_next(Step.COMMIT_OFFSETS)
+    assert sent.versions == (0, 4)
+    assert bench.outcome(offsets) is None
+    commit = machine.commit()
+    bench.has_batches = True
+    assert bench.next() is None
+    bench.has_batches = False
+    end = bench.answer_next(Step.END)
+    assert (end.is_commit, end.versions) == (True, (0, 4))
+    assert bench.outcome(commit) is None
+    assert (machine.state, machine.producer_id, machine.epoch) == (State.READY, 4000, 3)
+    assert bench.next() is None
+
+
+def test_v2_transaction_adds_nothing_and_takes_the_epoch_of_its_end() -> None:
+    bench = Bench(is_v2=True)
+    bench.init()
+    machine = bench.machine
+    bench.begin(T0)
+    assert machine.members.is_v2
+    offsets = machine.send_offsets(OFFSETS, GROUP)
+    assert offsets is not None
+    bench.answer_next(Step.FIND_COORDINATOR)
+    assert bench.answer_next(Step.COMMIT_OFFSETS).versions == (5, 5)
+    assert bench.outcome(offsets) is None
+    commit = machine.commit()
+    end = bench.answer_next(Step.END, 0, (4000, 1))
+    assert end.versions == (5, 5)
+    assert bench.outcome(commit) is None
+    assert (machine.state, machine.epoch) == (State.READY, 1)
+
+
+def test_v2_end_with_a_new_producer_id_is_taken() -> None:
+    bench = Bench(is_v2=True)
+    bench.init((4000, 32_766))
+    bench.begin(T0)
+    bench.machine.commit()
+    bench.answer_next(Step.END, 0, (4001, 0))
+    assert (bench.machine.producer_id, bench.machine.epoch) == (4001, 0)
+
+
+@pytest.mark.parametrize("is_v2", [False, True])
+@pytest.mark.parametrize("is_commit", [False, True])
+def test_transaction_without_records_ends_without_a_request(is_v2: bool, is_commit: bool) -> None:
+    bench = Bench(is_v2=is_v2)
+    bench.init()
+    bench.begin()
+    call = bench.machine.commit() if is_commit else bench.machine.abort()
+    assert bench.next() is None
+    assert bench.outcome(call) is None
+    assert bench.machine.state is State.READY
+
+
+def test_v1_lost_answer_to_added_partitions_is_repeated_while_aborting() -> None:
+    """The coordinator may have opened the transaction: to skip the end would leave it open, to send it could be 48."""
+    bench = Bench()
+    bench.init()
+    bench.machine.begin()
+    bench.machine.may_drain(T0)
+    bench.expect(Step.ADD_PARTITIONS)
+    bench.lose()
+    call = bench.machine.abort()
+    bench.answer_next(Step.FIND_COORDINATOR)
+    assert bench.answer_next(Step.ADD_PARTITIONS).partitions == (T0,)
+    assert not bench.answer_next(Step.END).is_commit
+    assert bench.outcome(call) is None
+
+
+def test_v1_lost_answer_to_an_added_group_is_repeated_while_aborting() -> None:
+    bench = Bench()
+    bench.init()
+    bench.machine.begin()
+    offsets = bench.machine.send_offsets(OFFSETS, GROUP)
+    assert offsets is not None
+    bench.expect(Step.ADD_OFFSETS)
+    bench.lose()
+    assert isinstance(bench.machine.time_out(offsets, 1), TransactionTimeoutError)
+    call = bench.machine.abort()
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.answer_next(Step.ADD_OFFSETS)
+    bench.answer_next(Step.END)
+    assert bench.outcome(call) is None
+
+
+def test_v1_partitions_that_were_refused_are_not_repeated_while_aborting() -> None:
+    bench = Bench()
+    bench.init()
+    bench.machine.begin()
+    bench.machine.may_drain(T0)
+    bench.answer_next(Step.ADD_PARTITIONS, 29)
+    assert bench.machine.state is State.ABORTABLE_ERROR
+    call = bench.machine.abort()
+    assert bench.next() is None
+    assert bench.outcome(call) is None
+    assert bench.machine.state is State.READY
+
+
+def test_refused_partitions_are_named() -> None:
+    bench = Bench()
+    bench.init()
+    bench.machine.begin()
+    bench.machine.may_drain(T0)
+    bench.machine.may_drain(T1)
+    add = bench.expect(Step.ADD_PARTITIONS)
+    bench.machine.on_response(partition_codes(add, {T0: 55, T1: 29}), 3, 0)
+    with pytest.raises(TransactionAbortableError, match=r"t\[1\].*TOPIC_AUTHORIZATION_FAILED.*'tx'.*4000") as caught:
+        bench.machine.check_sending()
+    assert (caught.value.code, caught.value.category) == (29, "abortable")
+
+
+def test_only_offsets_that_were_refused_are_sent_again() -> None:
+    bench = Bench(is_v2=True)
+    bench.init()
+    bench.machine.begin()
+    offsets = bench.machine.send_offsets(OFFSETS, GROUP)
+    assert offsets is not None
+    bench.answer_next(Step.FIND_COORDINATOR)
+    sent = bench.expect(Step.COMMIT_OFFSETS)
+    bench.machine.on_response(offset_codes(sent, 3, T1), 5, bench.now_ms)
+    again = bench.answer_next(Step.COMMIT_OFFSETS)
+    assert [topic.partitions[0].partition_index for topic in again.message.topics] == [1]  # type: ignore[attr-defined]
+    assert bench.outcome(offsets) is None
+
+
+def test_group_that_moved_on_makes_the_transaction_abortable() -> None:
+    bench = Bench(is_v2=True)
+    bench.init()
+    bench.machine.begin()
+    offsets = bench.machine.send_offsets(OFFSETS, GROUP)
+    assert offsets is not None
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.answer_next(Step.COMMIT_OFFSETS, 22)
+    error = bench.outcome(offsets)
+    assert isinstance(error, TransactionAbortableError)
+    assert "another member" in str(error)
+    assert bench.machine.state is State.ABORTABLE_ERROR
+
+
+def test_empty_offsets_need_no_request_but_a_transaction() -> None:
+    bench = Bench()
+    bench.init()
+    with pytest.raises(IllegalStateError):
+        bench.machine.send_offsets({}, GROUP)
+    bench.machine.begin()
+    assert bench.machine.send_offsets({}, GROUP) is None
+
+
+@pytest.mark.parametrize("code", [15, 16])
+def test_moved_coordinator_is_found_and_asked_again(code: int) -> None:
+    bench = Bench()
+    bench.init()
+    bench.begin(T0)
+    call = bench.machine.commit()
+    bench.answer_next(Step.END, code)
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.answer_next(Step.END)
+    assert bench.outcome(call) is None
+
+
+def test_fatal_answer_right_after_a_move_is_asked_once_more() -> None:
+    bench = Bench()
+    bench.init()
+    bench.begin(T0)
+    call = bench.machine.commit()
+    bench.answer_next(Step.END, 16)
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.answer_next(Step.END, 48)
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.answer_next(Step.END, 48)
+    assert isinstance(bench.outcome(call), KafkaError)
+    assert bench.machine.state is State.FATAL_ERROR
+
+
+def test_concurrent_transactions_are_waited_for_shortly_at_first() -> None:
+    bench = Bench()
+    bench.machine.init()
+    bench.answer_next(Step.FIND_COORDINATOR)
+    waits = []
+    for _ in range(30):
+        request = bench.next()
+        assert request is not None
+        bench.respond(request, 51)
+        waits.append(bench.machine.wait_ms(bench.now_ms))
+    assert waits[:7] == [20, 30, 45, 68, 101, 152, 200]
+    assert set(waits[7:]) == {200, 500, 1000}
+    assert waits == sorted(waits)
+
+
+# --- outcomes of a commit
+
+
+def test_failed_record_stops_the_commit_before_its_end() -> None:
+    bench = Bench()
+    bench.init()
+    bench.begin(T0)
+    call = bench.machine.commit()
+    bench.machine.on_batch_failed("t", 0, DeliveryTimeoutError("late"), had_sequence=False)
+    error = bench.outcome(call)
+    assert isinstance(error, DeliveryFailedError)
+    assert error.category == "abortable"
+    assert isinstance(error.__cause__, DeliveryTimeoutError)
+    assert bench.next() is None
+    abort = bench.machine.abort()
+    assert not bench.answer_next(Step.END).is_commit
+    assert bench.outcome(abort) is None
+    assert bench.machine.state is State.READY
+
+
+def test_timed_out_commit_goes_on_and_is_resumed() -> None:
+    bench = Bench()
+    bench.init()
+    bench.begin(T0)
+    machine = bench.machine
+    call = machine.commit()
+    request = bench.expect(Step.END)
+    error = machine.time_out(call, 2.5)
+    assert isinstance(error, CommitUnknownError)
+    assert isinstance(error, TimeoutError)
+    assert error.retriable
+    assert "2.5 s" in str(error)
+    for other in (machine.abort, machine.begin, machine.init, lambda: machine.send_offsets(OFFSETS, GROUP)):
+        with pytest.raises(IllegalStateError, match="timed out and must be repeated"):
+            other()
+    bench.respond(request)
+    with pytest.raises(IllegalStateError, match="must be repeated"):
+        machine.begin()
+    assert machine.commit() is call
+    assert bench.outcome(call) is None
+    machine.begin()
+
+
+def test_call_of_another_thread_excludes_all_others() -> None:
+    bench = Bench()
+    bench.init()
+    bench.begin(T0)
+    bench.machine.commit()
+    for other in (bench.machine.abort, bench.machine.commit, bench.machine.begin):
+        with pytest.raises(IllegalStateError, match=r"commit_transaction\(\) is running"):
+            other()
+
+
+def test_lost_commit_that_is_answered_later_is_committed() -> None:
+    bench = Bench()
+    bench.init()
+    bench.begin(T0)
+    call = bench.machine.commit()
+    bench.expect(Step.END)
+    bench.lose()
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.answer_next(Step.END)
+    assert bench.outcome(call) is None
+
+
+@pytest.mark.parametrize("code", [47, 49, 90])
+def test_lost_commit_that_is_refused_later_is_unknown(code: int) -> None:
+    bench = Bench()
+    bench.init()
+    bench.begin(T0)
+    call = bench.machine.commit()
+    bench.expect(Step.END)
+    bench.lose()
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.answer_next(Step.END, code)
+    error = bench.outcome(call)
+    assert isinstance(error, ProducerFencedError | InvalidProducerIdMappingError)
+    assert error.outcome == "unknown"
+    assert "may have been committed" in str(error)
+
+
+@pytest.mark.parametrize("code", [47, 49, 90])
+def test_commit_that_was_sent_once_and_refused_is_not_committed(code: int) -> None:
+    bench = Bench()
+    bench.init()
+    bench.begin(T0)
+    call = bench.machine.commit()
+    bench.answer_next(Step.END, code)
+    error = bench.outcome(call)
+    assert isinstance(error, ProducerFencedError | InvalidProducerIdMappingError)
+    assert (error.outcome, error.category) == ("not committed", "recoverable")
+
+
+def test_unknown_server_error_on_commit_counts_as_a_lost_answer() -> None:
+    bench = Bench(is_v2=True)
+    bench.init()
+    bench.begin(T0)
+    call = bench.machine.commit()
+    bench.answer_next(Step.END, -1)
+    bench.answer_next(Step.END, 90)
+    error = bench.outcome(call)
+    assert isinstance(error, TransactionAbortableError)
+    assert error.outcome == "unknown"
+
+
+@pytest.mark.parametrize("code", [48, 90])
+def test_v2_abort_has_the_last_word_after_a_refused_commit(code: int) -> None:
+    bench = Bench(is_v2=True)
+    bench.init()
+    bench.begin(T0)
+    call = bench.machine.commit()
+    bench.answer_next(Step.END, code)
+    assert isinstance(bench.outcome(call), TransactionAbortableError)
+    abort = bench.machine.abort()
+    bench.answer_next(Step.END, 0, (4000, 2))
+    assert bench.outcome(abort) is None
+    assert (bench.machine.state, bench.machine.epoch) == (State.READY, 2)
+
+
+def test_v2_abort_of_a_fenced_producer_is_fatal() -> None:
+    bench = Bench(is_v2=True)
+    bench.init()
+    bench.begin(T0)
+    bench.machine.on_batch_failed("t", 0, error_for(47), had_sequence=True)
+    assert bench.machine.state is State.ABORTABLE_ERROR
+    abort = bench.machine.abort()
+    bench.answer_next(Step.END, 90)
+    assert isinstance(bench.outcome(abort), ProducerFencedError)
+    assert bench.machine.state is State.FATAL_ERROR
+    assert bench.next() is None
+
+
+# --- epochs
+
+
+def test_v1_failed_batch_raises_the_epoch_after_the_abort() -> None:
+    bench = Bench()
+    bench.init((4000, 7))
+    bench.begin(T0)
+    bench.machine.on_batch_failed("t", 0, error_for(45), had_sequence=True)
+    abort = bench.machine.abort()
+    bench.answer_next(Step.END)
+    assert bench.machine.state is State.INITIALIZING
+    assert not abort.is_done
+    bump = bench.expect(Step.BUMP)
+    assert (bump.message.producer_id, bump.message.producer_epoch) == (4000, 7)  # type: ignore[attr-defined]
+    bench.lose()
+    bench.answer_next(Step.FIND_COORDINATOR)
+    again = bench.expect(Step.BUMP)
+    assert again.message == bump.message
+    bench.respond(again, 0, (4000, 8))
+    assert bench.outcome(abort) is None
+    assert (bench.machine.state, bench.machine.epoch) == (State.READY, 8)
+
+
+def test_v1_failed_batch_that_was_never_sent_needs_no_epoch() -> None:
+    bench = Bench()
+    bench.init()
+    bench.begin(T0)
+    bench.machine.on_batch_failed("t", 0, DeliveryTimeoutError("late"), had_sequence=False)
+    bench.machine.abort()
+    bench.answer_next(Step.END)
+    assert bench.machine.state is State.READY
+
+
+def test_broker_that_cannot_raise_epochs_makes_a_gap_fatal() -> None:
+    bench = Bench()
+    call = bench.machine.init()
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.respond(bench.expect(Step.INIT), 0, (4000, 0), version=2)
+    assert bench.outcome(call) is None
+    bench.begin(T0)
+    bench.machine.on_batch_failed("t", 0, error_for(45), had_sequence=True)
+    assert bench.machine.state is State.FATAL_ERROR
+
+
+def test_cluster_that_is_upgraded_switches_at_the_end_of_a_transaction_with_a_newer_epoch() -> None:
+    bench = Bench()
+    bench.init()
+    bench.begin(T0)
+    bench.machine.can_use_v2 = True
+    call = bench.machine.commit()
+    assert bench.answer_next(Step.END).versions == (0, 4)
+    assert not call.is_done
+    bench.answer_next(Step.BUMP, 0, (4000, 1))
+    assert bench.outcome(call) is None
+    bench.begin(T0)
+    assert bench.machine.members.is_v2
+    bench.machine.can_use_v2 = False
+    bench.machine.commit()
+    assert bench.answer_next(Step.END, 0, (4000, 2)).versions == (5, 5)
+    assert bench.machine.state is State.READY
+    bench.machine._call = None
+    bench.begin(T0)
+    assert not bench.machine.members.is_v2
+
+
+def test_commit_is_not_undone_by_a_failed_epoch() -> None:
+    bench = Bench()
+    bench.init()
+    bench.begin(T0)
+    bench.machine.can_use_v2 = True
+    call = bench.machine.commit()
+    bench.answer_next(Step.END)
+    bench.answer_next(Step.BUMP, 90)
+    assert bench.outcome(call) is None
+    with pytest.raises(ProducerFencedError):
+        bench.machine.begin()
+
+
+# --- init
+
+
+def test_init_that_may_not_be_made_can_be_made_again() -> None:
+    bench = Bench()
+    call = bench.machine.init()
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.answer_next(Step.INIT, 53)
+    assert isinstance(bench.outcome(call), AuthorizationError)
+    assert bench.machine.state is State.UNINITIALIZED
+    again = bench.machine.init()
+    bench.answer_next(Step.INIT, 0, (1, 0))
+    assert bench.outcome(again) is None
+
+
+def test_too_long_a_timeout_names_both_options() -> None:
+    bench = Bench()
+    call = bench.machine.init()
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.answer_next(Step.INIT, 50)
+    error = bench.outcome(call)
+    assert isinstance(error, ConfigError)
+    assert "transaction_timeout_ms" in str(error)
+    assert "transaction.max.timeout.ms" in str(error)
+
+
+def test_init_answered_abortable_is_made_again_by_the_abort() -> None:
+    bench = Bench()
+    call = bench.machine.init()
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.answer_next(Step.INIT, 120)
+    assert isinstance(bench.outcome(call), TransactionAbortableError)
+    abort = bench.machine.abort()
+    bench.answer_next(Step.INIT, 0, (1, 0))
+    assert bench.outcome(abort) is None
+    assert bench.machine.state is State.READY
+
+
+def test_refused_credentials_fail_a_first_init() -> None:
+    bench = Bench()
+    call = bench.machine.init()
+    bench.machine.on_authentication_error(AuthenticationError("no"))
+    assert isinstance(bench.outcome(call), AuthenticationError)
+    assert bench.machine.state is State.UNINITIALIZED
+
+
+def test_init_that_timed_out_is_resumed() -> None:
+    bench = Bench()
+    call = bench.machine.init()
+    assert isinstance(bench.machine.time_out(call, 0), TransactionTimeoutError)
+    with pytest.raises(IllegalStateError, match="must be repeated"):
+        bench.machine.begin()
+    assert bench.machine.init() is call
+
+
+def test_init_is_called_once() -> None:
+    bench = Bench()
+    bench.init()
+    with pytest.raises(IllegalStateError, match="once"):
+        bench.machine.init()
+
+
+# --- failures
+
+
+@pytest.mark.parametrize("code", [31, 35, 49, 53, 90])
+def test_produce_answers_that_end_the_producer(code: int) -> None:
+    bench = Bench(is_v2=True)
+    bench.init()
+    bench.begin(T0)
+    bench.machine.on_batch_failed("t", 0, error_for(code), had_sequence=True)
+    assert bench.machine.state is State.FATAL_ERROR
+    for call in (bench.machine.abort, bench.machine.begin, bench.machine.commit, bench.machine.check_sending):
+        with pytest.raises(KafkaError) as caught:
+            call()
+        assert not isinstance(caught.value, IllegalStateError)
+
+
+@pytest.mark.parametrize("code", [10, 29, 45, 47, 48, 59, 87, 120])
+def test_produce_answers_that_end_the_transaction(code: int) -> None:
+    bench = Bench(is_v2=True)
+    bench.init()
+    bench.begin(T0)
+    bench.machine.on_batch_failed("t", 0, error_for(code), had_sequence=True)
+    assert bench.machine.state is State.ABORTABLE_ERROR
+
+
+def test_first_failure_is_the_one_that_is_raised() -> None:
+    bench = Bench(is_v2=True)
+    bench.init()
+    bench.begin(T0)
+    bench.machine.on_batch_failed("t", 0, KafkaError("the first"), had_sequence=False)
+    bench.machine.on_batch_failed("t", 1, KafkaError("the second"), had_sequence=False)
+    errors = []
+    for _ in range(2):
+        with pytest.raises(DeliveryFailedError, match="the first") as caught:
+            bench.machine.commit()
+        errors.append(caught.value)
+    assert errors[0] is not errors[1]
+
+
+def test_group_coordinator_too_old_for_member_ids_makes_the_transaction_abortable() -> None:
+    bench = Bench()
+    bench.init()
+    bench.machine.begin()
+    offsets = bench.machine.send_offsets(OFFSETS, GROUP)
+    assert offsets is not None
+    bench.answer_next(Step.ADD_OFFSETS)
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.expect(Step.COMMIT_OFFSETS)
+    bench.machine.on_no_answer(UnsupportedVersionError("too old"), 0, was_sent=False)
+    assert isinstance(bench.outcome(offsets), TransactionAbortableError)
+
+
+def test_lost_group_coordinator_is_found_again() -> None:
+    bench = Bench(is_v2=True)
+    bench.init()
+    bench.machine.begin()
+    offsets = bench.machine.send_offsets(OFFSETS, GROUP)
+    assert offsets is not None
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.expect(Step.COMMIT_OFFSETS)
+    bench.lose()
+    assert bench.answer_next(Step.FIND_COORDINATOR).group_id == "g"
+    bench.answer_next(Step.COMMIT_OFFSETS)
+    assert bench.outcome(offsets) is None
+
+
+def test_answer_for_another_key_is_not_believed() -> None:
+    bench = Bench()
+    call = bench.machine.init()
+    request = bench.expect(Step.FIND_COORDINATOR)
+    response = answer(request)
+    response.coordinators[0].key = "other"
+    bench.machine.on_response(response, 4, 0)
+    assert isinstance(bench.outcome(call), KafkaError)
+    assert bench.machine.state is State.FATAL_ERROR
+
+
+def test_closing_aborts_what_is_open() -> None:
+    bench = Bench()
+    bench.init()
+    assert not bench.machine.abandon()
+    bench.begin(T0)
+    assert bench.machine.abandon()
+    assert not bench.answer_next(Step.END).is_commit
+    assert not bench.machine.abandon()
+
+
+def test_sending_outside_a_transaction_is_refused() -> None:
+    bench = Bench()
+    with pytest.raises(IllegalStateError, match="between begin_transaction"):
+        bench.machine.check_sending()
+    bench.init()
+    with pytest.raises(IllegalStateError, match="between begin_transaction"):
+        bench.machine.check_sending()
+    with pytest.raises(IllegalStateError, match="no transaction is open"):
+        bench.machine.commit()
+    with pytest.raises(IllegalStateError, match="no transaction is open"):
+        bench.machine.abort()
