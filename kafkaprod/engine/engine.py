@@ -185,7 +185,7 @@ class Engine:
         """What the sender thread runs now: a delivery callback that does not return, or code of ours. Thread-safe."""
         frame = sys._current_frames().get(self.guard.thread_id or 0)
         place = frame
-        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] != __package__:
+        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] != "kafkaprod":
             place, frame = frame, frame.f_back  # the outermost function that we called
         if place is None:
             return "nothing any more"

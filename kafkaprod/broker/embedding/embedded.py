@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -141,7 +142,7 @@ class EmbeddedBroker:
         """
         if self._process is not None:
             raise IllegalStateError(f"the embedded broker runs already, as process {self._process.pid}")
-        package_dir = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        package_dir = str(Path(__file__).resolve().parents[3])
         path = os.pathsep.join(filter(None, (package_dir, os.environ.get("PYTHONPATH"))))
         self._process = subprocess.Popen(
             # -P: not the working directory first, which may be a source tree that was never built.
