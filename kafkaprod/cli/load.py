@@ -17,11 +17,13 @@ from kafkaprod.admin.topics import create_topic, find_topic, is_missing, topic_o
 from kafkaprod.cli.producer_arguments import above_zero, add_cluster_arguments, count, make_config, read_options, whole
 from kafkaprod.errors import BrokerError, ConfigError, KafkaError
 from kafkaprod.loader.bad_rows import BadRowSink, DeadLetterFile, DeadLetterTopic, Skip, Stop
+from kafkaprod.loader.encodings import encoding_name
 from kafkaprod.loader.errors import LoadError
-from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS, STDIN, Source, find_sources
+from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS, Source, find_sources
 from kafkaprod.loader.load import Load, describe_source
 from kafkaprod.loader.manifest import Manifest, ManifestFile
-from kafkaprod.loader.plan import AVRO, MS_PER_UNIT, RowPlan, Template
+from kafkaprod.loader.pipes import input_name, is_pipe_name
+from kafkaprod.loader.plan import AVRO, MAX_ROW_BYTES, MS_PER_UNIT, RowPlan, Template
 from kafkaprod.loader.preview import print_preview
 from kafkaprod.loader.progress import Quiet, make_progress
 from kafkaprod.loader.readers import ReadOptions
@@ -49,7 +51,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=_EPILOG,
     )
     add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="files, patterns, directories, or - for stdin")
+    add("files", nargs="+", type=input_name, metavar="FILE", help="files, patterns, directories, pipes, or - for stdin")
     add("-t", "--topic", required=True, help="where to")
     add_cluster_arguments(parser)
     _add_input_arguments(parser)
@@ -59,14 +61,25 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _add_input_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("input").add_argument
+    group = parser.add_argument_group("input")
+    add = group.add_argument
     add("--format", choices=FORMATS, help="of the files (default: told by their names)")
     add("--compression", choices=COMPRESSIONS, help="of the files (default: told by their first bytes)")
+    add("--encoding", type=_encoding, metavar="NAME", help="of texts: latin-1, utf-16 … (default: utf-8)")
+    add("--max-row-bytes", type=count, default=MAX_ROW_BYTES, metavar="N", help="of the longest row (%(default)s)")
     add("-D", "--delimiter", default="\\n", metavar="CHAR", help="ends a line (default: %(default)s)")
     add("--separator", metavar="CHAR", help="between the fields of CSV (default: a comma)")
+    add("--quote", metavar="CHAR", help='around fields of CSV (default: ")')
+    add("--no-quote", action="store_true", help="quotes in CSV mean nothing")
     add("--columns", metavar="A,B,…", help="names of CSV columns where the first line does not have them")
     add("--column-type", action="append", default=[], metavar="COLUMN=TYPE", help="text, int, float, bool, timestamp …")
-    add("--text-columns", action="store_true", help="take all other CSV columns as text")
+    typing = group.add_mutually_exclusive_group()
+    typing.add_argument("--text-columns", action="store_true", help="other CSV columns are text (the default)")
+    typing.add_argument(
+        "--infer-types", action="store_true", help="other CSV columns are numbers or bools if no value changes by it"
+    )
+    add("--null", action="append", default=[], metavar="TEXT", help="means null in CSV columns that are not text, as "
+        "the empty text does; repeatable")  # fmt: skip
 
 
 def _add_record_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,7 +134,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         KafkaError, OSError: The load cannot begin or stopped.
     """
-    sources = find_sources(options.files, options.format, options.compression)
+    sources = find_sources(options.files, options.format, options.compression, options.encoding)
     sources = [source for source in sources if os.path.abspath(source.path) != _dead_letters(options)]
     reading = _reading(options)
     if options.engine == "spark":
@@ -150,7 +163,7 @@ def _load(
     client: ClusterClient,
     file: ManifestFile | None,
 ) -> int:
-    fingerprint = _fingerprint(options, reading)
+    fingerprint = _fingerprint(options, reading, sources)
     manifest = None if file is None else _earlier(file, sources, fingerprint, options)
     load_options = _load_options(client, options, producer_options, fingerprint, manifest)
     progress = make_progress(sources, is_quiet=options.quiet)
@@ -220,13 +233,22 @@ def _reading(options: argparse.Namespace) -> ReadOptions:
         delimiter=_byte(options.delimiter, "-D"),
         avro_schema="" if options.schema is None else Path(options.schema).read_text(encoding="utf-8"),
         avro_schema_id=options.schema_id,
+        max_row_bytes=options.max_row_bytes,
     )
+    separator = None if options.separator is None else chr(_byte(options.separator, "--separator"))
+    if options.no_quote and options.quote is not None:
+        raise ConfigError("--quote and --no-quote exclude each other")
+    quote = None if options.no_quote else chr(_byte(options.quote or '"', "--quote"))
+    if quote is not None and quote in (separator or ",", "\r", "\n"):
+        raise ConfigError(f"--quote {quote!r} cannot be the separator or a line end")
     return ReadOptions(
         plan,
-        None if options.separator is None else chr(_byte(options.separator, "--separator")),
+        separator,
+        quote,
         dict(_pair(text, "--column-type") for text in options.column_type),
-        options.text_columns,
+        options.infer_types,
         None if options.columns is None else options.columns.split(","),
+        tuple(options.null),
     )
 
 
@@ -242,6 +264,13 @@ def _pair(text: str, flag: str) -> tuple[str, str]:
     return name, value
 
 
+def _encoding(text: str) -> str:
+    try:
+        return encoding_name(text)
+    except LookupError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _byte(text: str, flag: str) -> int:
     data = text.encode().decode("unicode_escape").encode("latin-1")
     if len(data) != 1:
@@ -249,14 +278,16 @@ def _byte(text: str, flag: str) -> int:
     return data[0]
 
 
-def _fingerprint(options: argparse.Namespace, reading: ReadOptions) -> dict[str, Any]:
+def _fingerprint(options: argparse.Namespace, reading: ReadOptions, sources: list[Source]) -> dict[str, Any]:
     """What decides which records a row becomes, and where they go."""
     wanted: dict[str, Any] = json.loads(json.dumps(asdict(reading)))
+    if not any(source.format in ("csv", "tsv") for source in sources):
+        del wanted["plan"]["max_row_bytes"]  # only in CSV does it decide where a row ends
     return wanted | {"partition": options.partition, "engine": options.engine}
 
 
 def _manifest_file(options: argparse.Namespace) -> ManifestFile | None:
-    if options.files[0] == STDIN and options.state is None and not options.resume:
+    if is_pipe_name(options.files[0]) and options.state is None and not options.resume:
         return None
     return ManifestFile.for_load(options.files, options.topic, options.state)
 

@@ -25,9 +25,10 @@ from kafkaprod.cli.producer_arguments import make_config
 from kafkaprod.errors import ConfigError
 from kafkaprod.loader.bad_rows import BadRowSink
 from kafkaprod.loader.errors import LoadError, missing_package
-from kafkaprod.loader.inputs import STDIN, Source
+from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.load import Load, describe_source
 from kafkaprod.loader.manifest import SUFFIX, Manifest, ManifestFile, PartitionState, Position
+from kafkaprod.loader.pipes import is_pipe_name
 from kafkaprod.loader.plan import RAW, RowPlan
 from kafkaprod.loader.producing import new_producer_id
 from kafkaprod.loader.progress import Quiet
@@ -112,8 +113,9 @@ def places_of(file: ManifestFile, sources: Sequence[Source]) -> tuple[list[str],
 
 def check_spark_arguments(sources: Sequence[Source], rate: float | None, *, has_manifest: bool) -> None:
     """Raises ConfigError for what only one machine can do."""
-    if any(source.path == STDIN for source in sources):
-        raise ConfigError("--engine spark cannot read stdin: executors have another one")
+    pipe = next((source for source in sources if is_pipe_name(source.path)), None)
+    if pipe is not None:
+        raise ConfigError(f"--engine spark cannot read {pipe.name}: executors cannot read a pipe of this machine")
     if rate is not None:
         raise ConfigError("--rate is for one machine: leave it out with --engine spark")
     if not has_manifest:
@@ -214,7 +216,11 @@ def _count_rows(job: SparkLoad, index: int) -> int:
 
         return int(pq.ParquetFile(source.path).metadata.num_rows)
     is_text = source.format not in ("parquet", "arrow")
-    reading = replace(job.reading, plan=RowPlan(RAW, delimiter=plan.delimiter)) if is_text else job.reading
+    reading = (
+        replace(job.reading, plan=RowPlan(RAW, delimiter=plan.delimiter, max_row_bytes=plan.max_row_bytes))
+        if is_text
+        else job.reading
+    )
     end_row = 0
     for block in read_rows(source, reading):
         end_row = block.end_row

@@ -128,7 +128,7 @@ class _Settings:
         while True:
             data = read(READ_BYTES)
             text = rest + data
-            views, _, used = split_lines(text, self.delimiter[0], -1, False, not data)
+            views, _, used = split_lines(text, self.delimiter[0], False, not data)
             rows = np.frombuffer(views, dtype=np.uint8).reshape(-1, 16)
             rows = rows[np.frombuffer(views, dtype=np.int32)[::4] > 0]  # kcat sends nothing for an empty line
             if len(rows):

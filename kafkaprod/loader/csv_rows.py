@@ -1,33 +1,61 @@
-"""CSV: cut at line ends outside quotes into pieces, each parsed by pyarrow, or forwarded as it is.
+"""CSV by RFC 4180: cut into rows by `split_csv`, each piece of them parsed by pyarrow, or forwarded as it is.
 
-A piece that does not parse is halved until the lines that are at fault stand alone. Column types are those of the first
-piece, so that a column looks the same in every record; `--column-type` and `--text-columns` change them.
+Columns are text unless `--column-type` or `--infer-types` says otherwise. A piece that does not parse is halved until
+the rows that are at fault stand alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkaprod._core.columns.columns import Column
-from kafkaprod._core.text.row_splitter import split_lines
+from kafkaprod._core.text.row_splitter import ROW_OPEN_QUOTE, ROW_TEXT_AFTER_QUOTE, split_csv
+from kafkaprod.loader.csv_types import exact_column, inferred_types
 from kafkaprod.loader.errors import BadRow, LoadError
 from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.plan import RAW, RowPlan
 from kafkaprod.loader.rows import RowBlock
 from kafkaprod.loader.tables import import_pyarrow, table_block
-from kafkaprod.loader.text import Cut, Piece, Text, pieces
+from kafkaprod.loader.text import Cut, Piece, Text, pieces, text_start
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-QUOTE: Final = ord('"')
+Places = NDArray[np.intp]
+
 _OWN_ROW: Final = re.compile(r"Row #\d+: ")
+_MALFORMED: Final = {
+    ROW_OPEN_QUOTE: "a quote is opened and not closed",
+    ROW_TEXT_AFTER_QUOTE: "text follows a closing quote",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CsvOptions:
+    """How a CSV file is written.
+
+    Attributes:
+        separator: Between fields.
+        quote: Around fields; None: nowhere.
+        types: Column -> pyarrow type name; others are text.
+        infers_types: Other columns have the types of their first values; see csv_types.
+        names: Of the columns; None: the first line has them.
+        nulls: Texts that stand for null in columns that are not text.
+    """
+
+    separator: str = ","
+    quote: str | None = '"'
+    types: dict[str, str] = field(default_factory=dict)
+    infers_types: bool = False
+    names: list[str] | None = None
+    nulls: list[str] = field(default_factory=lambda: [""])
 
 
 class CsvReader:
@@ -36,152 +64,194 @@ class CsvReader:
     Args:
         source: What to read.
         plan: What becomes of rows.
-        separator: Between fields.
-        types: Column -> pyarrow type name; others as the first piece suggests.
-        is_text: Take every other column as text.
-        names: Of the columns; None: the first line has them.
+        options: How it is written.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        plan: RowPlan,
-        separator: str = ",",
-        types: Mapping[str, str] | None = None,
-        is_text: bool = False,
-        names: list[str] | None = None,
-    ) -> None:
+    def __init__(self, source: Source, plan: RowPlan, options: CsvOptions) -> None:
         self._source = source
         self._plan = plan
-        self._separator = separator
-        self._types = dict(types or {})
-        self._is_text = is_text
-        self._names = names
-        self._schema: dict[str, Any] = {}
+        self._options = options
+        self._names = options.names
+        self._schema: dict[str, Any] = {}  # that pyarrow parses with
+        self._inferred: dict[str, Any] = {}  # that text columns are turned into afterwards
+        self._is_raw = plan.value == RAW and not plan.needs_fields
 
     def blocks(self, row: int, offset: int) -> Iterator[RowBlock]:
-        """Blocks from a row on that begins at `offset`."""
-        has_header = self._names is None
-        if self._plan.value != RAW or self._plan.needs_fields:
+        """Read blocks from a row on that begins at `offset`."""
+        if not self._is_raw:
             import_pyarrow("CSV")
-            begin = self._learn()
-        else:
-            begin = self._header_end() if has_header else 0
-        for piece in pieces(self._source, max(offset, begin), _split):
+        start = self._learn(text_start(self._source))
+        for piece in self._pieces(max(offset, start)):
             rows = _without_blank_lines(piece)
-            if self._plan.value == RAW and not self._plan.needs_fields:
-                numbers = np.arange(row, row + rows.row_count, dtype=np.int64)
-                yield RowBlock(numbers, _column(rows), row + rows.row_count, rows.end)
-            else:
-                yield self._parsed(rows, row)
+            yield self._raw_block(rows, row) if self._is_raw else self._parsed(rows, row)
             row += rows.row_count
 
-    def _header_end(self) -> int:
-        for piece in pieces(self._source, 0, _split):
-            return _first_line_end(piece.text)
-        return 0
+    def _pieces(self, offset: int, *, fills: bool = False) -> Iterator[Piece]:
+        return pieces(self._source, offset, self._split, self._plan.max_row_bytes, fills=fills)
 
-    def _learn(self) -> int:
+    def _split(self, text: Text, is_last: bool, max_rows: int = 0x7FFFFFFF) -> Cut:
+        quote = -1 if self._options.quote is None else ord(self._options.quote)
+        separator, limit = ord(self._options.separator), self._plan.max_row_bytes
+        views, count, used, malformed = split_csv(text, separator, quote, is_last, limit, max_rows)
+        return Cut(views, count, used, malformed=malformed)
+
+    # --- names and types ---------------------------------------------------------------------------------------------
+
+    def _learn(self, start: int) -> int:
         """Find column names and types in the first piece; return where the first row begins."""
-        import pyarrow as pa
+        infers = self._options.infers_types and not self._is_raw
+        for piece in self._pieces(start, fills=infers):
+            header = Cut(b"", 0, 0) if self._names is not None else self._split(piece.text[: piece.used], True, 1)
+            if not self._is_raw:
+                self._take_names(piece, header)
+                self._take_types(piece.text[header.used : piece.used])
+            return start + header.used
+        return start
 
-        for piece in pieces(self._source, 0, _split, fills=not self._is_text):
-            begin = 0 if self._names is not None else _first_line_end(piece.text)
-            names = self._names or self._header(piece.text[:begin])
-            self._names = names
-            self._plan.check_fields(names, self._source.name)
-            unknown = [name for name in self._types if name not in names]
-            if unknown:
-                raise LoadError(f"{self._source.name} has no column {unknown[0]!r}; it has: {', '.join(names)}")
-            self._schema = {name: _type(kind) for name, kind in self._types.items()}
-            if self._is_text:
-                self._schema = {name: pa.string() for name in names} | self._schema
-            else:
-                self._schema = self._guessed(piece.text[begin : piece.used]) | self._schema
-            return begin
-        return 0
+    def _take_names(self, piece: Piece, header: Cut) -> None:
+        if self._names is None:
+            if header.malformed:
+                raise LoadError(
+                    f"{self._source.name}: the first line has no column names: {_MALFORMED[header.malformed[0]]}"
+                )
+            self._names = self._header(piece.text[: header.used])
+        self._plan.check_fields(self._names, self._source.name)
+        unknown = [name for name in self._options.types if name not in self._names]
+        if unknown:
+            raise LoadError(f"{self._source.name} has no column {unknown[0]!r}; it has: {', '.join(self._names)}")
 
-    def _guessed(self, text: memoryview) -> dict[str, Any]:
-        """Types of the columns as those rows suggest that can be read; text if there is none."""
+    def _take_types(self, text: memoryview) -> None:
         import pyarrow as pa
-        import pyarrow.csv as pc
 
         assert self._names is not None
-        parse = pc.ParseOptions(
-            delimiter=self._separator, newlines_in_values=True, invalid_row_handler=lambda _: "skip"
-        )
-        convert = pc.ConvertOptions(strings_can_be_null=False)
-        try:
-            schema = pc.read_csv(pa.py_buffer(text), self._read_options(), parse, convert).schema
-        except pa.ArrowInvalid:  # an empty text, too
-            return dict.fromkeys(self._names, pa.string())
-        return {field.name: _settled(field.type) for field in schema}
+        given = {name: _type(kind) for name, kind in self._options.types.items()}
+        self._schema = {name: pa.string() for name in self._names} | given
+        if self._options.infers_types:
+            table = self._parse(text, is_lenient=True)
+            if not isinstance(table, str):
+                columns = table.select([name for name in self._names if name not in given])
+                self._inferred = inferred_types(columns, self._options.nulls)
 
     def _header(self, line: memoryview) -> list[str]:
         import pyarrow as pa
         import pyarrow.csv as pc
 
         try:
-            names = list(
-                pc.read_csv(pa.py_buffer(line), parse_options=pc.ParseOptions(delimiter=self._separator)).schema.names
-            )
-        except pa.ArrowInvalid as error:
-            raise LoadError(f"{self._source.name}: the first line has no column names: {error}") from error
+            names = list(pc.read_csv(pa.py_buffer(line), parse_options=self._parse_options()).schema.names)
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            hint = ": use --encoding NAME" if isinstance(error, UnicodeDecodeError) else ""
+            raise LoadError(f"{self._source.name}: the first line has no column names: {error}{hint}") from error
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise LoadError(f"{self._source.name} has two columns {twice!r}")
         return names
 
-    def _read_options(self) -> Any:
-        import pyarrow.csv as pc
+    # --- rows --------------------------------------------------------------------------------------------------------
 
-        return pc.ReadOptions(column_names=self._names, use_threads=False, block_size=1 << 30)
+    def _raw_block(self, piece: Piece, row: int) -> RowBlock:
+        bad = self._malformed_rows(piece, row)
+        good = _only(piece, _places_without(piece.row_count, list(piece.malformed))) if bad else piece
+        numbers = np.arange(row, row + piece.row_count, dtype=np.int64)
+        if bad:
+            numbers = np.delete(numbers, list(piece.malformed))
+        return RowBlock(numbers, _column(good), row + piece.row_count, piece.end, bad=bad)
+
+    def _malformed_rows(self, piece: Piece, row: int) -> list[BadRow]:
+        column = _column(piece)
+        return [
+            BadRow(self._source.name, row + place, _MALFORMED[status], column[place] or b"")
+            for place, status in sorted(piece.malformed.items())
+        ]
 
     def _parsed(self, piece: Piece, row: int) -> RowBlock:
-        table = self._parse(piece.text[: piece.used])
+        table = "malformed" if piece.malformed else self._parse(piece.text[: piece.used])
         bad: list[BadRow] = []
-        places = None
+        places: Places | None = None
         if isinstance(table, str) or table.num_rows != piece.row_count:
             table, bad, places = self._sort_out(piece, row)
+        if self._inferred:
+            table, places, inexact = self._exact(piece, row, table, places)
+            bad += inexact
         batches = table.combine_chunks().to_batches()
+        bad.sort(key=lambda each: each.row)
         if not batches:
             return RowBlock(np.zeros(0, dtype=np.int64), None, row + piece.row_count, piece.end, bad=bad)
         raw = None
         if self._plan.value == RAW:
-            raw = _column(piece) if places is None else _column(_only(piece, places))
+            raw = _column(piece if places is None else _only(piece, places))
         block = table_block(self._source, self._plan, batches[0], row, piece.end, raw)
-        numbers = block.numbers if places is None else np.array(places, dtype=np.int64)[block.numbers - row] + row
-        bad = sorted([*bad, *block.bad], key=lambda row: row.row)
+        numbers = block.numbers if places is None else places[block.numbers - row] + row
+        own = (
+            block.bad
+            if places is None
+            else [replace(each, row=int(places[each.row - row]) + row) for each in block.bad]
+        )
+        bad = sorted([*bad, *own], key=lambda each: each.row)
         return replace(block, numbers=numbers, end_row=row + piece.row_count, bad=bad)
 
-    def _parse(self, text: bytes | memoryview) -> Any:
-        """A table, or why it is none."""
+    def _exact(
+        self, piece: Piece, row: int, table: pa.Table, places: Places | None
+    ) -> tuple[pa.Table, Places | None, list[BadRow]]:
+        """Give the inferred columns their types; rows with values that would change are bad."""
+        reasons: dict[int, str] = {}
+        for name, kind in self._inferred.items():
+            array, why = exact_column(table[name].combine_chunks(), name, kind, self._options.nulls)
+            table = table.set_column(table.column_names.index(name), name, array)
+            reasons = why | reasons
+        if not reasons:
+            return table, places, []
+        column = _column(piece)
+        among = np.arange(piece.row_count, dtype=np.intp) if places is None else places
+        bad = [
+            BadRow(self._source.name, row + int(among[i]), why, column[int(among[i])] or b"")
+            for i, why in reasons.items()
+        ]
+        keep = _places_without(table.num_rows, list(reasons))
+        return table.take(keep), among[keep], bad
+
+    def _parse_options(self, **more: Any) -> Any:
+        import pyarrow.csv as pc
+
+        quote = False if self._options.quote is None else self._options.quote
+        return pc.ParseOptions(delimiter=self._options.separator, quote_char=quote, newlines_in_values=True, **more)
+
+    def _parse(self, text: bytes | memoryview, *, is_lenient: bool = False) -> Any:
+        """Return a table, or why there is none. Lenient: leave out rows of a wrong length, take any bytes as text."""
         import pyarrow as pa
         import pyarrow.csv as pc
 
-        parse = pc.ParseOptions(delimiter=self._separator, newlines_in_values=True)
-        convert = pc.ConvertOptions(column_types=self._schema, strings_can_be_null=False)
+        more = {"invalid_row_handler": lambda _: "skip"} if is_lenient else {}
+        read = pc.ReadOptions(column_names=self._names, use_threads=False, block_size=1 << 30)
+        schema = dict.fromkeys(self._schema, pa.string()) if is_lenient else self._schema
+        convert = pc.ConvertOptions(
+            column_types=schema,
+            strings_can_be_null=False,
+            null_values=self._options.nulls,
+            check_utf8=not is_lenient,
+        )
         try:
-            return pc.read_csv(pa.py_buffer(text), self._read_options(), parse, convert)
+            return pc.read_csv(pa.py_buffer(text), read, self._parse_options(**more), convert)
         except pa.ArrowInvalid as error:
             return _plain(str(error))
 
-    def _sort_out(self, piece: Piece, row: int) -> tuple[pa.Table, list[BadRow], list[int]]:
-        """The rows that parse, those that do not, and the places of the good ones among all."""
+    def _sort_out(self, piece: Piece, row: int) -> tuple[pa.Table, list[BadRow], Places]:
+        """Find the rows that parse, those that do not, and the places of the good ones among all."""
         import pyarrow as pa
 
         column = _column(piece)
         lines = [column[i] or b"" for i in range(piece.row_count)]
-        bad: list[BadRow] = []
+        bad = self._malformed_rows(piece, row)
         good: list[pa.Table] = []
-        numbers: list[int] = []
-        todo = [(0, len(lines))]
+        places: list[int] = []
+        borders = [-1, *sorted(piece.malformed), len(lines)]
+        todo = [(first + 1, last) for first, last in pairwise(borders) if first + 1 < last]
+        todo.reverse()
         while todo:
             first, last = todo.pop()
             table = self._parse(b"\n".join(lines[first:last]) + b"\n")
             if not isinstance(table, str) and table.num_rows == last - first:
                 good.append(table)
-                numbers.extend(range(first, last))
+                places.extend(range(first, last))
             elif last - first == 1:
                 reason = table if isinstance(table, str) else "is not one row"
                 bad.append(BadRow(self._source.name, row + first, reason, lines[first]))
@@ -189,31 +259,31 @@ class CsvReader:
                 middle = (first + last) // 2
                 todo += [(middle, last), (first, middle)]
         empty = pa.table({name: pa.array([], kind) for name, kind in self._schema.items()})
-        return pa.concat_tables(good, promote_options="permissive") if good else empty, bad, numbers
-
-
-def _split(text: Text, is_last: bool) -> Cut:
-    return (*split_lines(text, 10, QUOTE, True, is_last), False)
+        found = pa.concat_tables(good, promote_options="permissive") if good else empty
+        return found, bad, np.array(places, dtype=np.intp)
 
 
 def _column(piece: Piece) -> Column:
     return Column.from_views(piece.views, [piece.text], name="value")
 
 
-def _only(piece: Piece, places: Sequence[int] | NDArray[np.intp]) -> Piece:
-    """Some rows of a piece."""
-    views = np.frombuffer(piece.views, dtype=np.uint8).reshape(-1, 16)[np.asarray(places, dtype=np.intp)]
-    return piece._replace(views=views.tobytes(), row_count=len(views))
+def _places_without(count: int, without: Sequence[int]) -> Places:
+    keep = np.ones(count, dtype=np.bool_)
+    keep[without] = False
+    return np.flatnonzero(keep)
+
+
+def _only(piece: Piece, places: Places) -> Piece:
+    """Return some rows of a piece."""
+    views = np.frombuffer(piece.views, dtype=np.uint8).reshape(-1, 16)[places]
+    kept = {old: new for new, old in enumerate(places.tolist())} if piece.malformed else {}
+    malformed = {kept[place]: status for place, status in piece.malformed.items() if place in kept}
+    return piece._replace(views=views.tobytes(), row_count=len(views), malformed=malformed)
 
 
 def _without_blank_lines(piece: Piece) -> Piece:
     lengths = np.frombuffer(piece.views, dtype=np.int32)[::4]
     return piece if lengths.all() else _only(piece, np.flatnonzero(lengths))
-
-
-def _first_line_end(text: Text) -> int:
-    views, count, _ = split_lines(text, 10, QUOTE, False, True)
-    return min(int(np.frombuffer(views[:4], dtype=np.int32)[0]) + 1, len(text)) if count else 0
 
 
 def _type(name: str) -> Any:
@@ -226,15 +296,8 @@ def _type(name: str) -> Any:
         raise LoadError(f"--column-type: {name!r} is no type; try text, int, float, bool, timestamp, date") from error
 
 
-def _settled(kind: pa.DataType) -> pa.DataType:
-    """A column that is empty all through the first piece is text."""
-    import pyarrow as pa
-
-    return pa.string() if pa.types.is_null(kind) else kind
-
-
 def _plain(message: str) -> str:
-    """Pyarrow's message without the numbers of the piece's own rows."""
+    """Return pyarrow's message without the numbers of the piece's own rows."""
     if message.startswith(("CSV parse error", "In CSV column")):
         message = message.partition(": ")[2]
     return _OWN_ROW.sub("", message)

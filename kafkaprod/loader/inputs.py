@@ -1,4 +1,4 @@
-"""Which files to load, what they are, and their bytes without compression."""
+"""Find the inputs of a load, recognize what they are, and open them without compression and as UTF-8."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ import io
 import os
 import zipfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
 import lz4.frame
 import zstandard
 
+from kafkaprod.loader.encodings import UTF8, Utf8Stream
 from kafkaprod.loader.errors import LoadError
-from kafkaprod.loader.stdin import open_stdin
+from kafkaprod.loader.pipes import STDIN, Pipe, is_pipe_name, open_pipe, open_stdin_file, pipe_identity
 from kafkaprod.loader.zstd_frames import WholeFrames
 
-STDIN: Final = "-"
 FORMATS: Final = ("lines", "jsonl", "json", "csv", "tsv", "parquet", "arrow")
+_BINARY_FORMATS: Final = ("parquet", "arrow")
+HEAD_BYTES: Final = 8  # that tell compression and format
 COMPRESSIONS: Final = ("none", "gzip", "zstd", "lz4", "bz2", "zip")
 
 _FORMAT_OF_SUFFIX: Final = {
@@ -60,11 +62,13 @@ _FORMAT_OF_MAGIC: Final = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xf
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One input: a file, a member of a zip archive, or stdin (`-`).
+    """One input: a file, a member of a zip archive, or a pipe (`-` is stdin).
 
     Attributes:
-        size: Bytes of the file as it is on disk; None where that is not known.
-        mtime_ns: When it was last changed; 0 for stdin.
+        size: Bytes of the file on disk; None where that is not known.
+        mtime_ns: When it was last changed; 0 for pipes.
+        encoding: Of its text; None: not given, taken for UTF-8 and checked.
+        pipe: The open pipe, if it can be read only once.
     """
 
     path: str
@@ -73,32 +77,65 @@ class Source:
     member: str = ""
     size: int | None = None
     mtime_ns: int = 0
+    encoding: str | None = None
+    pipe: Pipe | None = field(default=None, compare=False, repr=False)
 
     @property
     def name(self) -> str:
-        """For people."""
-        if self.path == STDIN:
-            return "stdin"
-        return f"{self.path}:{self.member}" if self.member else self.path
+        """The name for messages; bytes of it that are not UTF-8 are escaped."""
+        path = "stdin" if self.path == STDIN else os.fsencode(self.path).decode(errors="backslashreplace")
+        return f"{path}:{self.member}" if self.member else path
+
+    @property
+    def has_text_offsets(self) -> bool:
+        """Whether offsets in the text are offsets in the file."""
+        return self.compression == "none" and self.encoding in (None, UTF8)
 
 
-def find_sources(names: Sequence[str], format_name: str | None = None, compression: str | None = None) -> list[Source]:
-    """The inputs that names, globs and directories stand for, in order.
+@dataclass(frozen=True, slots=True)
+class InputOptions:
+    """What the user says about all inputs.
+
+    Attributes:
+        format: None: recognized by each name or its first bytes.
+        compression: None: recognized by the first bytes.
+        encoding: See Source.
+    """
+
+    format: str | None = None
+    compression: str | None = None
+    encoding: str | None = None
+
+
+def find_sources(
+    names: Sequence[str], format_name: str | None = None, compression: str | None = None, encoding: str | None = None
+) -> list[Source]:
+    """Find the inputs that names, globs and directories stand for, in order. Pipes are opened.
 
     Args:
         names: Paths, patterns, directories (all their files, by name), or `-`.
-        format_name: Of all of them; None: told by each name or its first bytes.
-        compression: Likewise.
+        format_name: Of all of them; None: recognized by each name or its first bytes.
+        compression: Of all of them; None: recognized by the first bytes.
+        encoding: Of all their texts; None: UTF-8.
 
     Raises:
-        LoadError: Nothing matches, or what it is cannot be told.
+        LoadError: Nothing matches, a format cannot be recognized, or a pipe is named twice.
         OSError: A file cannot be read.
     """
-    if list(names).count(STDIN) > 1:
-        raise LoadError("stdin (-) can be loaded once, and is named twice")
-    sources = [source for path in _paths(names) for source in _sources_at(path, format_name, compression)]
+    options = InputOptions(format_name, compression, encoding)
+    sources: list[Source] = []
+    pipes: set[tuple[int, int]] = set()
+    for path in _paths(names):
+        if is_pipe_name(path):
+            identity = pipe_identity(path)
+            if identity in pipes:
+                raise LoadError(f"{'stdin (-)' if path == STDIN else path} can be read only once, and is named twice")
+            pipes.add(identity)
+            sources += _sources_of_pipe(path, options)
+        else:
+            sources += _sources_at(path, options)
     if not sources:
-        raise LoadError(f"no input: {', '.join(names)} holds no file")
+        raise LoadError(f"no input: there is no file in {', '.join(names)}")
     return sources
 
 
@@ -122,34 +159,64 @@ def _is_ours(path: Path) -> bool:
     return path.name.endswith(".load.json")
 
 
-def _sources_at(path: str, format_name: str | None, compression: str | None) -> Iterator[Source]:
-    if path == STDIN:
-        yield Source(path, format_name or "lines", compression or "none")
-        return
+def _sources_of_pipe(path: str, options: InputOptions) -> Iterator[Source]:
+    pipe = open_pipe(path)
+    if pipe is None:
+        stream = open_stdin_file()
+        head = stream.read(HEAD_BYTES)
+    else:
+        head = pipe.head(HEAD_BYTES)
+    suffixes = _suffixes(path)
+    codec = options.compression or _compression(suffixes, head)
+    if path == STDIN and not suffixes:
+        suffixes = [".txt"]
+    base = Source(path, "", codec, encoding=options.encoding, pipe=pipe)
+    if codec == "zip":
+        yield from _members(base, _zip_members(base), options)
+    else:
+        yield replace(base, format=options.format or _format(base.name, _without_codec(suffixes), head, codec))
+
+
+def _sources_at(path: str, options: InputOptions) -> Iterator[Source]:
     with open(path, "rb") as file:
-        head = file.read(8)
+        head = file.read(HEAD_BYTES)
         status = os.fstat(file.fileno())
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
-    codec = compression or _compression(suffixes, head)
-    if suffixes and suffixes[-1] in _COMPRESSION_OF_SUFFIX:
-        suffixes.pop()
-    if codec != "zip":
-        yield Source(
-            path, format_name or _format(path, suffixes, head, codec), codec, "", status.st_size, status.st_mtime_ns
-        )
-        return
-    for info in _zip_members(path):
-        member_suffixes = [suffix.lower() for suffix in Path(info.filename).suffixes]
-        kind = format_name or _format(f"{path}:{info.filename}", member_suffixes, b"", codec)
-        yield Source(path, kind, codec, info.filename, status.st_size, status.st_mtime_ns)
+    suffixes = _suffixes(path)
+    codec = options.compression or _compression(suffixes, head)
+    base = Source(path, "", codec, "", status.st_size, status.st_mtime_ns, options.encoding)
+    if codec == "zip":
+        yield from _members(base, _zip_members(base), options)
+    else:
+        yield replace(base, format=options.format or _format(base.name, _without_codec(suffixes), head, codec))
 
 
-def _zip_members(path: str) -> list[zipfile.ZipInfo]:
+def _members(base: Source, members: Sequence[zipfile.ZipInfo], options: InputOptions) -> Iterator[Source]:
+    for info in members:
+        source = replace(base, member=info.filename)
+        kind = options.format or _format(source.name, _suffixes(info.filename), b"", base.compression)
+        yield replace(source, format=kind)
+
+
+def _suffixes(name: str) -> list[str]:
+    return [suffix.lower() for suffix in Path(name).suffixes]
+
+
+def _without_codec(suffixes: list[str]) -> list[str]:
+    return suffixes[:-1] if suffixes and suffixes[-1] in _COMPRESSION_OF_SUFFIX else suffixes
+
+
+def _zip_members(source: Source) -> list[zipfile.ZipInfo]:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _open_archive(source) as archive:
             return [info for info in archive.infolist() if not info.is_dir()]
     except zipfile.BadZipFile as error:
-        raise LoadError(f"{path} is not a whole zip archive: {error}") from error
+        raise LoadError(f"{source.name} is not a whole zip archive: {error}") from error
+
+
+def _open_archive(source: Source) -> zipfile.ZipFile:
+    if source.pipe is not None:
+        return zipfile.ZipFile(source.pipe.spool())
+    return zipfile.ZipFile(cast(IO[bytes], open_stdin_file()) if source.path == STDIN else source.path)
 
 
 def _compression(suffixes: list[str], head: bytes) -> str:
@@ -168,40 +235,48 @@ def _format(name: str, suffixes: list[str], head: bytes, codec: str) -> str:
                 return kind
     if suffixes and suffixes[-1] in _FORMAT_OF_SUFFIX:
         return _FORMAT_OF_SUFFIX[suffixes[-1]]
-    raise LoadError(f"{name}: its name does not tell the format; say --format {'|'.join(FORMATS)}")
+    raise LoadError(f"{name}: the format cannot be recognized by its name; use --format {'|'.join(FORMATS)}")
 
 
 @contextlib.contextmanager
 def open_source(source: Source) -> Iterator[IO[bytes]]:
-    """The bytes of an input, decompressed; closed at the end. Raises OSError, LoadError."""
+    """Open an input from its first byte on, decompressed and as UTF-8; it is closed at the end.
+
+    Raises:
+        OSError, LoadError: It cannot be read.
+    """
     with contextlib.ExitStack() as stack:
-        if source.path == STDIN:
-            raw: Any = open_stdin()
-            yield raw if source.compression == "none" else _decompressed(io.BufferedReader(raw), source.compression)
-        elif source.compression == "zip":
-            archive = stack.enter_context(zipfile.ZipFile(source.path))
-            yield stack.enter_context(archive.open(source.member))
+        stream: Any
+        if source.compression == "zip":
+            stream = stack.enter_context(stack.enter_context(_open_archive(source)).open(source.member))
         else:
-            file = stack.enter_context(open(source.path, "rb", buffering=0))
-            stream = _decompressed(file, source.compression)
+            raw = stack.enter_context(_open_raw(source))
+            stream = _decompressed(raw, source.compression)
             stack.callback(stream.close)
-            yield stream
+        if source.encoding is not None and source.encoding != UTF8 and source.format not in _BINARY_FORMATS:
+            stream = Utf8Stream(stream, source.encoding, source.name)
+        yield stream
 
 
-def _decompressed(raw: Any, compression: str) -> Any:
+def _open_raw(source: Source) -> io.RawIOBase:
+    if source.pipe is not None:
+        return source.pipe.open()
+    return open_stdin_file() if source.path == STDIN else open(source.path, "rb", buffering=0)
+
+
+def _decompressed(raw: io.RawIOBase, compression: str) -> Any:
+    if compression == "none":
+        return raw
+    # Decompressors take a short read of a pipe for the end.
+    whole: Any = raw if raw.seekable() else io.BufferedReader(raw)
     if compression == "gzip":
-        return _gzip_module().open(raw, "rb")
+        return _gzip_module().open(whole, "rb")
     if compression == "zstd":
-        whole = cast(IO[bytes], WholeFrames(raw))
-        return zstandard.ZstdDecompressor().stream_reader(whole, read_across_frames=True, closefd=False)
+        frames = cast(IO[bytes], WholeFrames(whole))
+        return zstandard.ZstdDecompressor().stream_reader(frames, read_across_frames=True, closefd=False)
     if compression == "lz4":
-        return lz4.frame.open(raw, "rb")
-    if compression == "bz2":
-        return bz2.open(raw, "rb")
-    if compression == "zip":
-        archive = zipfile.ZipFile(io.BytesIO(raw.read()))
-        return archive.open(archive.namelist()[0])
-    return raw
+        return lz4.frame.open(whole, "rb")
+    return bz2.open(whole, "rb")
 
 
 def _gzip_module() -> Any:

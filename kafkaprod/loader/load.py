@@ -20,16 +20,17 @@ from kafkaprod.admin.topics import log_offsets
 from kafkaprod.loader.bad_rows import BadRowSink
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.in_flight import LEAST_BATCH_BYTES, BatchTooLargeError, LogIsAheadError, RowsRefusedError
-from kafkaprod.loader.inputs import STDIN, Source
+from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.manifest import Manifest, ManifestFile, PartitionState, Position
 from kafkaprod.loader.partitioning import run_length
+from kafkaprod.loader.pipes import STDIN, is_pipe_name
 from kafkaprod.loader.producing import new_producer_id
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.recovery import read_tails
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.session import Job, LoadOptions, Progress, Session
-from kafkaprod.loader.stdin import is_stdin_a_file
 
+DEFAULT_RUN_ROWS: Final = 4096
 MAX_RESTARTS: Final = 10  # sessions in a row without a row acknowledged
 
 _log = logging.getLogger("kafkaprod.loader")
@@ -135,15 +136,15 @@ class Load:
                 self._sink.sync()
                 self._file.write(manifest)
             raise LoadError(
-                "a part of stdin must be read again, which a pipe cannot: run the command with --resume and the same "
-                "bytes"
+                "a part of the input must be read again, which is not possible with a pipe: run the command with "
+                "--resume and the same bytes"
             ) from error
         self._sink.rewind(manifest.dead_letter_bytes)
         _log.info("reading the ends of the partitions again: %s", error)
 
     @property
     def _is_pipe(self) -> bool:
-        return any(source.path == STDIN for source in self._sources) and not is_stdin_a_file()
+        return any(source.pipe is not None for source in self._sources)
 
     def _make_batches_smaller(self, manifest: Manifest, error: Exception) -> None:
         size = manifest.batch_bytes or int(self._options.producer.get("batch_size", 1 << 20))
@@ -184,16 +185,16 @@ class Load:
         return manifest
 
     def _run_rows(self) -> int:
-        """Length of runs, judged by the first rows; stdin cannot be looked at twice."""
-        if self._sources[0].path == "-":
-            return 4096
+        """Length of runs, judged by the first rows; those of stdin and pipes may take long to come."""
+        if is_pipe_name(self._sources[0].path):
+            return DEFAULT_RUN_ROWS
         first = next((block for block in read_rows(self._sources[0], self._reading) if block.row_count), None)
-        return 4096 if first is None else run_length(first)
+        return DEFAULT_RUN_ROWS if first is None else run_length(first)
 
 
 def describe_source(source: Source) -> dict[str, Any]:
     """What must be the same of an input when a load is resumed."""
-    path = source.path if source.path == "-" else os.path.abspath(source.path)
+    path = source.path if source.path == STDIN else os.path.abspath(source.path)
     return {
         "path": path,
         "member": source.member,
@@ -201,4 +202,5 @@ def describe_source(source: Source) -> dict[str, Any]:
         "compression": source.compression,
         "size": source.size,
         "mtime_ns": source.mtime_ns,
+        "encoding": source.encoding,
     }

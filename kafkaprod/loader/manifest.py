@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkaprod.loader.errors import LoadError
-from kafkaprod.loader.inputs import STDIN
+from kafkaprod.loader.pipes import STDIN, is_pipe_name
 
 FORMAT_VERSION: Final = 1
 SUFFIX: Final = ".load.json"
@@ -132,14 +132,17 @@ class ManifestFile:
             state_dir: Made if missing.
 
         Raises:
-            LoadError: The input is stdin and there is no `state_dir`.
+            LoadError: The first input is a pipe and there is no `state_dir`.
         """
         paths = sorted(name if name == STDIN else os.path.abspath(name) for name in names)
-        digest = hashlib.sha256("\n".join(paths).encode()).hexdigest()[:8]
+        digest = hashlib.sha256(b"\n".join(map(os.fsencode, paths))).hexdigest()[:8]
         first = Path(os.path.abspath(names[0]))
         stem = "stdin" if names[0] == STDIN else re.sub(r"[*?\[\]]", "_", first.name)
-        if state_dir is None and names[0] == STDIN:
-            raise LoadError("a manifest for stdin needs a place: --state DIR (and the same bytes again to resume)")
+        if state_dir is None and is_pipe_name(names[0]):
+            raise LoadError(
+                f"{'stdin' if names[0] == STDIN else names[0]} is a pipe: to resume such a load name a place for its "
+                "manifest with --state DIR, in every run, and give the same bytes again"
+            )
         directory = Path(state_dir) if state_dir is not None else first if first.is_dir() else _existing(first.parent)
         return cls(directory / f".{stem}.{digest}.{topic}{SUFFIX}")
 

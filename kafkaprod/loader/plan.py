@@ -17,6 +17,7 @@ from kafkaprod.loader.errors import LoadError
 JSON: Final = "json"
 RAW: Final = "raw"
 AVRO: Final = "avro"
+MAX_ROW_BYTES: Final = 16 << 20
 MS_PER_UNIT: Final = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 
 Columns = Mapping[str, Column]
@@ -83,6 +84,7 @@ class RowPlan:
         delimiter: Ends a line.
         avro_schema: Of the rows where the value is AVRO, as JSON text.
         avro_schema_id: Stands before each, as Confluent's registry numbers it.
+        max_row_bytes: Of the longest row of a text.
     """
 
     value: str = RAW
@@ -95,6 +97,7 @@ class RowPlan:
     delimiter: int = 10
     avro_schema: str = ""
     avro_schema_id: int | None = None
+    max_row_bytes: int = MAX_ROW_BYTES
     fields: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:

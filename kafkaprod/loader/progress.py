@@ -145,4 +145,4 @@ def make_progress(sources: Sequence[Source], *, is_quiet: bool) -> Quiet:
 
 
 def _has_offsets(source: Source) -> bool:
-    return source.compression == "none" and source.format in ("lines", "jsonl", "json", "csv", "tsv")
+    return source.has_text_offsets and source.format in ("lines", "jsonl", "json", "csv", "tsv")

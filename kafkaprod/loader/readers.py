@@ -1,19 +1,22 @@
-"""The reader of each format.
+"""Choose the reader of each format.
 
-Those that need pyarrow are imported when they are asked for: most of a small load of lines is imports.
+Readers that need pyarrow are imported when they are used: imports take most of the time of a small load of lines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.plan import AVRO, JSON, RAW, RowPlan
 from kafkaprod.loader.rows import RowBlock
 from kafkaprod.loader.text import read_array, read_lines
+
+if TYPE_CHECKING:
+    from kafkaprod.loader.csv_rows import CsvOptions
 
 _ROWS_OF_TEXT: Final = {"lines": read_lines, "jsonl": read_lines, "json": read_array}
 _DEFAULT_VALUE: Final = {"csv": JSON, "tsv": JSON, "parquet": JSON, "arrow": JSON}
@@ -25,17 +28,21 @@ class ReadOptions:
 
     Attributes:
         plan: What becomes of rows; its value is "" for the format's default.
-        separator: Between fields of CSV; None: what the format has.
-        column_types: Of CSV.
-        text_columns: Take other columns of CSV as text.
+        separator: Between fields of CSV; None: the format's own.
+        quote: Around fields of CSV; None: nowhere.
+        column_types: Of CSV columns; others are text.
+        infer_types: Other CSV columns may be numbers or bools, by their first values.
         column_names: Of CSV without a first line of names.
+        nulls: Texts besides the empty one that stand for null in CSV columns that are not text.
     """
 
     plan: RowPlan
     separator: str | None = None
+    quote: str | None = '"'
     column_types: Mapping[str, str] = field(default_factory=dict)
-    text_columns: bool = False
+    infer_types: bool = False
     column_names: list[str] | None = None
+    nulls: tuple[str, ...] = ()
 
 
 def read_rows(source: Source, options: ReadOptions, row: int = 0, offset: int = 0) -> Iterator[RowBlock]:
@@ -51,14 +58,26 @@ def read_rows(source: Source, options: ReadOptions, row: int = 0, offset: int = 
     if source.format in ("csv", "tsv"):
         from kafkaprod.loader.csv_rows import CsvReader
 
-        separator = options.separator or ("\t" if source.format == "tsv" else ",")
-        reader = CsvReader(source, plan, separator, options.column_types, options.text_columns, options.column_names)
-        return reader.blocks(row, offset)
+        return CsvReader(source, plan, csv_options(source, options)).blocks(row, offset)
     if plan.value == RAW:
-        raise LoadError(f"{source.name}: rows of a {source.format} file have no raw form; say --value json or a column")
+        raise LoadError(f"{source.name}: rows of a {source.format} file have no raw form; use --value json or a column")
     from kafkaprod.loader import tables
 
     return (tables.read_parquet if source.format == "parquet" else tables.read_arrow)(source, plan, row, offset)
+
+
+def csv_options(source: Source, options: ReadOptions) -> CsvOptions:
+    """Return how a CSV or TSV input is written."""
+    from kafkaprod.loader.csv_rows import CsvOptions
+
+    return CsvOptions(
+        separator=options.separator or ("\t" if source.format == "tsv" else ","),
+        quote=options.quote,
+        types=dict(options.column_types),
+        infers_types=options.infer_types,
+        names=options.column_names,
+        nulls=["", *options.nulls],
+    )
 
 
 def _text_plan(source: Source, plan: RowPlan) -> RowPlan:
@@ -67,9 +86,9 @@ def _text_plan(source: Source, plan: RowPlan) -> RowPlan:
     if source.format == "lines":
         if plan.fields:
             raise LoadError(
-                f"{source.name}: lines have no columns such as {plan.fields[0]!r}; say --format jsonl or csv"
+                f"{source.name}: lines have no columns such as {plan.fields[0]!r}; use --format jsonl or csv"
             )
         if plan.value == JSON:
-            raise LoadError(f"{source.name}: lines are forwarded as they are; for JSON lines say --format jsonl")
+            raise LoadError(f"{source.name}: lines are forwarded as they are; for JSON lines use --format jsonl")
         return plan
     return replace(plan, value=RAW if plan.value == JSON else plan.value, skips_blank_rows=source.format == "jsonl")

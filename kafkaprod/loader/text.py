@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import IO, Any, Final, NamedTuple
 
 import numpy as np
@@ -21,18 +23,36 @@ from kafkaprod._core.text.row_splitter import (
     split_elements,
     split_lines,
 )
+from kafkaprod.loader.encodings import HEAD_BYTES, UTF8, byte_order_mark
 from kafkaprod.loader.errors import BadRow, LoadError
 from kafkaprod.loader.inputs import Source, open_source
 from kafkaprod.loader.plan import RowPlan, parse_timestamps
 from kafkaprod.loader.rows import RowBlock
 
 PIECE_BYTES: Final = 4 << 20
-MAX_ROW_BYTES: Final = 256 << 20
 NEWLINE: Final = 10
 
-# What a splitter answers: views of the rows, their number, bytes used, whether nothing may follow.
-Cut = tuple[bytes, int, int, bool]
 Text = bytes | memoryview
+
+
+class Cut(NamedTuple):
+    """What a splitter returns.
+
+    Attributes:
+        views: Of the rows.
+        row_count: How many they are.
+        used: Bytes of the text that they take.
+        is_end: Nothing may follow.
+        malformed: Place of a row that is bad already -> status of the splitter.
+    """
+
+    views: bytes
+    row_count: int
+    used: int
+    is_end: bool = False
+    malformed: Mapping[int, int] = MappingProxyType({})
+
+
 Splitter = Callable[[Text, bool], Cut]
 
 
@@ -44,6 +64,7 @@ class Piece(NamedTuple):
         views: Of the rows, into `text`.
         row_count: How many they are.
         end: Offset in the input of the first byte behind them.
+        malformed: See Cut.
     """
 
     text: memoryview
@@ -51,16 +72,20 @@ class Piece(NamedTuple):
     views: bytes
     row_count: int
     end: int
+    malformed: Mapping[int, int] = MappingProxyType({})
 
 
 def read_lines(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
     """Blocks of a file of lines or JSON lines, from a row on that begins at `offset`."""
     delimiter = plan.delimiter
+    if offset == 0:
+        mark = text_start(source) if delimiter == NEWLINE else 0
+        offset = 0 if source.format == "lines" else mark  # lines are forwarded byte for byte
 
     def split(text: Text, is_last: bool) -> Cut:
-        return (*split_lines(text, delimiter, -1, delimiter == NEWLINE, is_last), False)
+        return Cut(*split_lines(text, delimiter, delimiter == NEWLINE, is_last))
 
-    for piece in pieces(source, offset, split):
+    for piece in pieces(source, offset, split, plan.max_row_bytes):
         yield _block(source, plan, piece, row)
         row += piece.row_count
 
@@ -76,14 +101,25 @@ def read_array(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
         views, count, used, is_end = split_elements(text)
         if is_last and not is_end:
             raise LoadError(f"{source.name}: the JSON array does not end")
-        return views, count, used, is_end
+        return Cut(views, count, used, is_end)
 
-    for piece in pieces(source, offset, split):
+    for piece in pieces(source, offset, split, plan.max_row_bytes):
         yield _block(source, plan, piece, row)
         row += piece.row_count
 
 
+def text_start(source: Source) -> int:
+    """Return where the text begins: behind a byte order mark. Raises LoadError if it is UTF-16 or UTF-32."""
+    with open_source(source) as stream:
+        room = memoryview(bytearray(HEAD_BYTES))
+        head = bytes(room[: _fill(stream, source, room)])
+    if source.encoding == UTF8:  # the user insists
+        return len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
+    return byte_order_mark(head, source.name, is_structured=source.format != "lines")
+
+
 def _array_start(source: Source) -> int:
+    text_start(source)  # is it UTF-8?
     room = memoryview(bytearray(PIECE_BYTES))
     filled = 0
     with open_source(source) as stream:
@@ -99,11 +135,23 @@ def _array_start(source: Source) -> int:
     return 0
 
 
-def pieces(source: Source, offset: int, split: Splitter, *, fills: bool = False) -> Iterator[Piece]:
+def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, fills: bool = False) -> Iterator[Piece]:
     """Cut an input, from a byte on, into rows; memory is bounded by two pieces and the longest row.
 
-    A piece is good until the next one is asked for: all are read into the same memory. `fills`: where a pipe gives less
-    than a piece, wait for more, so that the same bytes are always cut in the same places.
+    Args:
+        source: The input.
+        offset: Where to begin.
+        split: Cuts rows; its second argument is True at the end of the input.
+        max_row_bytes: Of the longest row.
+        fills: Where a pipe gives less than a piece, wait for more, so that the same bytes are always cut in the same
+            places.
+
+    Yields:
+        Pieces; each is valid until the next one is asked for, because all are read into the same memory.
+
+    Raises:
+        LoadError: A row is too long, or the input is damaged.
+        OSError: It cannot be read.
     """
     with open_source(source) as stream:
         _skip(stream, source, offset)
@@ -120,10 +168,12 @@ def pieces(source: Source, offset: int, split: Splitter, *, fills: bool = False)
                 split(b"", True)
                 return
             text = memoryview(buffer)[:filled]
-            views, count, used, is_end = split(text, is_last)
+            views, count, used, is_end, malformed = split(text, is_last)
+            if max(used, filled - used) > max_row_bytes:
+                _check_rows(source, offset, views, filled - used, max_row_bytes)
             offset += used
             if count:
-                yield Piece(text, used, views, count, offset - is_end)  # from there on the end is found again
+                yield Piece(text, used, views, count, offset - is_end, malformed)  # a resumed load finds the end again
             if is_end:
                 rest = bytearray(text[used:])
                 more = memoryview(bytearray(PIECE_BYTES))
@@ -131,12 +181,19 @@ def pieces(source: Source, offset: int, split: Splitter, *, fills: bool = False)
                     raise LoadError(f"{source.name}: more text follows the end of the JSON array")
                 return
             filled -= used
-            if filled > MAX_ROW_BYTES:
-                raise LoadError(f"{source.name}: no row ends within {MAX_ROW_BYTES} bytes from byte {offset} on")
             if filled > len(buffer) // 2:  # a long row: more room for the rest of it
                 buffer = _grown(text[used:], len(buffer))
             elif used:
                 buffer[:filled] = text[used:]
+
+
+def _check_rows(source: Source, offset: int, views: bytes, rest: int, max_row_bytes: int) -> None:
+    longest = int(np.frombuffer(views, dtype=np.int32)[::4].max(initial=0))
+    if max(longest, rest) > max_row_bytes:
+        raise LoadError(
+            f"{source.name}: behind byte {offset:,} is a row of more than {max_row_bytes:,} bytes. If rows are that "
+            "long, raise --max-row-bytes; else check --format"
+        )
 
 
 def _grown(rest: memoryview, size: int) -> bytearray:
@@ -165,15 +222,15 @@ def _fill(stream: IO[bytes], source: Source, room: memoryview) -> int:
 
 
 def _check_end(source: Source, end: int) -> None:
-    """Somebody who cuts a file while it is read, to begin it anew, must not get a load that seems complete."""
-    if source.compression == "none" and end < (source.size or 0):
+    """Refuse a file that was cut while it was read: the load would seem complete."""
+    if source.has_text_offsets and end < (source.size or 0):
         raise LoadError(f"{source.name} was cut to {end} bytes while it was read; it had {source.size}")
 
 
 def _skip(stream: IO[bytes], source: Source, offset: int) -> None:
     if offset == 0:
         return
-    if source.compression == "none" and stream.seekable():
+    if source.has_text_offsets and stream.seekable():
         stream.seek(offset)
         return
     room = memoryview(bytearray(PIECE_BYTES))

@@ -22,7 +22,7 @@ from kafkaprod.errors import AuthorizationError
 from kafkaprod.protocol.api_keys import ApiKey
 from tests.support.loader.load_rig import LoadRig, run_here
 
-HUGE = b"x" * (20 << 20)
+HUGE = b"x" * (10 << 20)
 NOBODY = 65_534
 
 
@@ -50,7 +50,7 @@ STOPPED = [
     ("open.json", b'[{"a":1},', (), "does not end"),
     ("object.json", b'{"a":1}', (), "--format jsonl"),
     ("more.json", b"[1] 2", (), "more text follows"),
-    ("huge.txt", b"a\n" + HUGE + b"\n", (), "row 2: a record of 20971520 bytes is over the limit"),
+    ("huge.txt", b"a\n" + HUGE + b"\n", (), "row 2: a record of 10485760 bytes is over the limit"),
     ("missing.csv", b"a,b\n1,2\n", ("--key", "c"), "has no column 'c'; it has: a, b"),
     ("missing.parquet", parquet_bytes(), ("--key", "c"), "has no column 'c'; it has: a"),
     ("lines.txt", b"x\n", ("--key", "c"), "lines have no columns"),
@@ -60,6 +60,9 @@ STOPPED = [
     ("object.jsonl", b'{"k":1}\nnot json\n', ("--key", "k"), "row 2: is not a JSON object"),
     ("raw.parquet", parquet_bytes(), ("--value", "raw"), "no raw form"),
     ("what.bin", b"\x00\x01", (), "--format"),
+    ("open.csv", b'a,b\n1,2\n3,"4\n5,6\n', (), "row 2: a quote is opened and not closed"),
+    ("long.txt", b"1\n" * 5 + b"x" * 20, ("--max-row-bytes", "10"), "--max-row-bytes"),
+    ("wide.csv", "a,b\n1,2\n".encode("utf-16"), (), "--encoding utf-16"),
     ("twice.csv", b"a,a\n1,2\n", (), "two columns 'a'"),
 ]
 
@@ -80,7 +83,7 @@ def test_rows_before_a_bad_one_are_sent_and_none_behind_it(rig: LoadRig, tmp_pat
     path = tmp_path / "in.csv"
     path.write_bytes(b"a,b\n1,2\n3\n4,5\n")
     assert rig.run(str(path), "--create-topic", "1").code == 1
-    assert rig.values() == [b'{"a":1,"b":2}']
+    assert rig.values() == [b'{"a":"1","b":"2"}']
 
 
 def test_bad_rows_are_left_out_and_told_of(rig: LoadRig, tmp_path: Path) -> None:
@@ -88,7 +91,7 @@ def test_bad_rows_are_left_out_and_told_of(rig: LoadRig, tmp_path: Path) -> None
     path.write_bytes(b"a,b\n1,2\n3\n4,5\n6,7,8\n9,x\n")
     done = rig.run(str(path), "--create-topic", "1", "--on-error", "skip", "--column-type", "b=int")
     assert done.code == 3
-    assert rig.values() == [b'{"a":1,"b":2}', b'{"a":4,"b":5}']
+    assert rig.values() == [b'{"a":"1","b":2}', b'{"a":"4","b":5}']
     assert all(f"row {row}" in done.err for row in (2, 4, 5))
     assert "3 bad rows" in done.err
 
@@ -143,7 +146,7 @@ def test_rows_that_do_not_fit_the_avro_schema_are_put_aside(rig: LoadRig, tmp_pa
     path.write_bytes(b"a,b\n1,x\n,y\n3,z\n")
     fields = [{"name": "a", "type": "int"}, {"name": "b", "type": "string"}]
     schema.write_text(json.dumps({"type": "record", "name": "row", "fields": fields}))
-    avro = ("--value", "avro", "--schema", str(schema), "--schema-id", "258")
+    avro = ("--value", "avro", "--schema", str(schema), "--schema-id", "258", "--infer-types")
     done = rig.run(str(path), "--create-topic", "1", *avro, "--on-error", f"dead-letter={aside}")
     assert done.code == 3, done.err
     assert rig.values() == [b"\x00\x00\x00\x01\x02\x02\x02x", b"\x00\x00\x00\x01\x02\x06\x02z"]
@@ -294,7 +297,7 @@ def test_a_file_that_may_not_be_read_is_named(rig: LoadRig, public_path: Path) -
     assert done.err == f"kafkaprod load: {path}: Permission denied\n"
     path.chmod(0o644)
     assert rig.run(str(path)).code == 0
-    assert rig.values() == [b'{"a":1}']
+    assert rig.values() == [b'{"a":"1"}']
 
 
 def test_a_directory_without_a_place_for_the_manifest_is_named_with_the_flag(

@@ -53,7 +53,9 @@ def table_of(path: Path) -> pa.Table:
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             data = archive.read(archive.namelist()[0])
-        return pa.csv.read_csv(io.BytesIO(data), convert_options=pa.csv.ConvertOptions(strings_can_be_null=False))
+        names = pa.csv.read_csv(io.BytesIO(data[:4096].rpartition(b"\n")[0])).column_names
+        as_text = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
+        return pa.csv.read_csv(io.BytesIO(data), convert_options=as_text)
     if path.suffix == ".json":
         return pl.read_json(path, infer_schema_length=None).to_arrow(compat_level=pl.CompatLevel.oldest())
     if path.suffix == ".parquet":

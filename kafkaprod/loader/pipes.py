@@ -1,0 +1,150 @@
+"""Inputs that can be read only once: stdin, FIFOs, `/dev/fd/N`, process substitution.
+
+A load opens an input several times: for its first bytes, for the names and types of its columns, then for its rows. A
+pipe is therefore opened once and wrapped in a `Pipe`, which keeps the first KEPT_BYTES for those who start again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import weakref
+from typing import IO, Final
+
+from kafkaprod.loader.errors import LoadError
+
+STDIN: Final = "-"
+KEPT_BYTES: Final = 8 << 20
+PIPE_BYTES: Final = 1 << 20
+_NAMES_OF_STDIN: Final = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+
+
+def input_name(name: str) -> str:
+    """Return `-` for all names of stdin, other names unchanged."""
+    return STDIN if name in _NAMES_OF_STDIN else name
+
+
+def is_pipe_name(name: str) -> bool:
+    """Return whether a name is stdin, or a path that is neither a file nor a directory. Opens nothing."""
+    if name == STDIN:
+        return True
+    try:
+        mode = os.stat(name).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISBLK(mode))
+
+
+def pipe_identity(name: str) -> tuple[int, int]:
+    """Return what is the same for two names of one pipe. Raises LoadError, OSError."""
+    status = os.fstat(_descriptor_of_stdin()) if name == STDIN else os.stat(name)
+    return status.st_dev, status.st_ino
+
+
+def open_pipe(name: str) -> Pipe | None:
+    """Open an input that can be read only once; None if it is stdin and stdin is a file. Raises LoadError, OSError."""
+    if name != STDIN:
+        return Pipe(os.open(name, os.O_RDONLY | os.O_CLOEXEC), name)
+    descriptor = _descriptor_of_stdin()
+    with contextlib.suppress(OSError):  # a file can be read again unless its first part is already consumed
+        if os.lseek(descriptor, 0, os.SEEK_CUR) == 0 and stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+    return Pipe(os.dup(descriptor), "stdin")
+
+
+def open_stdin_file() -> io.RawIOBase:
+    """Open stdin, which is a file, from its first byte on. Raises LoadError, OSError."""
+    descriptor = _descriptor_of_stdin()
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return io.FileIO(descriptor, closefd=False)
+
+
+def _descriptor_of_stdin() -> int:
+    if sys.stdin is None:
+        raise LoadError("stdin is closed")
+    return sys.stdin.fileno()
+
+
+class Pipe:
+    """An open pipe and the first bytes that were read from it; closed when nobody refers to it any more.
+
+    Args:
+        descriptor: Of the pipe.
+        name: For messages.
+    """
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        with contextlib.suppress(OSError):  # not a pipe, or not allowed: the default size works, too
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        self._raw = io.FileIO(descriptor, closefd=False)
+        weakref.finalize(self, os.close, descriptor)
+        self._name = name
+        self._kept = bytearray()
+        self._end = 0  # of what was read
+        self._spooled: IO[bytes] | None = None
+
+    def open(self) -> io.RawIOBase:
+        """Return a stream that begins with the first byte; a read does not wait for more than is there."""
+        return _FromStart(self)
+
+    def head(self, size: int) -> bytes:
+        """Return the first bytes without consuming them; waits until they are there, or the end."""
+        room = bytearray(size)
+        filled = 0
+        while filled < size and (count := self.read_at(filled, memoryview(room)[filled:])):
+            filled += count
+        return bytes(room[:filled])
+
+    def spool(self) -> IO[bytes]:
+        """Return the whole content as a temporary file, for formats that are read from their end."""
+        if self._spooled is None:
+            self._spooled = tempfile.TemporaryFile()  # noqa: SIM115
+            weakref.finalize(self, self._spooled.close)
+            shutil.copyfileobj(io.BufferedReader(self.open()), self._spooled, 1 << 20)
+            self._spooled.flush()
+        return self._spooled
+
+    def read_at(self, position: int, room: memoryview) -> int:
+        """Read bytes from a position on into `room`.
+
+        Returns:
+            How many; 0 at the end.
+
+        Raises:
+            LoadError: They were read before and are not kept.
+        """
+        if position < len(self._kept):
+            part = self._kept[position : position + len(room)]
+            room[: len(part)] = part
+            return len(part)
+        if position != self._end:
+            raise LoadError(f"byte {position} of {self._name} was already read, and a pipe cannot be read twice")
+        count = self._raw.readinto(room) or 0
+        if self._end == len(self._kept) < KEPT_BYTES:
+            self._kept += room[:count]
+        self._end += count
+        return count
+
+
+class _FromStart(io.RawIOBase):
+    """A pipe's bytes from the first on."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, room: memoryview) -> int:  # type: ignore[override]
+        """Read what is there; see io.RawIOBase."""
+        count = self._pipe.read_at(self._position, memoryview(room).cast("B"))
+        self._position += count
+        return count
