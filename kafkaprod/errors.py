@@ -43,11 +43,28 @@ from typing import Any, Literal
 Category = Literal["retriable", "abortable", "recoverable", "invalid"]
 
 
+def printable(text: str, limit: int | None = None) -> str:
+    """Return text of unknown origin so that it is safe in a log line or a terminal, with escapes for other characters.
+
+    Every error message of this package goes through it: names, hosts and messages that come over the network could
+    otherwise forge log lines (new lines) or steer a terminal (ESC, the C1 controls, right-to-left overrides).
+
+    Args:
+        text: of anybody.
+        limit: most characters to keep; None for all.
+    """
+    if limit is not None and len(text) > limit:
+        text = f"{text[:limit]}..."
+    if text.isprintable():
+        return text
+    return "".join([each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text])
+
+
 class KafkaError(Exception):
     """Base of all errors of this package.
 
     Args:
-        message: What happened, which object, the limit and the value.
+        message: What happened, which object, the limit and the value; what is not printable is escaped.
         context: Where it happened: any of topic, partition, node, api, correlation_id.
 
     Attributes:
@@ -64,7 +81,7 @@ class KafkaError(Exception):
     needs_metadata: bool = False
 
     def __init__(self, message: str = "", **context: Any) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.context: dict[str, Any] = context
 
 

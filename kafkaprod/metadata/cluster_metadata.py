@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol, Self
 
 from kafkaprod.config import ProducerConfig
-from kafkaprod.errors import CorruptDataError, KafkaError
+from kafkaprod.errors import CorruptDataError, KafkaError, printable
 from kafkaprod.metadata.refresh import RefreshSchedule
 from kafkaprod.metadata.snapshot import ClusterSnapshot, TopicInfo, merge_topic, read_topic
 from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
@@ -270,7 +270,10 @@ class Metadata:
 
     def _take(self, query: _Query, response: MetadataResponse, version: int, now_ms: int) -> None:
         self._apply_hints()  # they are older than this answer
-        nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
+        nodes = {
+            each.node_id: Node(each.node_id, printable(each.host, 255), each.port, each.rack)
+            for each in response.brokers
+        }
         known = self._comparable_topics(response.cluster_id)
         answers = {each.name: each for each in response.topics if each.name is not None}
         told: dict[str, TopicInfo] = {}
@@ -299,7 +302,7 @@ class Metadata:
         """What an answer is compared with: nothing, if it is the first of another cluster."""
         if self._cluster_id is None or cluster_id in (self._cluster_id, None):
             return self.snapshot.topics
-        _log.warning("the cluster is %s now, it was %s", cluster_id, self._cluster_id)
+        _log.warning("the cluster is %r now, it was %r", cluster_id, self._cluster_id)
         return {}
 
     def _on_missing(
@@ -337,7 +340,7 @@ class Metadata:
     # --- hints of produce responses --------------------------------------------------------------------------------
 
     def _add_nodes(self, endpoints: Iterable[Endpoint]) -> None:
-        told = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in endpoints}
+        told = {each.node_id: Node(each.node_id, printable(each.host, 255), each.port, each.rack) for each in endpoints}
         if not told.items() <= self.snapshot.nodes.items():
             self.snapshot = replace(self.snapshot, nodes={**self.snapshot.nodes, **told})
 

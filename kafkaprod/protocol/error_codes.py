@@ -23,6 +23,7 @@ from kafkaprod.errors import (
     TopicNotFoundError,
     TransactionAbortableError,
     UnsupportedVersionError,
+    printable,
 )
 
 
@@ -34,6 +35,7 @@ class Retry(Enum):
     AFTER_REFRESH = "after refresh"  # the metadata is stale: refresh it first
 
 
+_MAX_MESSAGE = 1_000  # characters of what a broker says
 _NO, _YES, _REFRESH = Retry.NO, Retry.YES, Retry.AFTER_REFRESH
 
 
@@ -278,7 +280,7 @@ def error_for(code: int, message: str | None = None, **context: Any) -> KafkaErr
 
 
 def _message(description: ErrorDescription, message: str | None, context: dict[str, Any]) -> str:
-    what = f"{description}; the broker says: {message}" if message else str(description)
+    what = f"{description}; the broker says: {printable(message, _MAX_MESSAGE)}" if message else str(description)
     if "topic" not in context:
         return what
     partition = f"[{context['partition']}]" if "partition" in context else ""

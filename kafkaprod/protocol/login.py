@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafkaprod.errors import AuthenticationError
+from kafkaprod.errors import AuthenticationError, printable
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import error_for
 from kafkaprod.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -60,7 +60,8 @@ def read_token(body: memoryview, version: int) -> tuple[bytes, int]:
     """
     response = SaslAuthenticateResponse.decode(body, version)
     if response.error_code:
-        raise error_for(response.error_code, printable(response.error_message or ""), api="SASL_AUTHENTICATE")
+        reason = printable(response.error_message or "", MAX_REASON_CHARACTERS)
+        raise error_for(response.error_code, reason, api="SASL_AUTHENTICATE")
     return bytes(response.auth_bytes), response.session_lifetime_ms
 
 
@@ -68,8 +69,3 @@ def reauthenticate_after_ms(lifetime_ms: int, random: Callable[[], float]) -> in
     """How long after a login to begin the next one: spread, so that not all clients come at once."""
     earliest, latest = REAUTHENTICATION_WINDOW
     return int(lifetime_ms * (earliest + (latest - earliest) * random()))
-
-
-def printable(text: str) -> str:
-    """A broker's text made safe for a log line: bounded, control characters escaped."""
-    return text[:MAX_REASON_CHARACTERS].encode("unicode_escape").decode()

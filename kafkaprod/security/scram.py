@@ -26,11 +26,12 @@ import stringprep
 import unicodedata
 from collections.abc import Callable
 
-from kafkaprod.errors import AuthenticationError, ConfigError
+from kafkaprod.errors import AuthenticationError, ConfigError, printable
 
 MIN_ITERATIONS = 4096  # RFC 7677 section 4; also the least Kafka's broker accepts for a new credential
 DEFAULT_MAX_ITERATIONS = 1_000_000
 MAX_MESSAGE_BYTES = 4096
+_MAX_REASON_CHARACTERS = 100  # of the server's text
 NONCE_BYTES = 24  # 192 bits of the operating system's randomness
 
 _GS2_HEADER = "n,,"  # no channel binding, no authorization id
@@ -129,7 +130,9 @@ class ScramMechanism:
         if parts[0].startswith("m="):
             raise AuthenticationError(f"{self.name}: the server demands an extension that is not supported")
         if parts[0].startswith("e="):
-            raise AuthenticationError(f"{self.name}: the server refused the login: {_printable(parts[0][2:])}")
+            raise AuthenticationError(
+                f"{self.name}: the server refused the login: {printable(parts[0][2:], _MAX_REASON_CHARACTERS)}"
+            )
         if len(parts) < 3:
             raise AuthenticationError(f"{self.name}: server-first message has {len(parts)} fields, expected r, s, i")
         nonce = self._field(parts[0], "r")
@@ -145,7 +148,7 @@ class ScramMechanism:
     def _iterations(self, text: str) -> int:
         # At most 10 digits: the bound must not cost anything itself.
         if not (text.isascii() and text.isdigit() and len(text) <= 10):
-            raise AuthenticationError(f"{self.name}: iteration count {_printable(text[:20])!r} is not a small number")
+            raise AuthenticationError(f"{self.name}: iteration count {text[:20]!r} is not a small number")
         iterations = int(text)
         if not MIN_ITERATIONS <= iterations <= self._max_iterations:
             raise AuthenticationError(
@@ -156,7 +159,9 @@ class ScramMechanism:
     def _check_server_final(self, message: str) -> None:
         field = message.split(",", 1)[0]
         if field.startswith("e="):
-            raise AuthenticationError(f"{self.name}: the server refused the login: {_printable(field[2:])}")
+            raise AuthenticationError(
+                f"{self.name}: the server refused the login: {printable(field[2:], _MAX_REASON_CHARACTERS)}"
+            )
         signature = self._base64(self._field(field, "v"), "server signature")
         assert self._server_signature is not None
         if not hmac.compare_digest(signature, self._server_signature):
@@ -175,11 +180,6 @@ class ScramMechanism:
 
     def _hmac(self, key: bytes, message: bytes) -> bytes:
         return hmac.digest(key, message, self._hash)
-
-
-def _printable(text: str) -> str:
-    """Server text made safe for a log line: at most 100 characters, control characters escaped."""
-    return text[:100].encode("unicode_escape").decode()
 
 
 _PROHIBITED = (

@@ -340,3 +340,13 @@ def test_command_says_in_one_line_why_it_cannot_start(
     assert errors.startswith("kafkaprod broker: ")
     assert message in errors
     assert errors.count("\n") == 1
+
+
+def test_names_of_strangers_do_not_forge_lines_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    name = "x\n2026-11-22 ERROR everything is lost\x1b[31m"
+    data = [TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=make_batch())])]
+    with running(tmp_path) as broker, RawClient(broker.bootstrap_servers) as stranger:
+        stranger.send(ProduceRequest(acks=0, timeout_ms=1, topic_data=data), 9)
+        assert stranger.is_closed_by_broker()
+    assert any("everything is lost" in record.getMessage() for record in caplog.records)
+    assert all(record.getMessage().isprintable() for record in caplog.records)
