@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaProducer, OffsetAndMetadata
+from kafka import TopicPartition as KafkaTopicPartition
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from tests.support.broker.fixtures_broker import wait_until
@@ -133,3 +139,107 @@ def test_transaction_that_takes_too_long_is_aborted(broker: EmbeddedBroker) -> N
     with pytest.raises(KafkaException):
         producer.commit_transaction(30)
     assert b"too slow" not in read_all(broker, OUTPUT)
+
+
+def copy_everything(broker: EmbeddedBroker, group: str, count: int) -> None:
+    """Copy `count` records, five in a transaction; every second transaction is aborted and read again."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.subscribe([f"input-{group}"])
+    producer = transactional_producer(broker, f"copy-{group}")
+    copied, attempt = 0, 0
+
+    def copy_some() -> bool:
+        nonlocal copied, attempt
+        messages = consumer.consume(5, 1)
+        if not messages:
+            return False
+        producer.begin_transaction()
+        for message in messages:
+            producer.produce(f"output-{group}", b"copy of " + message.value(), partition=0)
+        positions = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 30)
+        attempt += 1
+        if attempt % 2:
+            producer.abort_transaction(30)
+            for offset in consumer.committed(positions, 30):
+                offset.offset = max(offset.offset, 0)
+                consumer.seek(offset)
+        else:
+            producer.commit_transaction(30)
+            copied += len(messages)
+        return copied >= count
+
+    wait_until(copy_some, f"{count} copies")
+    consumer.close()
+
+
+def test_consume_transform_produce_copies_each_record_once(broker: EmbeddedBroker) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for made in admin.create_topics([NewTopic("input-copier", 2), NewTopic("output-copier", 1)]).values():
+        made.result(30)
+    producer = transactional_producer(broker, "input of the copier")
+    producer.begin_transaction()
+    for number in range(23):
+        producer.produce("input-copier", str(number).encode(), partition=number % 2)
+    producer.commit_transaction(30)
+    copy_everything(broker, "copier", 23)
+    assert sorted(read_all(broker, "output-copier")) == sorted(f"copy of {number}".encode() for number in range(23))
+
+
+def test_kafka_python_commits_and_aborts_records_and_offsets(broker: EmbeddedBroker) -> None:
+    producer = KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, transactional_id="of kafka-python", acks="all", retries=5
+    )
+    position = KafkaTopicPartition(TOPIC, 0)
+    producer.init_transactions()
+    for number, is_commit in enumerate((True, False, True)):
+        producer.begin_transaction()
+        producer.send(OUTPUT, f"kafka-python {number}".encode(), partition=0)
+        offsets = {position: OffsetAndMetadata(10 + number, "note", -1)}
+        producer.send_offsets_to_transaction(offsets, "group of kafka-python")
+        if is_commit:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+    producer.close()
+    values = read_all(broker, OUTPUT)
+    assert [value for value in values if value.startswith(b"kafka-python")] == [b"kafka-python 0", b"kafka-python 2"]
+    assert committed_offset(broker, "group of kafka-python") == 12
+
+
+def test_aiokafka_commits_and_aborts_records_and_offsets(broker: EmbeddedBroker) -> None:
+    async def run() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="of aiokafka")
+        await producer.start()
+        try:
+            for number, is_commit in enumerate((True, False, True)):
+                await producer.begin_transaction()
+                await producer.send_and_wait(OUTPUT, f"aiokafka {number}".encode(), partition=0)
+                await producer.send_offsets_to_transaction(
+                    {AioTopicPartition(TOPIC, 0): 20 + number}, "group of aiokafka"
+                )
+                await (producer.commit_transaction() if is_commit else producer.abort_transaction())
+        finally:
+            await producer.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+    values = read_all(broker, OUTPUT)
+    assert [value for value in values if value.startswith(b"aiokafka")] == [b"aiokafka 0", b"aiokafka 2"]
+    assert committed_offset(broker, "group of aiokafka") == 22
+
+
+def committed_offset(broker: EmbeddedBroker, group: str) -> int:
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "isolation.level": "read_committed"}
+    )
+    offset: int = consumer.committed([TopicPartition(TOPIC, 0)], 30)[0].offset
+    consumer.close()
+    return offset

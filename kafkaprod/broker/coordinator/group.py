@@ -171,6 +171,25 @@ class Group:
         self.members[member_id].keep_alive(now_ms)
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.COMPLETING else ErrorCode.NONE
 
+    def check_transactional_commit(
+        self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
+    ) -> ErrorCode:
+        """Whether this sender may commit offsets in a transaction now; counts as a sign of life (KIP-447).
+
+        Without member and generation it is a producer that does not know its consumer's group: nothing is checked.
+        """
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation_id < 0 and not member_id and instance_id is None:
+            return ErrorCode.NONE
+        error = self._check_member(member_id, instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if generation_id != self.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        self.members[member_id].keep_alive(now_ms)
+        return ErrorCode.NONE
+
     def delete(self) -> ErrorCode:
         """DeleteGroups: an empty group becomes Dead; any other is refused with 68."""
         if self.state is not GroupState.EMPTY:

@@ -110,6 +110,15 @@ class GroupCoordinator:
             return ErrorCode.NONE if generation_id < 0 and not member_id else ErrorCode.ILLEGAL_GENERATION
         return group.check_commit(member_id, instance_id, generation_id, now_ms)
 
+    def check_transactional_commit(
+        self, group_id: str, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
+    ) -> ErrorCode:
+        """Whether the sender may commit offsets in a transaction; without a member any group may be named."""
+        group = self.get(group_id)
+        if group is None:
+            return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+        return group.check_transactional_commit(member_id, instance_id, generation_id, now_ms)
+
     def delete(self, group_id: str) -> ErrorCode:
         """DeleteGroups of one group; its offsets are the caller's to delete."""
         group = self.get(group_id)

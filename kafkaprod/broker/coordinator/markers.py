@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC, OffsetLog
+from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION, OffsetLog
 from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.errors import BrokerError
@@ -76,6 +76,6 @@ class MarkerWriter:
         except BrokerError as error:
             logger.critical("marker of producer %d in %s is not durable: %s", marker.producer_id, partition, error)
             return error.code
-        if partition.topic == OFFSETS_TOPIC:
+        if partition == OFFSETS_PARTITION:
             self._offsets.end_transaction(marker.producer_id, is_commit=marker.is_commit)
         return ErrorCode.NONE

@@ -14,8 +14,11 @@ from kafkaprod.broker.coordinator.internal_log import InternalLog, LoggedMarker,
 from kafkaprod.broker.coordinator.internal_records import NOT_TRANSACTIONAL, KeyValue, Writer
 from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey, OffsetTable, decode_offset, encode_offsets
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.structs import TopicPartition
 
 OFFSETS_TOPIC = "__consumer_offsets"
+OFFSETS_PARTITION = TopicPartition(OFFSETS_TOPIC, 0)
+"""Where the offsets of all groups are."""
 
 _ENTRY_BYTES = 128  # about what one entry takes in the log
 

@@ -1,16 +1,20 @@
 """OffsetFetch (9): the offsets a group has committed; -1 where it has none.
 
-2    null topics means all     8  several groups in one request (KIP-709)
+2    null topics means all     7  88 for offsets that an open transaction may change, if the client wants stable ones
+8    several groups in one request (KIP-709)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import NamedTuple
 
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.coordinator.offsets import CommittedOffset, Offsets
+from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey, OffsetTable
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
@@ -31,19 +35,28 @@ MAX_VERSION = 8
 _FIRST_VERSION_WITH_GROUPS = 8
 _NONE_COMMITTED = CommittedOffset(-1, -1, "", -1)
 
-Found = Iterator[tuple[str, list[tuple[int, CommittedOffset]]]]
+
+class _Answer(NamedTuple):
+    """What one partition is answered with."""
+
+    partition: int
+    committed: CommittedOffset
+    error_code: ErrorCode
+
+
+Found = Iterator[tuple[str, list[_Answer]]]
 
 
 def handle(broker: Broker, request: ClientRequest[OffsetFetchRequest]) -> OffsetFetchResponse:
     """Look the offsets up."""
-    table = broker.offsets.table
+    table, body = broker.offsets.table, request.body
     if request.version < _FIRST_VERSION_WITH_GROUPS:
-        found = _find(table.of_group(request.body.group_id), request.body.topics)
-        return OffsetFetchResponse(topics=[_topic(name, offsets) for name, offsets in found])
+        found = _find(table, body.group_id, body.topics, body.require_stable)
+        return OffsetFetchResponse(topics=[_topic(name, answers) for name, answers in found])
     groups = []
-    for group in request.body.groups:
-        found = _find(table.of_group(group.group_id), group.topics)
-        topics = [_group_topic(name, offsets) for name, offsets in found]
+    for group in body.groups:
+        found = _find(table, group.group_id, group.topics, body.require_stable)
+        topics = [_group_topic(name, answers) for name, answers in found]
         groups.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))
     return OffsetFetchResponse(groups=groups)
 
@@ -59,46 +72,55 @@ def refuse(request: ClientRequest[OffsetFetchRequest], error_code: int) -> Offse
     )
 
 
-def _find(offsets: Offsets, wanted: Iterable[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None) -> Found:
+def _find(
+    table: OffsetTable,
+    group_id: str,
+    wanted: Iterable[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
+    requires_stable: bool,
+) -> Found:
+    offsets = table.of_group(group_id)
+
+    def answer(name: str, index: int) -> _Answer:
+        key = TopicPartition(name, index)
+        if requires_stable and table.is_pending(OffsetKey(group_id, key)):
+            return _Answer(index, _NONE_COMMITTED, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        return _Answer(index, offsets.get(key, _NONE_COMMITTED), ErrorCode.NONE)
+
     if wanted is None:
-        for topic in sorted({topic_partition.topic for topic_partition in offsets}):
-            yield topic, sorted((key.partition, value) for key, value in offsets.items() if key.topic == topic)
+        for name, keys in groupby(sorted(offsets), key=lambda key: key.topic):
+            yield name, [answer(name, key.partition) for key in keys]
         return
-    for asked in wanted:
-        yield (
-            asked.name,
-            [
-                (index, offsets.get(TopicPartition(asked.name, index), _NONE_COMMITTED))
-                for index in asked.partition_indexes
-            ],
-        )
+    for topic in wanted:
+        yield topic.name, [answer(topic.name, index) for index in topic.partition_indexes]
 
 
-def _topic(name: str, offsets: list[tuple[int, CommittedOffset]]) -> OffsetFetchResponseTopic:
+def _topic(name: str, answers: list[_Answer]) -> OffsetFetchResponseTopic:
     return OffsetFetchResponseTopic(
         name=name,
         partitions=[
             OffsetFetchResponsePartition(
-                partition_index=index,
-                committed_offset=committed.offset,
-                committed_leader_epoch=committed.leader_epoch,
-                metadata=committed.metadata,
+                partition_index=answer.partition,
+                committed_offset=answer.committed.offset,
+                committed_leader_epoch=answer.committed.leader_epoch,
+                metadata=answer.committed.metadata,
+                error_code=answer.error_code,
             )
-            for index, committed in offsets
+            for answer in answers
         ],
     )
 
 
-def _group_topic(name: str, offsets: list[tuple[int, CommittedOffset]]) -> OffsetFetchResponseTopics:
+def _group_topic(name: str, answers: list[_Answer]) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
         name=name,
         partitions=[
             OffsetFetchResponsePartitions(
-                partition_index=index,
-                committed_offset=committed.offset,
-                committed_leader_epoch=committed.leader_epoch,
-                metadata=committed.metadata,
+                partition_index=answer.partition,
+                committed_offset=answer.committed.offset,
+                committed_leader_epoch=answer.committed.leader_epoch,
+                metadata=answer.committed.metadata,
+                error_code=answer.error_code,
             )
-            for index, committed in offsets
+            for answer in answers
         ],
     )

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, cast
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers import (
+    add_offsets_to_txn,
     add_partitions_to_txn,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -24,8 +25,10 @@ from kafkaprod.broker.handlers import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
     end_txn,
     fetch,
@@ -38,6 +41,7 @@ from kafkaprod.broker.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -47,6 +51,8 @@ from kafkaprod.broker.handlers import (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from kafkaprod.broker.server.request import ClientRequest, CloseConnectionError, Lane, Outcome
 from kafkaprod.errors import ConfigError
@@ -77,6 +83,7 @@ class Handler(Protocol):
 
 
 _MODULES: Final = (
+    add_offsets_to_txn,
     add_partitions_to_txn,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -90,8 +97,10 @@ _MODULES: Final = (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
     end_txn,
     fetch,
@@ -104,6 +113,7 @@ _MODULES: Final = (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -113,6 +123,8 @@ _MODULES: Final = (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 HANDLERS: Final[Mapping[ApiKey, Handler]] = {module.API: cast(Handler, module) for module in _MODULES}
 

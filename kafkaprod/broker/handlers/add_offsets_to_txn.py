@@ -1,0 +1,35 @@
+"""AddOffsetsToTxn (25): the transaction is about to commit offsets of a group.
+
+It makes the partition that holds the group's offsets part of the transaction. 2    a fenced producer sees 90, before 47
+"""
+
+from __future__ import annotations
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION
+from kafkaprod.broker.coordinator.transaction import TV1, ProducerIdAndEpoch
+from kafkaprod.broker.handlers.transaction_errors import for_version
+from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+API = ApiKey.ADD_OFFSETS_TO_TXN
+LANE = Lane.CONTROL
+MAX_VERSION = 4
+
+_FIRST_VERSION_WITH_FENCED = 2
+
+
+def handle(broker: Broker, request: ClientRequest[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
+    """Add the partition."""
+    body = request.body
+    given = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
+    error = broker.transactions.add_partitions(
+        body.transactional_id, given, [OFFSETS_PARTITION], TV1, broker.clock.wall_ms()
+    )
+    return refuse(request, for_version(error, request.version, _FIRST_VERSION_WITH_FENCED))
+
+
+def refuse(request: ClientRequest[AddOffsetsToTxnRequest], error_code: int) -> AddOffsetsToTxnResponse:
+    """The error."""
+    return AddOffsetsToTxnResponse(error_code=error_code)

@@ -1,0 +1,71 @@
+"""DescribeProducers (61): the producers a partition remembers, and where their open transactions begin."""
+
+from __future__ import annotations
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.storage.producers.producer_entry import ProducerEntry
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+API = ApiKey.DESCRIBE_PRODUCERS
+LANE = Lane.DATA
+MAX_VERSION = 0
+
+
+def handle(broker: Broker, request: ClientRequest[DescribeProducersRequest]) -> DescribeProducersResponse:
+    """Look each partition up."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_describe(broker, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in request.body.topics
+        ]
+    )
+
+
+def refuse(request: ClientRequest[DescribeProducersRequest], error_code: int) -> DescribeProducersResponse:
+    """The error for every partition."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    PartitionResponse(partition_index=index, error_code=error_code) for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.body.topics
+        ]
+    )
+
+
+def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
+    partition = broker.topics.partition(topic, index)
+    if partition is None:
+        return PartitionResponse(
+            partition_index=index,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message=f"This server does not host {topic}-{index}.",
+        )
+    producers = [_producer(entry) for entry in partition.log.producers()]
+    return PartitionResponse(partition_index=index, active_producers=producers)
+
+
+def _producer(entry: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.transaction_first_offset,
+    )

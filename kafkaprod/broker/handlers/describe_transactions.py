@@ -1,0 +1,54 @@
+"""DescribeTransactions (65): the state of transactional ids."""
+
+from __future__ import annotations
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.transaction import Transaction
+from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+API = ApiKey.DESCRIBE_TRANSACTIONS
+LANE = Lane.CONTROL
+MAX_VERSION = 0
+
+
+def handle(broker: Broker, request: ClientRequest[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:
+    """Look each id up: 105 for one that is not known, 42 for an empty one."""
+    states = broker.transactions.states
+    return DescribeTransactionsResponse(
+        transaction_states=[_describe(key, states.get(key)) for key in request.body.transactional_ids]
+    )
+
+
+def refuse(request: ClientRequest[DescribeTransactionsRequest], error_code: int) -> DescribeTransactionsResponse:
+    """The error for every id."""
+    return DescribeTransactionsResponse(
+        transaction_states=[
+            TransactionState(transactional_id=key, error_code=error_code) for key in request.body.transactional_ids
+        ]
+    )
+
+
+def _describe(transactional_id: str, transaction: Transaction | None) -> TransactionState:
+    if transaction is None:
+        error_code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else ErrorCode.INVALID_REQUEST
+        return TransactionState(transactional_id=transactional_id, error_code=error_code)
+    topics: dict[str, TopicData] = {}
+    for topic, partition in sorted(transaction.partitions):
+        topics.setdefault(topic, TopicData(topic=topic)).partitions.append(partition)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.title,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        topics=list(topics.values()),
+    )

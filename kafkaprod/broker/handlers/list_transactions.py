@@ -1,0 +1,63 @@
+"""ListTransactions (66): the transactional ids that pass all filters.
+
+1    only those whose transaction is open for longer than a duration (KIP-994); without one it counts as endless
+2    not announced: it has patterns of RE2, and Python's take exponential time (KIP-1152)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator import transaction as transactions
+from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+API = ApiKey.LIST_TRANSACTIONS
+LANE = Lane.CONTROL
+MAX_VERSION = 1
+
+_STATES = {state.title: state for state in transactions.TransactionState}
+
+
+def handle(broker: Broker, request: ClientRequest[ListTransactionsRequest]) -> ListTransactionsResponse:
+    """List the ids."""
+    body = request.body
+    is_wanted = _filter(body, broker.clock.wall_ms())
+    return ListTransactionsResponse(
+        unknown_state_filters=[name for name in body.state_filters if name not in _STATES],
+        transaction_states=[
+            TransactionState(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.title,
+            )
+            for transaction in broker.transactions.states.values()
+            if is_wanted(transaction)
+        ],
+    )
+
+
+def refuse(request: ClientRequest[ListTransactionsRequest], error_code: int) -> ListTransactionsResponse:
+    """The error."""
+    return ListTransactionsResponse(error_code=error_code)
+
+
+def _filter(body: ListTransactionsRequest, now_ms: int) -> Callable[[transactions.Transaction], bool]:
+    states = {_STATES[name] for name in body.state_filters if name in _STATES}
+    producer_ids = set(body.producer_id_filters)
+
+    def is_wanted(transaction: transactions.Transaction) -> bool:
+        return (
+            transaction.state is not transactions.TransactionState.DEAD
+            and (not body.state_filters or transaction.state in states)
+            and (not producer_ids or transaction.producer_id in producer_ids)
+            and (body.duration_filter < 0 or now_ms - transaction.start_ms > body.duration_filter)
+        )
+
+    return is_wanted

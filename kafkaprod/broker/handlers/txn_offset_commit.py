@@ -1,0 +1,142 @@
+"""TxnOffsetCommit (28): offsets of a group that count when the transaction is committed.
+
+3    the group's member and generation are checked (KIP-447)     5  makes the group part of the transaction (KIP-890)
+4    may answer 120                                              6  topic ids instead of names
+"""
+
+from __future__ import annotations
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.internal_records import Writer
+from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION, Change
+from kafkaprod.broker.coordinator.offsets import MAX_METADATA_BYTES, CommittedOffset, OffsetKey
+from kafkaprod.broker.coordinator.transaction import TV2, ProducerIdAndEpoch
+from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
+from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.storage.errors import RecordsRefusedError
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from kafkaprod.structs import TopicPartition
+
+API = ApiKey.TXN_OFFSET_COMMIT
+LANE = Lane.CONTROL
+MAX_VERSION = 6
+
+_FIRST_VERSION_WITH_ABORTABLE = 4
+_FIRST_VERSION_OF_TV2 = 5
+
+Request = ClientRequest[TxnOffsetCommitRequest]
+
+
+def handle(broker: Broker, request: Request) -> TxnOffsetCommitResponse:
+    """Check each partition, the group and the transaction; keep what is right until the marker."""
+    now_ms = broker.clock.wall_ms()
+    changes: list[Change] = []
+    topics = []
+    for topic in request.body.topics:
+        name = broker.topics.name_of(topic.name, topic.topic_id)
+        outcomes = []
+        for wanted in topic.partitions:
+            error_code = _check(broker, name, wanted)
+            if error_code is ErrorCode.NONE:
+                key = OffsetKey(request.body.group_id, TopicPartition(name or "", wanted.partition_index))
+                changes.append((key, _offset_of(wanted, now_ms)))
+            outcomes.append(
+                TxnOffsetCommitResponsePartition(partition_index=wanted.partition_index, error_code=error_code)
+            )
+        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=outcomes))
+    if changes:
+        error_code = _write(broker, request, changes, now_ms)
+        for outcome in (outcome for topic in topics for outcome in topic.partitions):
+            outcome.error_code = outcome.error_code or error_code
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+def refuse(request: Request, error_code: int) -> TxnOffsetCommitResponse:
+    """The error for every partition."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=wanted.partition_index, error_code=error_code)
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.body.topics
+        ]
+    )
+
+
+def _check(broker: Broker, topic: str | None, wanted: TxnOffsetCommitRequestPartition) -> ErrorCode:
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if broker.topics.partition(topic, wanted.partition_index) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if len((wanted.committed_metadata or "").encode()) > MAX_METADATA_BYTES:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE
+
+
+def _write(broker: Broker, request: Request, changes: list[Change], now_ms: int) -> ErrorCode:
+    body = request.body
+    if not body.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    error = _join_transaction(broker, request, now_ms)
+    if error is ErrorCode.NONE:
+        error = broker.groups.check_transactional_commit(
+            body.group_id,
+            body.member_id,
+            body.group_instance_id,
+            body.generation_id_or_member_epoch,
+            broker.clock.now_ms(),
+        )
+    if error is not ErrorCode.NONE:
+        return error
+    try:
+        broker.offsets.write(changes, now_ms, Writer(body.producer_id, body.producer_epoch))
+    except RecordsRefusedError:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    except BrokerError:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.NONE
+
+
+def _join_transaction(broker: Broker, request: Request, now_ms: int) -> ErrorCode:
+    """Have the coordinator add or verify the partition of the offsets, unless the transaction has written there."""
+    body = request.body
+    given = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
+    partition = broker.topics.partition(*OFFSETS_PARTITION)
+    if partition is not None and partition.log.has_open_transaction(*given):
+        return ErrorCode.NONE
+    if request.version >= _FIRST_VERSION_OF_TV2:
+        error = broker.transactions.add_partitions(body.transactional_id, given, [OFFSETS_PARTITION], TV2, now_ms)
+    else:
+        error = broker.transactions.verify(body.transactional_id, given, [OFFSETS_PARTITION])[OFFSETS_PARTITION]
+    return _shown(error, request.version)
+
+
+def _shown(error: ErrorCode, version: int) -> ErrorCode:
+    """What a client of this version sees of the transaction coordinator's answer."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error in COORDINATOR_LOST or (error is ErrorCode.CONCURRENT_TRANSACTIONS and version < _FIRST_VERSION_OF_TV2):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < _FIRST_VERSION_WITH_ABORTABLE:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+def _offset_of(wanted: TxnOffsetCommitRequestPartition, now_ms: int) -> CommittedOffset:
+    return CommittedOffset(
+        wanted.committed_offset, wanted.committed_leader_epoch, wanted.committed_metadata or "", now_ms
+    )
