@@ -27,7 +27,7 @@ from kafkaprod._core.records.integers import checked_integer
 from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.engine import Engine
-from kafkaprod.engine.sender import Flush
+from kafkaprod.engine.flushes import Flush
 from kafkaprod.errors import (
     BufferFullError,
     DeliveryFailedError,
@@ -90,7 +90,6 @@ class Producer(RecordSender):
         self._thread = threading.Thread(
             target=_run, args=(self._engine,), name=f"kafkaprod-{self._config.client_id}", daemon=True
         )
-        self._engine.sender.is_running = True
         _running[self._engine] = None
         try:
             self._thread.start()

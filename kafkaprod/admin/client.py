@@ -14,6 +14,7 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.wiring import connection_settings
 from kafkaprod.errors import ConnectionLostError, KafkaError, RequestTimedOutError
 from kafkaprod.net.pool import NodePool
+from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafkaprod.protocol.schema import Request
 from kafkaprod.structs import Node
@@ -105,20 +106,26 @@ class ClusterClient:
     def _ask_once(self, request: Request, node_id: int | None, version: int | None) -> Any:
         deadline_ms = self._clock.now_ms() + self._timeout_ms
         is_sent = False
+        answers: list[InFlightRequest] = []
         while (now_ms := self._clock.now_ms()) < deadline_ms:
             if not is_sent:
                 chosen = self._pool.least_loaded_node(now_ms) if node_id is None else node_id
                 if chosen is not None and self._pool.is_ready(chosen, now_ms):
                     self._pool.send(
-                        chosen, request, token=request, now_ms=now_ms, timeout_ms=self._timeout_ms, version=version
+                        chosen,
+                        request,
+                        on_done=lambda done, _: answers.append(done),
+                        now_ms=now_ms,
+                        timeout_ms=self._timeout_ms,
+                        version=version,
                     )
                     is_sent = True
-            for completion in self._pool.poll(deadline_ms - now_ms if is_sent else POLL_MS):
-                if completion.token is not request:
-                    continue
-                if completion.error is not None:
-                    raise completion.error
-                return completion.response
+            for ended in self._pool.poll(deadline_ms - now_ms if is_sent else POLL_MS):
+                ended.on_done(ended, now_ms)
+            for answer in answers:
+                if answer.error is not None:
+                    raise answer.error
+                return answer.response
             if self._pool.take_failures():
                 if self._pool.is_bootstrap_hopeless:
                     raise self._pool.bootstrap_error()

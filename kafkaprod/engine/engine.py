@@ -22,9 +22,9 @@ from kafkaprod._core.requests.drain import Drain
 from kafkaprod.clock import Clock
 from kafkaprod.compression import make_codec
 from kafkaprod.config import ProducerConfig
-from kafkaprod.engine.sender import Sender
+from kafkaprod.engine.loop import Sender
 from kafkaprod.engine.topic_watch import TopicWatch
-from kafkaprod.engine.wiring import compression_level, connection_settings, sender_settings
+from kafkaprod.engine.wiring import compression_level, connection_settings, engine_settings
 from kafkaprod.errors import ConfigError
 from kafkaprod.hooks.chain import Hooks
 from kafkaprod.metadata import Metadata
@@ -94,7 +94,7 @@ class Engine:
         if identity is not None:
             self.drain.set_producer(*identity)
         self.sender = Sender(
-            replace(sender_settings(config), keeps_producer_id=identity is not None),
+            replace(engine_settings(config), keeps_producer_id=identity is not None),
             self.accumulator,
             self.drain,
             self.node_pool,

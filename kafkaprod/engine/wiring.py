@@ -7,7 +7,7 @@ from functools import partial
 
 import kafkaprod
 from kafkaprod.config import ProducerConfig
-from kafkaprod.engine.sender import SenderSettings
+from kafkaprod.engine.settings import EngineSettings
 from kafkaprod.errors import ConfigError
 from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.security.oauthbearer import CallbackTokenProvider, OAuthBearerMechanism
@@ -75,9 +75,9 @@ def mechanism_factory(config: ProducerConfig) -> MechanismFactory | None:
     return make
 
 
-def sender_settings(config: ProducerConfig) -> SenderSettings:
-    """What the sender needs."""
-    return SenderSettings(
+def engine_settings(config: ProducerConfig) -> EngineSettings:
+    """What the sender thread needs."""
+    return EngineSettings(
         acks=config.acks,
         retries=config.retries,
         request_timeout_ms=config.request_timeout_ms,

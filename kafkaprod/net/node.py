@@ -3,7 +3,7 @@
     start -> resolve -> connect (each address in turn) -> TLS -> SASL -> ApiVersions -> ready -> closed
 
 A `NodeConnection` lives once, from connect to close; the pool makes the next one. It keeps no memory of buffers once
-closed, and it closes its socket before it reports the failure of any request: from then on nobody reads them.
+closed, and it closes its socket in the call in which its requests fail: from then on nobody reads them.
 Threads: the I/O thread. Blocking work (name resolution, SASL mechanisms) goes through `offload`.
 """
 
@@ -17,7 +17,7 @@ from functools import partial
 
 from kafkaprod.errors import AuthenticationError, ConnectionLostError, KafkaError, RequestTimedOutError
 from kafkaprod.net.background import Offload
-from kafkaprod.net.completion import Completion, NodeMetrics
+from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.net.poller import Poller
 from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.net.transport import (
@@ -35,13 +35,11 @@ from kafkaprod.protocol.client_events import (
     ConnectionFailed,
     ConnectionReady,
     Event,
-    RequestFailed,
-    RequestSent,
-    ResponseReceived,
     SaslChallenge,
     SessionReauthenticated,
 )
 from kafkaprod.protocol.handshake import State
+from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.security.sasl import Mechanism
 from kafkaprod.structs import Node
 
@@ -69,6 +67,7 @@ class NodeConnection:
         offload: Runs blocking calls.
         metrics: Counted up.
         receive_buffer: Scratch memory for reads, at least one TLS record; shared by all connections of the thread.
+        finished: Where its requests are put when they have ended; shared likewise.
         setup_timeout_ms: Bound of each address's attempt, and of the handshake.
         identity: (cluster id, node id) the broker must have (KIP-1242); None: not checked.
 
@@ -76,6 +75,7 @@ class NodeConnection:
         stage: How far it came.
         failure: Why it closed; None while it lives.
         is_closed_by_us: Whether we ended it, for idleness or on demand, which is no failure.
+        has_answered: Whether the broker answered a request on it, not only those of the handshake.
         last_active_ms: Last time a byte moved.
     """
 
@@ -87,6 +87,7 @@ class NodeConnection:
         offload: Offload,
         metrics: NodeMetrics,
         receive_buffer: memoryview,
+        finished: list[InFlightRequest],
         *,
         setup_timeout_ms: int,
         identity: tuple[str, int] | None = None,
@@ -95,6 +96,7 @@ class NodeConnection:
         self.stage = Stage.RESOLVE
         self.failure: KafkaError | None = None
         self.is_closed_by_us = False
+        self.has_answered = False
         self.last_active_ms = 0
         self._settings = settings
         self._poller = poller
@@ -114,8 +116,9 @@ class NodeConnection:
             sasl_mechanism=None if self._mechanism is None else self._mechanism.name,
             identity=identity,
             handshake_timeout_ms=settings.request_timeout_ms,
+            node_id=node.node_id,
+            finished=finished,
         )
-        self._completions: list[Completion] = []
 
     # --- connecting ------------------------------------------------------------------------------------------------
 
@@ -137,7 +140,7 @@ class NodeConnection:
             self._connect_next(now_ms, None)
 
     def _on_unresolved(self, error: Exception, now_ms: int) -> None:
-        self._close_for(error, "the name cannot be resolved", now_ms)
+        self._close_for(error, "the name cannot be resolved")
 
     def _connect_next(self, now_ms: int, error: Exception | None) -> None:
         """Try the next address of the name; close when none is left."""
@@ -152,7 +155,7 @@ class NodeConnection:
                 continue
             self._update_interest()
             return
-        self._close_for(error, "no address accepts a connection", now_ms)
+        self._close_for(error, "no address accepts a connection")
 
     def _make_transport(self, address: Address) -> Transport:
         sock = connecting_socket(
@@ -170,7 +173,7 @@ class NodeConnection:
         except OSError as error:
             if transport.is_connected:
                 self.stage = Stage.TLS
-                self._close_for(error, "the TLS handshake failed", now_ms)
+                self._close_for(error, "the TLS handshake failed")
             else:
                 self._connect_next(now_ms, error)
             return
@@ -193,11 +196,6 @@ class NodeConnection:
         """Whether it has ended; then `failure` says why."""
         return self.failure is not None
 
-    def take_completions(self) -> list[Completion]:
-        """The outcomes since the last call."""
-        completions, self._completions = self._completions, []
-        return completions
-
     def on_io(self, now_ms: int) -> None:
         """The socket is ready for what it was polled for."""
         transport = self._transport
@@ -219,14 +217,14 @@ class NodeConnection:
             try:
                 sent_bytes = transport.send(self.protocol.data_to_send(IOV_MAX))
             except OSError as error:
-                self._close_for(error, "sending failed", now_ms)
+                self._close_for(error, "sending failed")
                 return
             if sent_bytes == 0:
                 break
             self.last_active_ms = now_ms
             self._metrics.bytes_sent += sent_bytes
             self.protocol.data_sent(sent_bytes, now_ms)
-        self._handle_events(now_ms)
+        self._handle_events()
         self._update_interest()
 
     def _receive(self, transport: Transport, now_ms: int) -> None:
@@ -235,17 +233,19 @@ class NodeConnection:
             try:
                 size = transport.receive_into(target)
             except OSError as error:
-                self._close_for(error, "receiving failed", now_ms)
+                self._close_for(error, "receiving failed")
                 return
             if size is None:
                 break
             if size == 0:
-                self._close_for(None, self._end_of_stream_reason(), now_ms)
+                self._close_for(None, self._end_of_stream_reason())
                 return
             self.last_active_ms = now_ms
             self._metrics.bytes_received += size
-            self.protocol.receive_data(target[:size], now_ms)
-            self._handle_events(now_ms)
+            answered = self.protocol.receive_data(target[:size], now_ms)
+            self._metrics.responses_received += answered
+            self.has_answered = self.has_answered or answered > 0
+            self._handle_events()
             if self.is_closed or (size < len(target) and self._settings.tls is None):
                 break
 
@@ -267,44 +267,14 @@ class NodeConnection:
 
     # --- events ----------------------------------------------------------------------------------------------------
 
-    def _handle_events(self, now_ms: int) -> None:
-        events = self.protocol.events()
+    def _handle_events(self) -> None:
         if self.protocol.state is State.CLOSED:
-            self._drop_transport()  # before any request is reported as failed
-        for event in events:
-            self._handle_event(event, now_ms)
+            self._drop_transport()  # before the owner of `finished` looks at it: nobody reads the buffers any more
+        for event in self.protocol.events():
+            self._handle_event(event)
 
-    def _handle_event(self, event: Event, now_ms: int) -> None:
+    def _handle_event(self, event: Event) -> None:
         match event:
-            case ResponseReceived():
-                self._metrics.responses_received += 1
-                self._completions.append(
-                    Completion(
-                        self.node.node_id,
-                        event.token,
-                        event.api_key,
-                        event.version,
-                        response=event.response,
-                        body=event.body,
-                        latency_ms=event.latency_ms,
-                        write_ms=event.write_ms,
-                    )
-                )
-            case RequestSent():
-                self._completions.append(
-                    Completion(self.node.node_id, event.token, event.api_key, event.version, write_ms=event.write_ms)
-                )
-            case RequestFailed():
-                self._completions.append(
-                    Completion(
-                        self.node.node_id,
-                        event.token,
-                        event.api_key,
-                        event.version,
-                        error=event.error,
-                        is_possibly_persisted=event.is_possibly_persisted,
-                    )
-                )
             case SaslChallenge():
                 self._answer_challenge(event.challenge)
             case ConnectionReady():
@@ -339,7 +309,7 @@ class NodeConnection:
         self.flush(now_ms)
 
     def _on_login_error(self, error: Exception, now_ms: int) -> None:
-        self._close_for(error, "the SASL mechanism failed", now_ms)
+        self._close_for(error, "the SASL mechanism failed")
 
     # --- time and end ----------------------------------------------------------------------------------------------
 
@@ -367,7 +337,7 @@ class NodeConnection:
         is_idle = now_ms - self.last_active_ms >= self._settings.connections_max_idle_ms
         if is_idle and self.protocol.is_ready and not self.protocol.in_flight_count:
             self.is_closed_by_us = True
-            self._close_for(None, "the connection was idle", now_ms)
+            self._close_for(None, "the connection was idle")
         self.flush(now_ms)
 
     def _on_setup_timeout(self, now_ms: int) -> None:
@@ -375,20 +345,20 @@ class NodeConnection:
         if self.stage is Stage.CONNECT:
             self._connect_next(now_ms, error)
         else:
-            self._close_for(error, "connecting took too long", now_ms)
+            self._close_for(error, "connecting took too long")
 
-    def close(self, error: KafkaError, now_ms: int) -> None:
+    def close(self, error: KafkaError) -> None:
         """End the connection; its requests fail with `error` as their cause."""
         self.is_closed_by_us = True
-        self._close_for(error, "closed", now_ms)
+        self._close_for(error, "closed")
 
-    def _close_for(self, error: Exception | None, what: str, now_ms: int) -> None:
+    def _close_for(self, error: Exception | None, what: str) -> None:
         if self.is_closed:
             return
         if error is not None:
             error.__traceback__ = None  # its frames hold buffers, which must not outlive the connection
         self.protocol.connection_lost(self._typed(error, what))
-        self._handle_events(now_ms)
+        self._handle_events()
 
     def _typed(self, error: Exception | None, what: str) -> KafkaError:
         """The error of a closing connection; an AuthenticationError where trying again cannot help."""

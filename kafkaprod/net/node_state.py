@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kafkaprod.errors import AuthenticationError, KafkaError
-from kafkaprod.net.completion import NodeMetrics
 from kafkaprod.net.node import NodeConnection, Stage
+from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.structs import Node
 
 
@@ -35,7 +35,7 @@ class ConnectionFailure:
         return self.stage is Stage.RESOLVE or isinstance(self.error, AuthenticationError)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class NodeState:
     """A broker as the pool sees it; outlives its connections.
 
@@ -43,11 +43,11 @@ class NodeState:
         connection: The one that exists or is being made.
         was_ready: Whether `connection` has been ready.
         checks_identity: Whether the broker may check its cluster and node id: true until it says otherwise.
-        failure_count: Failed connections since it was last ready.
+        failure_count: Failed connections since it last answered a request.
         last_attempt_ms: When it was last connected, -1 if never.
         next_attempt_ms: When it may be connected again.
         throttled_until_ms: Nothing may be sent before.
-        last_failure: Why it is not connected; None after a success.
+        last_failure: Why the last connection ended; None once a later one answered a request.
     """
 
     node: Node

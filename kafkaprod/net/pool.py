@@ -1,10 +1,10 @@
-"""All brokers of a cluster: who is connected, who may be connected when, and what came back.
+"""The connections of one client: who may be sent to when, sending, and the outcomes of requests.
 
-The sender asks `is_ready` (which also starts connecting), sends, and calls `poll` for the outcomes. Brokers are known
-by their node id; the bootstrap servers, used until the first metadata, have negative ids.
+The sender checks `is_ready` (which also starts connecting), sends, and calls `poll`, which returns the requests that
+have ended. Each of them carries its outcome and the callback given to `send`; calling it is the loop's.
 
-Memory: buffers given to `send_body` are read until the request's `Completion` comes out of `poll`, never after: a
-connection is closed before the failure of its requests is reported.
+Memory: buffers given to `send_body` are read until the request comes out of `poll`, never after: a connection closes
+its socket in the call in which its requests fail.
 Threads: the I/O thread, except `wakeup`.
 Sources: Kafka's NetworkClient and ClusterConnectionStates; KIP-144, KIP-601 (backoff, setup timeout), KIP-219
 (throttling), KIP-899 and KIP-1102 (rebootstrap).
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from kafkaprod.clock import Clock
 from kafkaprod.errors import (
@@ -26,25 +25,26 @@ from kafkaprod.errors import (
     KafkaError,
     UnsupportedVersionError,
 )
-from kafkaprod.net.background import BackgroundCalls, Offload
-from kafkaprod.net.completion import Completion, NodeMetrics
+from kafkaprod.net.connector import Connector
+from kafkaprod.net.membership import Membership
 from kafkaprod.net.node import NodeConnection
+from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.net.node_state import ConnectionFailure, NodeState, least_loaded
 from kafkaprod.net.poller import Poller
 from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.frames import MAX_FRAME_BYTES
+from kafkaprod.protocol.in_flight import InFlightRequest, OnDone
 from kafkaprod.protocol.negotiation import IDENTITY_VERSION, BrokerVersions
 from kafkaprod.protocol.outgoing import Buffer, ByteChain
 from kafkaprod.protocol.schema import Request
 from kafkaprod.structs import Node
 
-RECEIVE_BUFFER_BYTES = 64 << 10
-MIN_AUTHENTICATION_RETRY_MS = 1000  # refused credentials do not get better by asking often
 NEVER_MS = 1 << 62
 
 # First version of each API after which the broker answers first and expects the client to hold back (KIP-219).
-# Below it the broker delays the response itself. Produce is told by the sender, which reads its responses.
+# Below it the broker delays the response itself. Produce is left to the sender, which decodes its responses.
 CLIENT_THROTTLED_FROM = {3: 6, 10: 2, 18: 2, 19: 3, 20: 2, 22: 1, 24: 1, 25: 1, 26: 1, 28: 1, 37: 1, 71: 0, 72: 0}
 
 
@@ -63,33 +63,26 @@ class NodePool:
     def __init__(
         self, settings: ConnectionSettings, clock: Clock, *, random: Callable[[], float] = random.random
     ) -> None:
-        self._settings = settings
+        self._max_in_flight = settings.max_in_flight
         self._clock = clock
         self._random = random
-        self._reconnect_backoff = settings.reconnect_backoff
-        self._setup_timeout = settings.setup_timeout
         self._poller = Poller()
         self.wakeup = self._poller.wakeup
-        self._background = BackgroundCalls(self.wakeup)
-        self._receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
-        self._bootstrap: dict[int, Node] = {}
-        self._cluster_id: str | None = None
-        self._states: dict[int, NodeState] = {}
-        self._metrics: dict[int, NodeMetrics] = {}
-        self._retired: dict[int, NodeState] = {}  # left the cluster with requests in flight
-        self._completions: list[Completion] = []
+        self._finished: list[InFlightRequest] = []  # filled by the connections, emptied by `poll`
+        self._touched: dict[NodeState, None] = {}  # brokers whose connection may have news for `_collect`
+        self._connector = Connector(settings, clock, random, self._poller, self._finished, self._touched)
+        self._members = Membership(self._connector.close)
         self._failures: list[ConnectionFailure] = []
-        self._has_news = False  # something happened outside of `poll`, which then must not wait
+        self._has_failed = False  # a connection did, outside of `poll`, which then must not wait
         self._next_timer_ms = NEVER_MS  # not later than the earliest deadline of any connection
         self._is_closed = False
         self._is_rebootstrap_required = False
 
-    # --- who is there ----------------------------------------------------------------------------------------------
+    # --- which brokers there are -----------------------------------------------------------------------------------
 
     def set_bootstrap(self, servers: Iterable[tuple[str, int]]) -> None:
         """Take the bootstrap servers as nodes -1, -2, ... Names are resolved on each connect."""
-        self._bootstrap = {-index: Node(-index, host, port) for index, (host, port) in enumerate(servers, 1)}
-        self._take_nodes(self._bootstrap)
+        self._members.set_bootstrap(servers)
 
     def update_nodes(self, nodes: Mapping[int, Node], cluster_id: str | None = None) -> None:
         """Take the brokers of new cluster metadata.
@@ -100,21 +93,18 @@ class NodePool:
 
         Args:
             nodes: Node id -> broker.
-            cluster_id: Told to brokers that check it (KIP-1242), so that one of another cluster refuses us; None: do
+            cluster_id: Sent to brokers that check it (KIP-1242), so that one of another cluster refuses us; None: do
                 not check.
         """
         if nodes:
-            self._cluster_id = cluster_id
-            self._take_nodes(nodes)
+            self._connector.cluster_id = cluster_id
+            self._members.update(nodes)
 
     def rebootstrap(self) -> None:
         """Forget the cluster: close all connections and start over with the bootstrap servers (KIP-899)."""
-        for state in [*self._states.values(), *self._retired.values()]:
-            self._close(state, ConnectionLostError(f"node {state.node.node_id}: starting over from bootstrap"))
-        self._states = {}
         self._is_rebootstrap_required = False
-        self._cluster_id = None
-        self._take_nodes(self._bootstrap)
+        self._connector.cluster_id = None
+        self._members.start_over()
 
     @property
     def is_rebootstrap_required(self) -> bool:
@@ -122,108 +112,44 @@ class NodePool:
         return self._is_rebootstrap_required
 
     def node_ids(self) -> list[int]:
-        """The nodes that may be asked now."""
-        return list(self._states)
-
-    def _take_nodes(self, nodes: Mapping[int, Node]) -> None:
-        known = {**self._retired, **self._states}
-        self._states = {}
-        for node_id, node in nodes.items():
-            state = known.pop(node_id, None)
-            if state is not None and (node.host, node.port) != (state.node.host, state.node.port):
-                self._close(state, ConnectionLostError(f"node {node_id} moved to {node.host}:{node.port}"))
-                state = None
-            if state is None:
-                state = NodeState(node, self._metrics.setdefault(node_id, NodeMetrics()))
-            state.node = node  # the rack may differ
-            self._retired.pop(node_id, None)
-            self._states[node_id] = state
-        for state in known.values():
-            self._retire(state)
-
-    def _retire(self, state: NodeState) -> None:
-        """Keep the connection of a node that left until its requests are answered."""
-        node_id, connection = state.node.node_id, state.connection
-        if connection is None or not state.was_ready or not connection.protocol.in_flight_count:
-            self._retired.pop(node_id, None)
-            self._close(state, ConnectionLostError(f"node {node_id} left the cluster"))
-        else:
-            self._retired[node_id] = state
+        """The nodes that may be sent to now."""
+        return list(self._members.states)
 
     # --- connecting ------------------------------------------------------------------------------------------------
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Whether a request may be sent to the node now. Starts connecting if it is not connected and may be."""
-        state = self._states.get(node_id)
+        state = self._members.states.get(node_id)
         if state is None:
             return False
         if state.can_connect(now_ms):
-            self._connect(state, now_ms)
-        return state.can_send(now_ms, self._settings.max_in_flight)
+            self._check_open()
+            self._connector.connect(state, now_ms)
+        return state.can_send(now_ms, self._max_in_flight)
 
     def ready_delay_ms(self, node_id: int, now_ms: int) -> int | None:
-        """How long `is_ready` is sure to be false: 0 if it is worth asking; None if something must happen first.
+        """How long `is_ready` is sure to be false: 0 if it is worth a try; None if something must happen first.
 
         That something (connected, answered, written) ends `poll` by itself.
         """
-        state = self._states.get(node_id)
-        return None if state is None else state.ready_delay_ms(now_ms, self._settings.max_in_flight)
+        state = self._members.states.get(node_id)
+        return None if state is None else state.ready_delay_ms(now_ms, self._max_in_flight)
 
     def least_loaded_node(self, now_ms: int) -> int | None:
-        """The node to ask something any broker can answer; None if none can be reached now.
+        """The node for a request that any broker can answer; None if none can be reached now.
 
-        The scan starts anywhere, so that not all clients load the same broker. Ask `is_ready` of the answer next: it
-        connects where that is needed.
+        The scan starts anywhere, so that not all clients load the same broker. Check `is_ready` of it next: that
+        connects where it is needed.
         """
-        states = list(self._states.values())
+        states = list(self._members.states.values())
         start = int(self._random() * len(states))
-        return least_loaded(states[start:] + states[:start], now_ms, self._settings.max_in_flight)
+        return least_loaded(states[start:] + states[:start], now_ms, self._max_in_flight)
 
     @property
     def is_any_connected(self) -> bool:
-        """Whether some node is connected, if only it takes no request now: its requests in flight have yet to end."""
-        return any(state.connection is not None and state.connection.is_ready for state in self._states.values())
-
-    def _connect(self, state: NodeState, now_ms: int) -> None:
-        self._check_open()
-        state.last_attempt_ms = now_ms
-        connection = NodeConnection(
-            state.node,
-            self._settings,
-            self._poller,
-            self._offload_for(state),
-            state.metrics,
-            self._receive_buffer,
-            setup_timeout_ms=self._setup_timeout.delay_ms(state.failure_count, self._random),
-            identity=self._identity(state),
-        )
-        state.connection, state.was_ready = connection, False
-        connection.start(now_ms)
-        self._settle(state, connection)
-
-    def _identity(self, state: NodeState) -> tuple[str, int] | None:
-        """What the broker must be. Left out where it is known not to check: asking would cost it a round trip."""
-        if self._cluster_id is None or state.node.node_id < 0 or not state.checks_identity:
-            return None
-        return self._cluster_id, state.node.node_id
-
-    def _offload_for(self, state: NodeState) -> Offload:
-        def offload(
-            call: Callable[[], Any], on_result: Callable[[Any, int], None], on_error: Callable[[Exception, int], None]
-        ) -> None:
-            connection = state.connection
-
-            def deliver(callback: Callable[[Any, int], None]) -> Callable[[Any], None]:
-                def run(outcome: Any) -> None:
-                    callback(outcome, self._clock.now_ms())
-                    if connection is not None:
-                        self._settle(state, connection)
-
-                return run
-
-            self._background.submit(call, deliver(on_result), deliver(on_error))
-
-        return offload
+        """Whether some node is connected, even if it takes no request until one in flight has ended."""
+        states = self._members.states.values()
+        return any(state.connection is not None and state.connection.is_ready for state in states)
 
     # --- requests --------------------------------------------------------------------------------------------------
 
@@ -243,37 +169,46 @@ class NodePool:
         return 0 if connection is None else connection.protocol.in_flight_count
 
     def send(
-        self, node_id: int, request: Request, *, token: Any, now_ms: int, timeout_ms: int, version: int | None = None
-    ) -> int:
-        """Send a declared request to a node that is ready; return the version it is sent in.
+        self,
+        node_id: int,
+        request: Request,
+        *,
+        on_done: OnDone,
+        now_ms: int,
+        timeout_ms: int,
+        version: int | None = None,
+    ) -> None:
+        """Send a declared request to a node that is ready; its outcome comes out of `poll`.
+
+        A node that speaks no version of it is a failure like any other: the outcome is an UnsupportedVersionError.
 
         Args:
             node_id: Where to.
             request: What.
-            token: Comes back in the `Completion`, which carries the decoded response.
+            on_done: Called by the loop with the `InFlightRequest`, which carries the decoded response, and the time.
             now_ms: The time.
             timeout_ms: How long to wait for the response; the connection is closed when it passes.
             version: None: the highest both sides speak.
 
         Raises:
-            IllegalStateError: The node is not ready.
-            UnsupportedVersionError: No version is spoken by both. Nothing was sent in either case.
+            IllegalStateError: The node is not ready; nothing was sent.
         """
         state, connection = self._ready_state(node_id)
-        if version is None:
-            lowest, highest = request.versions
-            version = connection.protocol.usable_version(request.api, lowest, highest)
-            if version is None:
-                spoken = connection.protocol.versions
-                theirs = None if spoken is None else spoken.ranges.get(request.api)
-                raise UnsupportedVersionError(
-                    f"{type(request).__name__}: node {node_id} speaks versions {theirs}, we speak {lowest}..{highest}",
-                    node=node_id,
-                    api=request.api.name,
-                )
-        connection.protocol.send(request, version, token=token, now_ms=now_ms, timeout_ms=timeout_ms)
-        self._sent(state, connection, now_ms)
-        return version
+        lowest, highest = request.versions if version is None else (version, version)
+        usable = connection.protocol.usable_version(request.api, lowest, highest)
+        if usable is None:
+            spoken = connection.protocol.versions
+            theirs = None if spoken is None else spoken.ranges.get(request.api)
+            refused = InFlightRequest(node_id, on_done, request.api, highest, -1, now_ms, now_ms)
+            refused.error = UnsupportedVersionError(
+                f"{type(request).__name__}: node {node_id} speaks versions {theirs}, we speak {lowest}..{highest}",
+                node=node_id,
+                api=request.api.name,
+            )
+            self._finished.append(refused)
+            return
+        connection.protocol.send(request, usable, on_done=on_done, now_ms=now_ms, timeout_ms=timeout_ms)
+        self._write(state, connection, now_ms)
 
     def send_body(
         self,
@@ -283,14 +218,15 @@ class NodePool:
         parts: Sequence[Buffer | ByteChain],
         size: int,
         *,
-        token: Any,
+        on_done: OnDone,
         now_ms: int,
         timeout_ms: int,
         expects_response: bool = True,
+        max_response_bytes: int = MAX_FRAME_BYTES,
     ) -> None:
-        """Send a request whose body is encoded already; its `Completion` carries the raw response body.
+        """Send a request whose body is encoded already; its outcome carries the raw response body.
 
-        The parts travel uncopied: they must not change before the `Completion` of `token` has come out of `poll`.
+        The parts travel uncopied: they must not change before the request has come out of `poll`.
         Arguments and errors as in `protocol.client.Connection.send_body`.
         """
         state, connection = self._ready_state(node_id)
@@ -299,60 +235,66 @@ class NodePool:
             version,
             parts,
             size,
-            token=token,
+            on_done=on_done,
             now_ms=now_ms,
             timeout_ms=timeout_ms,
             expects_response=expects_response,
+            max_response_bytes=max_response_bytes,
         )
-        self._sent(state, connection, now_ms)
+        self._write(state, connection, now_ms)
 
     def throttle(self, node_id: int, throttle_ms: int, now_ms: int) -> None:
-        """The node asked us to hold back: send nothing for so long, and give requests in flight that much more time."""
-        state = self._states.get(node_id)
+        """Obey a node that throttles us: send nothing for so long, and give requests in flight that much more time."""
+        state = self._members.states.get(node_id)
         if state is not None and throttle_ms > 0:
             state.throttled_until_ms = max(state.throttled_until_ms, now_ms + throttle_ms)
             if state.connection is not None:
                 state.connection.protocol.extend_deadlines(throttle_ms)
 
     def _connection(self, node_id: int) -> NodeConnection | None:
-        state = self._states.get(node_id)
+        state = self._members.states.get(node_id)
         return None if state is None else state.connection
 
     def _ready_state(self, node_id: int) -> tuple[NodeState, NodeConnection]:
-        state = self._states.get(node_id)
+        state = self._members.states.get(node_id)
         if state is None or state.connection is None or not state.connection.is_ready:
             raise IllegalStateError(f"node {node_id} is not ready for requests", node=node_id)
         return state, state.connection
 
-    def _sent(self, state: NodeState, connection: NodeConnection, now_ms: int) -> None:
+    def _write(self, state: NodeState, connection: NodeConnection, now_ms: int) -> None:
         state.metrics.requests_sent += 1
         connection.flush(now_ms)
-        self._settle(state, connection)
+        self._touched[state] = None
 
     # --- the loop --------------------------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: float) -> list[Completion]:
-        """Move bytes for at most `timeout_ms`; return the outcomes of requests, in order for each node.
+    def poll(self, timeout_ms: float) -> list[InFlightRequest]:
+        """Move bytes for at most `timeout_ms`; return the requests that have ended, in order for each node.
 
-        Returns at once when outcomes wait already, and early for any readiness, deadline or `wakeup`.
+        Returns at once when some have ended already, and early for any readiness, deadline or `wakeup`.
         """
         self._check_open()
         now_ms = self._clock.now_ms()
-        if self._has_news:
+        self._collect(now_ms)
+        if self._finished or self._has_failed:
             timeout_ms = 0
         ready = self._poller.poll(min(timeout_ms, max(self._next_timer_ms - now_ms, 0)))
         now_ms = self._clock.now_ms()
-        self._background.run_finished()
+        self._connector.run_finished()
         for connection, _ in ready:
-            state = self._state_of(connection)
+            state = self._members.owner_of(connection)
             if state is not None:  # else it was closed a moment ago
-                connection.on_io(now_ms)
-                self._settle(state, connection)
+                self._touched[state] = None
+                try:
+                    connection.on_io(now_ms)
+                except MemoryError:  # bytes may be lost: nothing that follows on this connection could be read
+                    self.disconnect(state.node.node_id, ConnectionLostError("no memory for a response"))
+                    raise
         if now_ms >= self._next_timer_ms:
             self._run_timers(now_ms)
-        completions, self._completions = self._completions, []
-        self._has_news = False
-        return completions
+        self._collect(now_ms)
+        self._has_failed = False
+        return self._take_finished(now_ms)
 
     def take_failures(self) -> list[ConnectionFailure]:
         """Connections that ended since the last call, those we ended ourselves left out.
@@ -364,116 +306,90 @@ class NodePool:
 
     def disconnect(self, node_id: int, error: KafkaError) -> None:
         """Close the connection to a node, if any, and back off; its requests fail with `error` as the cause."""
-        state = self._states.get(node_id)
+        state = self._members.states.get(node_id)
         if state is not None and state.connection is not None:
-            self._close(state, error)
-            self._back_off(state, self._clock.now_ms(), 0)
+            self._connector.close(state, error)
+            self._connector.back_off(state, self._clock.now_ms())
 
-    def close(self) -> list[Completion]:
+    def close(self) -> list[InFlightRequest]:
         """Close all connections; return the last outcomes. Idempotent. Only `wakeup` may be called afterwards."""
-        for state in [*self._states.values(), *self._retired.values()]:
-            self._close(state, ConnectionLostError(f"node {state.node.node_id}: the client closes"))
+        for state in self._members:
+            self._connector.close(state, ConnectionLostError(f"node {state.node.node_id}: the client closes"))
         self._is_closed = True
         self._poller.close()
-        completions, self._completions = self._completions, []
-        return completions
+        return self._take_finished(self._clock.now_ms())
 
-    def _close(self, state: NodeState, error: KafkaError) -> None:
-        if state.connection is not None:
-            connection = state.connection
-            connection.close(error, self._clock.now_ms())
-            self._settle(state, connection)
+    def _take_finished(self, now_ms: int) -> list[InFlightRequest]:
+        finished = self._finished.copy()
+        self._finished.clear()  # the connections hold the list itself
+        for request in finished:
+            throttle_ms = getattr(request.response, "throttle_time_ms", 0)
+            if throttle_ms > 0 and request.version >= CLIENT_THROTTLED_FROM.get(request.api_key, 1 << 15):
+                self.throttle(request.node_id, throttle_ms, now_ms)
+        return finished
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise IllegalStateError("the connection pool is closed")
 
-    def _state_of(self, connection: NodeConnection) -> NodeState | None:
-        node_id = connection.node.node_id
-        for state in (self._states.get(node_id), self._retired.get(node_id)):
-            if state is not None and state.connection is connection:
-                return state
-        return None
-
     def _run_timers(self, now_ms: int) -> None:
-        """Let every connection look at the time, and find the next deadline anew."""
+        """Let every connection check the time; `_collect` finds the next deadline."""
         self._next_timer_ms = NEVER_MS
-        for state in [*self._states.values(), *self._retired.values()]:
+        for state in self._members:
             if state.connection is not None:
-                connection = state.connection
-                connection.on_time(now_ms)
-                self._settle(state, connection)
+                state.connection.on_time(now_ms)
+                self._touched[state] = None
 
-    def _settle(self, state: NodeState, connection: NodeConnection) -> None:
-        """Take notice of whatever has just happened to a connection. Called after every touch of one."""
-        now_ms = self._clock.now_ms()
-        for completion in connection.take_completions():
-            self._watch_throttle(completion, now_ms)
-            self._completions.append(completion)
-            self._has_news = True
-        if connection.is_ready and not state.was_ready:
-            state.was_ready, state.failure_count, state.last_failure = True, 0, None
-            state.checks_identity = (
-                connection.protocol.usable_version(ApiKey.API_VERSIONS, IDENTITY_VERSION, IDENTITY_VERSION) is not None
-            )
-        if connection.failure is not None and state.connection is connection:
-            self._on_closed(state, connection, connection.failure, now_ms)
-        deadline_ms = connection.next_deadline_ms()
-        if deadline_ms is not None:
-            self._next_timer_ms = min(self._next_timer_ms, deadline_ms)
-        if self._retired.get(state.node.node_id) is state:
-            self._retire(state)
+    def _collect(self, now_ms: int) -> None:
+        """Take over what happened to the connections that were used since the last call: ready, closed, deadlines."""
+        while self._touched:
+            state = next(iter(self._touched))
+            del self._touched[state]
+            connection = state.connection
+            if connection is None:
+                continue
+            if connection.is_ready and not state.was_ready:
+                state.was_ready = True
+                protocol = connection.protocol
+                state.checks_identity = (
+                    protocol.usable_version(ApiKey.API_VERSIONS, IDENTITY_VERSION, IDENTITY_VERSION) is not None
+                )
+            if connection.has_answered:
+                state.failure_count, state.last_failure = 0, None
+            if connection.failure is not None:
+                self._on_closed(state, connection, now_ms)
+            deadline_ms = connection.next_deadline_ms()
+            if deadline_ms is not None:
+                self._next_timer_ms = min(self._next_timer_ms, deadline_ms)
+            self._members.close_if_retired(state)
 
-    def _on_closed(self, state: NodeState, connection: NodeConnection, error: KafkaError, now_ms: int) -> None:
-        state.connection = None
-        if connection.is_closed_by_us:
+    def _on_closed(self, state: NodeState, connection: NodeConnection, now_ms: int) -> None:
+        failure = self._connector.on_closed(state, connection, now_ms)
+        if failure is None:
             return
-        self._back_off(state, now_ms, MIN_AUTHENTICATION_RETRY_MS if isinstance(error, AuthenticationError) else 0)
-        state.last_failure = ConnectionFailure(state.node, connection.stage, error, state.failure_count)
-        self._failures.append(state.last_failure)
-        self._has_news = True
-        if isinstance(error, BrokerError) and error.code == ErrorCode.REBOOTSTRAP_REQUIRED:
+        self._failures.append(failure)
+        self._has_failed = True
+        if isinstance(failure.error, BrokerError) and failure.error.code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._is_rebootstrap_required = True
-
-    def _back_off(self, state: NodeState, now_ms: int, least_ms: int) -> None:
-        delay_ms = self._reconnect_backoff.delay_ms(state.failure_count, self._random)
-        state.failure_count += 1
-        state.next_attempt_ms = now_ms + max(delay_ms, least_ms)
-
-    def _watch_throttle(self, completion: Completion, now_ms: int) -> None:
-        throttle_ms = getattr(completion.response, "throttle_time_ms", 0)
-        if throttle_ms > 0 and completion.version >= CLIENT_THROTTLED_FROM.get(completion.api_key, 1 << 15):
-            self.throttle(completion.node_id, throttle_ms, now_ms)
 
     # --- what went wrong, what was done ----------------------------------------------------------------------------
 
     def bootstrap_failures(self) -> list[ConnectionFailure]:
-        """The last failure of each bootstrap server that was tried and is not connected."""
-        states = (self._states.get(node_id) for node_id in self._bootstrap)
-        return [state.last_failure for state in states if state is not None and state.last_failure is not None]
+        """The last failure of each bootstrap server that was tried and has not answered since."""
+        return self._members.bootstrap_failures()
 
     @property
     def is_bootstrap_hopeless(self) -> bool:
         """Whether every bootstrap server failed in a way that trying again does not heal."""
-        failures = self.bootstrap_failures()
-        return len(failures) == len(self._bootstrap) and all(failure.is_hopeless for failure in failures)
+        return self._members.is_bootstrap_hopeless
 
     def bootstrap_error(self) -> BootstrapError | AuthenticationError:
-        """An error that names each failed bootstrap server, how far the connection came, and why it ended.
-
-        An AuthenticationError if that is why all of them ended.
-        """
-        failures = self.bootstrap_failures()
-        lines = [f"{failure.node.host}:{failure.node.port} ({failure.stage}): {failure.error}" for failure in failures]
-        is_refused = failures and all(isinstance(failure.error, AuthenticationError) for failure in failures)
-        kind = AuthenticationError if is_refused else BootstrapError
-        error = kind("no bootstrap server could be used: " + ("; ".join(lines) or "none was tried"))
-        error.__cause__ = failures[-1].error if failures else None
-        return error
+        """An error that names each failed bootstrap server, how far the connection came, and why it ended."""
+        return self._members.bootstrap_error()
 
     def metrics(self) -> Mapping[int, NodeMetrics]:
         """The live counters of each node, those that left included; they never go back."""
-        return self._metrics
+        return self._members.metrics
 
     @property
     def poll_count(self) -> int:
@@ -488,5 +404,4 @@ class NodePool:
     @property
     def connection_count(self) -> int:
         """Connections that exist now, those being made included."""
-        states = [*self._states.values(), *self._retired.values()]
-        return sum(state.connection is not None for state in states)
+        return sum(state.connection is not None for state in self._members)

@@ -66,3 +66,11 @@ class ApiKey(IntEnum):
     PUSH_TELEMETRY = 72
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+def api_name(api_key: int) -> str:
+    """The name of an API as Kafka writes it, such as InitProducerId, for messages."""
+    try:
+        return "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))
+    except ValueError:
+        return f"API {api_key}"

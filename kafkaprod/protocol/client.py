@@ -1,12 +1,12 @@
-"""One connection to a broker, client side, as pure state: bytes and times in, bytes and events out.
+"""One connection to a broker, client side, as pure state: bytes and times in, bytes, outcomes and events out.
 
     transport connected -> start() -> ... events(): SaslChallenge* -> ConnectionReady
     send() / send_body() -> data_to_send() -> socket -> data_sent()
-    socket -> receive_data() -> events(): ResponseReceived
-    connection_lost() / on_time() -> events(): RequestFailed*, ConnectionFailed
+    socket -> receive_data() -> the request, with its response, is appended to `finished`
+    connection_lost() / on_time() -> all requests, with the error, appended to `finished`; events(): ConnectionFailed
 
-The first requests and the logins are asked by `handshake`. The SASL mechanism itself lives outside, as it may block:
-`SaslChallenge` asks for its next token, `sasl_token` and `sasl_complete` answer. When the broker limits the session
+`handshake` makes the requests of the handshake and of logins. The SASL mechanism itself lives outside, as it may block:
+`SaslChallenge` wants its next token, `sasl_token` and `sasl_complete` answer. When the broker limits the session
 (KIP-368), the connection stops taking requests near its end, lets those in flight finish, and logs in again.
 
 Responses come back in request order (protocol guide, "Network"): one that does not carry the oldest correlation id
@@ -22,7 +22,6 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from kafkaprod.errors import (
     ConnectionLostError,
@@ -32,15 +31,10 @@ from kafkaprod.errors import (
     RequestTimedOutError,
     UnsupportedVersionError,
 )
-from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.client_events import (
-    ConnectionFailed,
-    Event,
-    RequestFailed,
-    RequestSent,
-    ResponseReceived,
-)
+from kafkaprod.protocol.api_keys import ApiKey, api_name
+from kafkaprod.protocol.client_events import ConnectionFailed, Event
 from kafkaprod.protocol.frames import (
+    MAX_FRAME_BYTES,
     FrameSplitter,
     RequestHeader,
     encode_request,
@@ -49,7 +43,7 @@ from kafkaprod.protocol.frames import (
     split_response,
 )
 from kafkaprod.protocol.handshake import FRAME_LIMITS, Handshake, State
-from kafkaprod.protocol.in_flight import InFlightRequest, InFlightRequests
+from kafkaprod.protocol.in_flight import InFlightRequest, InFlightRequests, OnDone
 from kafkaprod.protocol.messages import REQUESTS, RESPONSES
 from kafkaprod.protocol.negotiation import BrokerVersions
 from kafkaprod.protocol.outgoing import ByteChain, OutgoingBytes
@@ -57,7 +51,13 @@ from kafkaprod.protocol.primitives import Buffer, Reader
 from kafkaprod.protocol.schema import Request, Response
 
 MAX_CORRELATION_ID = 2**31 - 1
-_HANDSHAKE = object()  # token of the connection's own requests
+
+# The largest answers to accept: a response may cost twenty times its size to decode. Others: MAX_FRAME_BYTES.
+MAX_RESPONSE_BYTES = {ApiKey.METADATA: 32 << 20, ApiKey.INIT_PRODUCER_ID: 64 << 10}
+
+
+def _on_handshake(request: InFlightRequest, now_ms: int) -> None:
+    """Mark the connection's own requests; they never leave it."""
 
 
 class Connection:
@@ -71,6 +71,8 @@ class Connection:
         identity: (cluster id, node id) the broker must have, or it answers error 129 (KIP-1242); None: not checked.
         handshake_timeout_ms: How long to wait for each answer of the handshake and of a re-authentication.
         random: Spreads the moment of re-authentication.
+        node_id: Of the broker, for the requests' outcomes.
+        finished: Where requests are put when they have ended, in order; several connections may share one list.
     """
 
     def __init__(
@@ -83,7 +85,11 @@ class Connection:
         identity: tuple[str, int] | None = None,
         handshake_timeout_ms: int = 30_000,
         random: Callable[[], float] = random.random,
+        node_id: int = -1,
+        finished: list[InFlightRequest] | None = None,
     ) -> None:
+        self.finished: list[InFlightRequest] = [] if finished is None else finished
+        self._node_id = node_id
         self._client_id = client_id
         self._handshake_timeout_ms = handshake_timeout_ms
         self._out = OutgoingBytes()
@@ -146,7 +152,7 @@ class Connection:
         """
         self._handshake.start(now_ms)
 
-    def send(self, request: Request, version: int, *, token: Any, now_ms: int, timeout_ms: int) -> int:
+    def send(self, request: Request, version: int, *, on_done: OnDone, now_ms: int, timeout_ms: int) -> int:
         """Queue a declared request; its response comes back decoded. Returns the correlation id.
 
         Raises:
@@ -154,7 +160,7 @@ class Connection:
             UnsupportedVersionError: The broker does not speak that version. Nothing was queued in either case.
         """
         self._check_sendable(request.api, version)
-        return self._queue(request, version, token=token, now_ms=now_ms, timeout_ms=timeout_ms)
+        return self._queue(request, version, on_done, now_ms, timeout_ms)
 
     def send_body(
         self,
@@ -163,10 +169,11 @@ class Connection:
         parts: Sequence[Buffer | ByteChain],
         size: int,
         *,
-        token: Any,
+        on_done: OnDone,
         now_ms: int,
         timeout_ms: int,
         expects_response: bool = True,
+        max_response_bytes: int = MAX_FRAME_BYTES,
     ) -> int:
         """Queue a request whose body is encoded already; its response comes back as bytes. Returns the correlation id.
 
@@ -178,10 +185,11 @@ class Connection:
             version: Of the request, body and header.
             parts: The body in order.
             size: Bytes of the body; must be the sum of the parts.
-            token: Comes back with the outcome.
+            on_done: Called with the outcome, by the owner of `finished`.
             now_ms: The time.
             timeout_ms: How long to wait for the response.
             expects_response: False for Produce with acks=0.
+            max_response_bytes: A longer response ends the connection.
 
         Raises:
             IllegalStateError: The connection is not ready, or `size` is not the size. Nothing was queued.
@@ -195,10 +203,11 @@ class Connection:
         header = encode_request_frame_start(
             RequestHeader(api_key, version, correlation_id, self._client_id), _is_flexible(api_key, version), size
         )
-        self._enqueue(
-            [header, *parts],
-            InFlightRequest(token, api_key, version, correlation_id, now_ms, now_ms + timeout_ms, expects_response),
+        request = InFlightRequest(
+            self._node_id, on_done, api_key, version, correlation_id, now_ms, now_ms + timeout_ms, expects_response
         )
+        request.max_response_bytes = max_response_bytes
+        self._enqueue([header, *parts], request)
         return correlation_id
 
     def extend_deadlines(self, extra_ms: int) -> None:
@@ -212,25 +221,18 @@ class Connection:
         lowest, highest = versions.ranges.get(api_key, (0, -1))
         if not lowest <= version <= highest:
             raise UnsupportedVersionError(
-                f"API {api_key} version {version} is outside the broker's range {lowest}..{highest}", api=api_key
+                f"{api_name(api_key)} version {version} is outside the broker's range {lowest}..{highest}", api=api_key
             )
 
-    def _queue(self, request: Request, version: int, *, token: Any, now_ms: int, timeout_ms: int) -> int:
+    def _queue(self, request: Request, version: int, on_done: OnDone, now_ms: int, timeout_ms: int) -> int:
         correlation_id = self._take_correlation_id()
         parts = encode_request(request, version, correlation_id, self._client_id)
-        deadline_ms = now_ms + timeout_ms
-        self._enqueue(
-            [b"".join(parts)],
-            InFlightRequest(
-                token,
-                request.api,
-                version,
-                correlation_id,
-                now_ms,
-                deadline_ms,
-                response_type=RESPONSES[request.api],
-            ),
+        entry = InFlightRequest(
+            self._node_id, on_done, request.api, version, correlation_id, now_ms, now_ms + timeout_ms
         )
+        entry.response_type = RESPONSES[request.api]
+        entry.max_response_bytes = MAX_RESPONSE_BYTES.get(request.api, MAX_FRAME_BYTES)
+        self._enqueue([b"".join(parts)], entry)
         return correlation_id
 
     def _enqueue(self, parts: Sequence[Buffer | ByteChain], request: InFlightRequest) -> None:
@@ -252,24 +254,32 @@ class Connection:
         """The socket took `nbytes` of what `data_to_send` gave."""
         self._out.advance(nbytes)
         self._in_flight.note_written(self._out.sent_position, now_ms)
-        for request in self._in_flight.take_sent_without_response(self._out.sent_position):
-            self._events.append(RequestSent(request.token, request.api_key, request.version, request.write_ms))
+        self.finished += self._in_flight.take_sent_without_response(self._out.sent_position)
 
-    def receive_data(self, data: Buffer, now_ms: int) -> None:
-        """Bytes came from the socket, split anywhere. They are copied where they must be kept.
+    def receive_data(self, data: Buffer, now_ms: int) -> int:
+        """Take bytes from the socket, split anywhere; return how many requests they answer.
 
-        A violation of the protocol ends the connection: `ConnectionFailed` with a CorruptDataError.
+        They are copied where they must be kept. A violation of the protocol ends the connection: `ConnectionFailed`
+        with a CorruptDataError.
         """
         if self._handshake.state is State.CLOSED:
-            return
+            return 0
+        answered = 0
         try:
-            self._splitter.max_frame_bytes = FRAME_LIMITS[self._handshake.state]
+            self._splitter.max_frame_bytes = self._frame_limit()
             for frame in self._splitter.feed(data):
-                self._on_frame(frame, now_ms)
-                self._splitter.max_frame_bytes = FRAME_LIMITS[self._handshake.state]
+                answered += self._on_frame(frame, now_ms)
+                self._splitter.max_frame_bytes = self._frame_limit()
         except KafkaError as error:
             self.connection_lost(error)
         self._maybe_login_again(now_ms)
+        return answered
+
+    def _frame_limit(self) -> int:
+        """The largest frame to accept now; once connected it is that of the request to be answered next."""
+        oldest = self._in_flight.next_answered()
+        limit = FRAME_LIMITS[self._handshake.state]
+        return limit if oldest is None else min(limit, oldest.max_response_bytes)
 
     def _emit(self, event: Event) -> None:
         self._events.append(event)
@@ -279,27 +289,23 @@ class Connection:
         events, self._events = self._events, []
         return events
 
-    def _on_frame(self, frame: Buffer, now_ms: int) -> None:
+    def _on_frame(self, frame: Buffer, now_ms: int) -> bool:
+        """Finish the request that a frame answers; False for an answer to the connection's own."""
         request = self._in_flight.answered_by(peek_correlation_id(frame), self._out.sent_position)
         is_flexible = _is_flexible(request.api_key, request.version)
         _, body = split_response(frame, request.api_key, is_flexible)
-        if request.token is _HANDSHAKE:
+        if request.on_done is _on_handshake:
             self._in_flight.remove(request)
             self._handshake.on_response(request.version, body, now_ms)
-            return
-        response = None if request.response_type is None else _decoded(request.response_type, body, request.version)
+            return False
+        if request.response_type is None:
+            request.body = body
+        else:
+            request.response = _decoded(request.response_type, body, request.version)
         self._in_flight.remove(request)
-        self._events.append(
-            ResponseReceived(
-                request.token,
-                request.api_key,
-                request.version,
-                body if request.response_type is None else None,
-                response,
-                now_ms - request.sent_at_ms,
-                request.write_ms,
-            )
-        )
+        request.latency_ms = now_ms - request.sent_at_ms
+        self.finished.append(request)
+        return True
 
     # --- login -----------------------------------------------------------------------------------------------------
 
@@ -320,7 +326,7 @@ class Connection:
         self._handshake.sasl_complete(now_ms)
 
     def _ask(self, request: Request, version: int, now_ms: int) -> None:
-        self._queue(request, version, token=_HANDSHAKE, now_ms=now_ms, timeout_ms=self._handshake_timeout_ms)
+        self._queue(request, version, _on_handshake, now_ms, self._handshake_timeout_ms)
 
     def _maybe_login_again(self, now_ms: int) -> None:
         # Requests that expect no response need not be awaited: the broker reads them before the login.
@@ -343,7 +349,7 @@ class Connection:
         if overdue is not None:
             self.connection_lost(
                 RequestTimedOutError(
-                    f"no answer to API {overdue.api_key} version {overdue.version} after "
+                    f"no answer to {api_name(overdue.api_key)} version {overdue.version} after "
                     f"{now_ms - overdue.sent_at_ms} ms",
                     api=overdue.api_key,
                     correlation_id=overdue.correlation_id,
@@ -368,14 +374,10 @@ class Connection:
         sent_position = self._out.sent_position
         self._out.clear()
         for request in self._in_flight.take_all():
-            if request.token is _HANDSHAKE:
-                continue
-            is_possibly_persisted = request.end_position <= sent_position
-            self._events.append(
-                RequestFailed(
-                    request.token, request.api_key, request.version, _request_error(error), is_possibly_persisted
-                )
-            )
+            if request.on_done is not _on_handshake:
+                request.is_possibly_persisted = request.end_position <= sent_position
+                request.error = _request_error(error)
+                self.finished.append(request)
         self._events.append(ConnectionFailed(error))
 
 

@@ -1,31 +1,44 @@
-"""The requests of one connection that have no outcome yet, in the order they were sent. Pure state."""
+"""Requests from `send` to their outcome, in the order they were sent. Pure state.
+
+One `InFlightRequest` goes all the way: the connection fills in the outcome and appends it to its owner's list of
+finished requests, and the loop that polls calls its `on_done`. Nothing is repacked on the way.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from kafkaprod.errors import CorruptDataError
+from kafkaprod.errors import CorruptDataError, KafkaError
+from kafkaprod.protocol.frames import MAX_FRAME_BYTES
 from kafkaprod.protocol.schema import Response
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class InFlightRequest:
-    """A request between `send` and its outcome.
+    """A request and, once it has ended, its outcome: a response, a body, or an error (none of them for acks=0).
 
     Attributes:
-        token: The sender's own, handed back with the outcome.
+        node_id: The broker it was sent to.
+        on_done: Called once, with this object and the time in ms, when the outcome is known; never by the connection.
         sent_at_ms: When it was queued.
         deadline_ms: When it counts as unanswered; moves when the broker throttles us.
         expects_response: False for acks=0: then the request ends when its last byte was taken.
         response_type: Declaration that decodes the response; None hands over the raw body.
+        max_response_bytes: A longer response ends the connection.
         end_position: Where its last byte is in the connection's outgoing stream.
         written_at_ms: When the socket took its last byte; None before that.
+        response: The decoded response of a declared request.
+        body: The response behind its header, of a request that was given encoded; it owns its memory.
+        error: Why there is no response; None on success.
+        is_possibly_persisted: On error: whether the broker may have acted on the request.
+        latency_ms: From `send` to the response; 0 without one.
     """
 
-    token: Any
+    node_id: int
+    on_done: OnDone
     api_key: int
     version: int
     correlation_id: int
@@ -33,13 +46,22 @@ class InFlightRequest:
     deadline_ms: int
     expects_response: bool = True
     response_type: type[Response] | None = None
+    max_response_bytes: int = MAX_FRAME_BYTES
     end_position: int = 0
     written_at_ms: int | None = None
+    response: Any = None
+    body: memoryview | None = None
+    error: KafkaError | None = None
+    is_possibly_persisted: bool = False
+    latency_ms: int = 0
 
     @property
     def write_ms(self) -> int:
         """From when it was queued to when the socket had taken it; 0 before that."""
         return 0 if self.written_at_ms is None else self.written_at_ms - self.sent_at_ms
+
+
+OnDone: TypeAlias = Callable[[InFlightRequest, int], object]
 
 
 class InFlightRequests:
@@ -58,13 +80,17 @@ class InFlightRequests:
         """Append the newest request."""
         self._requests.append(request)
 
+    def next_answered(self) -> InFlightRequest | None:
+        """The request that the next response must answer; None if none is awaited."""
+        return next((request for request in self._requests if request.expects_response), None)
+
     def answered_by(self, correlation_id: int, sent_position: int) -> InFlightRequest:
         """The request that a response with `correlation_id` answers; it stays in flight until `remove`.
 
         Raises:
             CorruptDataError: It is not the oldest one that waits, or was not even sent to its last byte.
         """
-        oldest = next((request for request in self._requests if request.expects_response), None)
+        oldest = self.next_answered()
         if oldest is None or oldest.end_position > sent_position:
             raise CorruptDataError(f"the broker sent a response with correlation id {correlation_id} to no request")
         if correlation_id != oldest.correlation_id:

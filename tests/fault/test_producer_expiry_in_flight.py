@@ -207,7 +207,7 @@ class Cell:
 
         def die() -> None:
             self.releases += 1
-            producer._engine.sender._look_after_metadata = _fail_the_thread  # type: ignore[method-assign]
+            producer._engine.sender._upkeep.refresh_metadata = _fail_the_thread  # type: ignore[method-assign]
             producer._engine.sender.wakeup()
 
         ends = {"disconnect": disconnect, "close": close_at_once, "fatal error": die}

@@ -22,8 +22,6 @@ from kafkaprod.protocol.client import Connection
 from kafkaprod.protocol.client_events import (
     ConnectionFailed,
     Event,
-    RequestFailed,
-    ResponseReceived,
     SaslChallenge,
 )
 from kafkaprod.protocol.handshake import State
@@ -88,7 +86,7 @@ def settle_response(data: bytes) -> None:
     request = _requests.get((version, layout)) or _Request(version, LAYOUTS[layout])
     _requests[version, layout] = request
     with in_time():
-        throttle_ms = settle_all(request.sent.token, data[2:], version)
+        throttle_ms = settle_all(request.sent.produce, data[2:], version)
     if throttle_ms is None:
         assert not any(future.done() for future in request.futures)
         return
@@ -99,7 +97,7 @@ def settle_response(data: bytes) -> None:
     assert len(partitions) == len(request.futures)
     assert not any(partition.error_code for partition in partitions)
     assert said.throttle_time_ms == throttle_ms
-    request.sent.token.finish()
+    request.sent.produce.finish()
 
 
 def receive_bytes(data: bytes) -> None:
@@ -119,7 +117,7 @@ def receive_bytes(data: bytes) -> None:
     events += _take_events(connection, mechanism)
     assert connection.state is State.CLOSED
     assert [type(event) for event in events].count(ConnectionFailed) == 1
-    ended = [event.token for event in events if isinstance(event, ResponseReceived | RequestFailed)]
+    ended = [request.on_done for request in connection.finished]
     assert ended == tokens, "each once, in the order they were sent"
 
 
@@ -137,10 +135,10 @@ def _connection(kind: int) -> tuple[Connection, ScramMechanism]:
 
 
 def _send_requests(connection: Connection) -> list[str]:
-    connection.send_body(ApiKey.PRODUCE, 9, [b"body"], 4, token="produce", now_ms=0, timeout_ms=1000)
-    connection.send(MetadataRequest(topics=[]), 12, token="metadata", now_ms=0, timeout_ms=1000)
+    connection.send_body(ApiKey.PRODUCE, 9, [b"body"], 4, on_done="produce", now_ms=0, timeout_ms=1000)
+    connection.send(MetadataRequest(topics=[]), 12, on_done="metadata", now_ms=0, timeout_ms=1000)
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
-    connection.send(request, 5, token="producer id", now_ms=0, timeout_ms=1000)
+    connection.send(request, 5, on_done="producer id", now_ms=0, timeout_ms=1000)
     _take(connection)
     return ["produce", "metadata", "producer id"]
 

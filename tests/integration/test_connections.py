@@ -13,11 +13,11 @@ import pytest
 
 from kafkaprod.clock import SystemClock
 from kafkaprod.errors import AuthenticationError
-from kafkaprod.net.completion import Completion
 from kafkaprod.net.node import Stage
 from kafkaprod.net.node_state import ConnectionFailure
 from kafkaprod.net.pool import NodePool
 from kafkaprod.net.settings import ConnectionSettings
+from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.protocol.messages.metadata import MetadataRequest
 from kafkaprod.security.oauthbearer import OAuthBearerMechanism
 from kafkaprod.security.sasl import Mechanism, PlainMechanism
@@ -64,21 +64,21 @@ def connect(bootstrap: str, settings: ConnectionSettings) -> tuple[NodePool, Con
     return pool, None
 
 
-def ask_for_metadata(pool: NodePool) -> Completion:
+def ask_for_metadata(pool: NodePool) -> InFlightRequest:
     clock = SystemClock()
-    pool.send(-1, MetadataRequest(topics=[]), token="t", now_ms=clock.now_ms(), timeout_ms=LIMIT_MS)
+    pool.send(-1, MetadataRequest(topics=[]), on_done=lambda *_: None, now_ms=clock.now_ms(), timeout_ms=LIMIT_MS)
     while True:
-        completions = pool.poll(LIMIT_MS)
-        if completions:
-            return completions[0]
+        finished = pool.poll(LIMIT_MS)
+        if finished:
+            return finished[0]
 
 
 def works(bootstrap: str, settings: ConnectionSettings) -> None:
     pool, failure = connect(bootstrap, settings)
     assert failure is None, failure
-    completion = ask_for_metadata(pool)
-    assert completion.error is None
-    assert completion.response.brokers
+    done = ask_for_metadata(pool)
+    assert done.error is None
+    assert done.response.brokers
     pool.close()
 
 

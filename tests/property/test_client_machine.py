@@ -11,9 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kafkaprod.errors import ConnectionLostError, RequestTimedOutError
 from kafkaprod.protocol.client import Connection
-from kafkaprod.protocol.client_events import ConnectionFailed, RequestFailed, RequestSent, ResponseReceived
+from kafkaprod.protocol.client_events import ConnectionFailed
 from kafkaprod.protocol.handshake import State
 from tests.support.net.fake_broker import FakeBroker, frame
+from tests.support.net.happenings import happened, kind
 
 PRODUCE = 0
 
@@ -47,7 +48,7 @@ class ClientConnectionMachine(RuleBasedStateMachine):
             8,
             [bytes(size) for size in sizes],
             sum(sizes),
-            token=self.token,
+            on_done=self.token,
             now_ms=self.now_ms,
             timeout_ms=timeout_ms,
             expects_response=expects,
@@ -114,15 +115,15 @@ class ClientConnectionMachine(RuleBasedStateMachine):
     @invariant()
     def events_are_those_of_the_model(self) -> None:
         got: list[tuple[str, Any]] = []
-        for event in self.connection.events():
-            match event:
-                case ResponseReceived():
-                    got.append(("response", event.token))
-                case RequestSent():
-                    got.append(("sent", event.token))
-                case RequestFailed():
-                    got.append(("failed", (event.token, type(event.error), event.is_possibly_persisted)))
-                case ConnectionFailed():
+        for event in happened(self.connection):
+            match kind(event):
+                case "answered":
+                    got.append(("response", event.on_done))
+                case "written":
+                    got.append(("sent", event.on_done))
+                case "failed":
+                    got.append(("failed", (event.on_done, type(event.error), event.is_possibly_persisted)))
+                case kinds if kinds is ConnectionFailed:
                     got.append(("closed", None))
         assert got == self.expected
         self.expected = []

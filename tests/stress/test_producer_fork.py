@@ -157,7 +157,7 @@ for thread in waiting:
     thread.start()
 deadline = time.monotonic() + 30
 while not (
-    flushing._engine.sender._flushes
+    flushing._engine.sender.waiting_flushes
     and filling.accumulator.pool.waiter_count
     and asking._engine.topic_watch._waiters
     and closing._engine._end_waiters

@@ -23,9 +23,7 @@ def assert_nobody_waits(stalled: Stalled) -> None:
     assert engine.accumulator.pool.waiter_count == 0
     assert not engine.topic_watch._waiters
     engine.sender.wakeup()
-    wait_until(
-        lambda: not engine.sender._flushes and not engine.sender._new_flushes, "interrupted flushes are forgotten"
-    )
+    wait_until(lambda: not engine.sender.waiting_flushes, "interrupted flushes are forgotten")
 
 
 def is_waited_for() -> bool:
@@ -103,7 +101,7 @@ def test_ctrl_c_ends_a_wait_for_an_outcome(stalled: Stalled, verb: str) -> None:
 
 def test_ctrl_c_ends_a_flush(stalled: Stalled) -> None:
     sender = stalled.engine.sender
-    is_waiting = lambda: any(not flush.is_over for flush in [*sender._flushes])  # noqa: E731
+    is_waiting = lambda: sender.waiting_flushes  # noqa: E731
     run_interrupts(stalled, stalled.producer.flush, is_waiting)
 
 

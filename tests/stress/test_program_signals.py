@@ -58,7 +58,7 @@ def is_awaited() -> bool:
 
 
 def is_flushed(stalled: Stalled) -> bool:
-    return any(not flush.is_over for flush in [*stalled.engine.sender._flushes])
+    return bool(stalled.engine.sender.waiting_flushes)
 
 
 def of(stalled: Stalled) -> AsyncProducer:

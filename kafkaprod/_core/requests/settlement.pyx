@@ -6,7 +6,7 @@ the slabs go back only when no request references them any more (produce_request
 
 cimport cython
 from cpython.ref cimport PyObject, Py_INCREF
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.stdlib cimport free, malloc
 
 from kafkaprod._core.queues.accumulator cimport TopicQueues
@@ -284,6 +284,15 @@ cdef bint finish_batch(Accumulator accumulator, Batch *b, Outcome outcome, long 
 
 def expired_batches(Accumulator accumulator not None, int64_t created_before_ms):
     """Batches without outcome whose first record is not younger than `created_before_ms`, oldest first, as BatchRefs."""
+    return _incomplete_until(accumulator, created_before_ms)
+
+
+def incomplete_batches(Accumulator accumulator not None):
+    """All batches without outcome, oldest first, as BatchRefs."""
+    return _incomplete_until(accumulator, INT64_MAX)
+
+
+cdef list _incomplete_until(Accumulator accumulator, int64_t created_before_ms):
     cdef list refs = []
     cdef Batch *b
     cdef Batch **found
@@ -324,7 +333,7 @@ def abort_batches(Accumulator accumulator not None, error not None, bint unsent_
     """Fail every batch that has no outcome (or only those never sent); return how many records that were."""
     cdef BatchRef ref
     cdef int64_t count = 0
-    for ref in expired_batches(accumulator, 0x7FFFFFFFFFFFFFFF):
+    for ref in _incomplete_until(accumulator, INT64_MAX):
         if unsent_only and ref.was_sent:
             continue
         if ref.fail(error):

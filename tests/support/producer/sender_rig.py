@@ -14,14 +14,16 @@ from kafkaprod._core.queues.completion import DeliveryFuture
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.produce_request import ProduceRequest
 from kafkaprod.clock import ManualClock
-from kafkaprod.engine.sender import Sender, SenderSettings
+from kafkaprod.engine.loop import Sender
+from kafkaprod.engine.settings import EngineSettings
 from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.errors import BootstrapError, ConnectionLostError, KafkaError
 from kafkaprod.metadata import Metadata, MetadataSettings
 from kafkaprod.metrics import ProducerMetrics
-from kafkaprod.net.completion import Completion, NodeMetrics
 from kafkaprod.net.node import Stage
+from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.net.node_state import ConnectionFailure
+from kafkaprod.protocol.in_flight import InFlightRequest, OnDone
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkaprod.protocol.messages.metadata import (
     MetadataRequest,
@@ -53,15 +55,26 @@ class Sent:
     node_id: int
     api_key: int
     version: int
-    token: Any
+    on_done: OnDone
     request: Any = None
     body: bytes = b""
     expects_response: bool = True
 
+    @property
+    def produce(self) -> ProduceRequest:
+        """The core's request behind a Produce request."""
+        return self.on_done.args[0]  # type: ignore[attr-defined, no-any-return]
+
+    def ended(self, **outcome: Any) -> InFlightRequest:
+        done = InFlightRequest(self.node_id, self.on_done, self.api_key, self.version, 0, 0, 0)
+        for name, value in outcome.items():
+            setattr(done, name, value)
+        return done
+
 
 @dataclass
 class FakePool:
-    """Looks like a NodePool. Tests put outcomes into `completions`; what happened is in `log`, in order."""
+    """Looks like a NodePool. Tests put outcomes into `finished`; what happened is in `log`, in order."""
 
     clock: ManualClock
     ready: set[int] = field(default_factory=lambda: {1})
@@ -69,7 +82,7 @@ class FakePool:
     max_in_flight: int = 5
     sent: list[Sent] = field(default_factory=list)
     open: list[Sent] = field(default_factory=list)
-    completions: list[Completion] = field(default_factory=list)
+    finished: list[InFlightRequest] = field(default_factory=list)
     failures: list[ConnectionFailure] = field(default_factory=list)
     nodes: Mapping[int, Node] = field(default_factory=dict)
     throttled: list[tuple[int, int]] = field(default_factory=list)
@@ -117,12 +130,13 @@ class FakePool:
         return None if self.version is None else min(self.version, our_max)
 
     def send(
-        self, node_id: int, request: Any, *, token: Any, now_ms: int, timeout_ms: int, version: int | None = None
-    ) -> int:
-        if self.refuses is not None:
-            raise self.refuses
-        self._take(Sent(node_id, request.api, request.versions[1], token, request))
-        return int(request.versions[1])
+        self, node_id: int, request: Any, *, on_done: OnDone, now_ms: int, timeout_ms: int, version: int | None = None
+    ) -> None:
+        sent = Sent(node_id, request.api, request.versions[1], on_done, request)
+        if self.refuses is None:
+            self._take(sent)
+        else:
+            self.finished.append(sent.ended(error=self.refuses))
 
     def send_body(
         self,
@@ -132,14 +146,15 @@ class FakePool:
         parts: Sequence[Any],
         size: int,
         *,
-        token: Any,
+        on_done: OnDone,
         now_ms: int,
         timeout_ms: int,
         expects_response: bool = True,
+        max_response_bytes: int = 0,
     ) -> None:
         body = b"".join(bytes(memoryview(buffer)) for part in parts for buffer in part.from_byte(0))
         assert len(body) == size
-        self._take(Sent(node_id, api_key, version, token, None, body, expects_response))
+        self._take(Sent(node_id, api_key, version, on_done, None, body, expects_response))
 
     def _take(self, sent: Sent) -> None:
         self.sent.append(sent)
@@ -148,13 +163,13 @@ class FakePool:
     def throttle(self, node_id: int, throttle_ms: int, now_ms: int) -> None:
         self.throttled.append((node_id, throttle_ms))
 
-    def poll(self, timeout_ms: float) -> list[Completion]:
+    def poll(self, timeout_ms: float) -> list[InFlightRequest]:
         self.poll_timeouts.append(timeout_ms)
         if self.breaks is not None:
             raise self.breaks
         self.while_polled()
-        completions, self.completions = self.completions, []
-        return completions
+        finished, self.finished = self.finished, []
+        return finished
 
     def take_failures(self) -> list[ConnectionFailure]:
         failures, self.failures = self.failures, []
@@ -169,11 +184,11 @@ class FakePool:
     def bootstrap_error(self) -> KafkaError:
         return BootstrapError("no bootstrap server could be used: h:1 (connect): refused")
 
-    def close(self) -> list[Completion]:
+    def close(self) -> list[InFlightRequest]:
         self.log.append("pool closed")
         closed, self.open = self.open, []
         error = ConnectionLostError("the client closes")
-        return [Completion(each.node_id, each.token, each.api_key, each.version, error=error) for each in closed]
+        return [each.ended(error=error) for each in closed]
 
 
 class Rig:
@@ -183,7 +198,7 @@ class Rig:
         batch_size = options.pop("batch_size", 16384)
         max_request_bytes = options.pop("max_request_bytes", 1 << 20)
         linger_ms = options.pop("linger_ms", 0)
-        self.settings = SenderSettings(**{"enable_idempotence": False, "retry_backoff_ms": 100, **options})
+        self.settings = EngineSettings(**{"enable_idempotence": False, "retry_backoff_ms": 100, **options})
         self.clock = ManualClock(now_ms=1_000_000)
         self.pool = FakePool(self.clock)
         self.ledger = FailureLedger()
@@ -203,9 +218,8 @@ class Rig:
             self.watch,
             self.clock,
             self.metrics,
+            random=lambda: 0.5,  # no jitter
         )
-        self.sender._random.random = lambda: 0.5  # type: ignore[method-assign]  # no jitter
-        self.sender.is_running = True
         self.topics = dict({TOPIC: (1,)} if topics is None else topics)
         if self.topics:
             self.learn()
@@ -228,18 +242,18 @@ class Rig:
         self.sender.run_once()
 
     def open_of(self, kind: type) -> list[Sent]:
-        return [sent for sent in self.pool.open if isinstance(sent.request or sent.token, kind)]
+        return [sent for sent in self.pool.open if isinstance(sent.request, kind)]
 
     def metric(self, name: str) -> float:
         return float(self.metrics.snapshot(self.clock.now_ms())["producer-metrics"][name])
 
     @property
     def produce_requests(self) -> list[Sent]:
-        return self.open_of(ProduceRequest)
+        return [sent for sent in self.pool.open if sent.request is None]
 
     def complete(self, sent: Sent, **outcome: Any) -> None:
         self.pool.open.remove(sent)
-        self.pool.completions.append(Completion(sent.node_id, sent.token, sent.api_key, sent.version, **outcome))
+        self.pool.finished.append(sent.ended(**outcome))
 
     def metadata_response(self, **errors: int) -> MetadataResponse:
         return MetadataResponse(
@@ -295,7 +309,7 @@ class Rig:
     ) -> None:
         """Answer every batch of a produce request alike."""
         topics: dict[str, list[PartitionProduceResponse]] = {}
-        for ref in sent.token.refs():
+        for ref in sent.produce.refs():
             topics.setdefault(ref.topic, []).append(
                 PartitionProduceResponse(
                     index=ref.partition, error_code=error_code, base_offset=offset if error_code == 0 else -1, **fields
@@ -322,7 +336,8 @@ class Rig:
             ],
             throttle_time_ms=throttle_ms,
         )
-        self.complete(sent, body=memoryview(response.encode(sent.version)), latency_ms=write_ms + 3, write_ms=write_ms)
+        body = memoryview(response.encode(sent.version))
+        self.complete(sent, body=body, latency_ms=write_ms + 3, written_at_ms=write_ms)
 
 
 def failure(error: KafkaError, attempt: int = 1) -> ConnectionFailure:

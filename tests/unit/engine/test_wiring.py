@@ -9,8 +9,8 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.wiring import (
     compression_level,
     connection_settings,
+    engine_settings,
     mechanism_factory,
-    sender_settings,
     tls_context,
 )
 from kafkaprod.errors import ConfigError
@@ -74,7 +74,7 @@ def test_login_without_credentials_is_refused(missing: str) -> None:
 
 
 def test_sender_gets_its_options() -> None:
-    settings = sender_settings(config(acks="all", retries=7, delivery_timeout_ms=60_000, retry_backoff_ms=5))
+    settings = engine_settings(config(acks="all", retries=7, delivery_timeout_ms=60_000, retry_backoff_ms=5))
     assert (settings.acks, settings.retries) == (-1, 7)
     assert (settings.delivery_timeout_ms, settings.retry_backoff_ms) == (60_000, 5)
     assert settings.enable_idempotence

@@ -18,11 +18,11 @@ from kafkaprod.errors import (
     UnsupportedVersionError,
 )
 from kafkaprod.net import node as node_module
-from kafkaprod.net.completion import Completion
 from kafkaprod.net.node import Stage
 from kafkaprod.net.pool import NodePool
 from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.net.transport import Address
+from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaprod.security.sasl import PlainMechanism
 from kafkaprod.security.scram import ScramMechanism
@@ -54,13 +54,13 @@ def make_pool(clock: ManualClock) -> Iterator[MakePool]:
         pool.close()
 
 
-def turn(pool: NodePool, until: Callable[[], Any], turns: int = 500) -> list[Completion]:
+def turn(pool: NodePool, until: Callable[[], Any], turns: int = 500) -> list[InFlightRequest]:
     """Poll until `until()` is true; return everything that came out."""
-    completions: list[Completion] = []
+    finished: list[InFlightRequest] = []
     for _ in range(turns):
         if until():
-            return completions
-        completions += pool.poll(20)
+            return finished
+        finished += pool.poll(20)
     raise AssertionError("it does not happen")
 
 
@@ -68,13 +68,13 @@ def until_ready(pool: NodePool, clock: ManualClock, node_id: int = -1) -> None:
     turn(pool, lambda: pool.is_ready(node_id, clock.now_ms()))
 
 
-def receive(pool: NodePool, count: int) -> list[Completion]:
-    completions: list[Completion] = []
+def receive(pool: NodePool, count: int) -> list[InFlightRequest]:
+    finished: list[InFlightRequest] = []
     for _ in range(500):
-        if len(completions) >= count:
-            return completions
-        completions += pool.poll(20)
-    raise AssertionError(f"{len(completions)} completions, expected {count}")
+        if len(finished) >= count:
+            return finished
+        finished += pool.poll(20)
+    raise AssertionError(f"{len(finished)} finished, expected {count}")
 
 
 def until_failed(pool: NodePool, clock: ManualClock, node_id: int = -1) -> Any:
@@ -93,7 +93,7 @@ def produce(pool: NodePool, node_id: int, token: Any, body: Any = b"body", **opt
     buffers = body if isinstance(body, list) else [body]
     size = sum(map(len, buffers))
     arguments: dict[str, Any] = {"now_ms": 1_000_000, "timeout_ms": 30_000} | options
-    pool.send_body(node_id, PRODUCE, 9, buffers, size, token=token, **arguments)
+    pool.send_body(node_id, PRODUCE, 9, buffers, size, on_done=token, **arguments)
 
 
 def echoing(**options: Any) -> Callable[[], FakeBroker]:
@@ -120,8 +120,8 @@ def test_requests_are_answered_over_a_real_socket(make_pool: MakePool, clock: Ma
         produce(pool, -1, "a")
         produce(pool, -1, "b")
         assert pool.in_flight_count(-1) == 2
-        completions = receive(pool, 2)
-        assert [(c.node_id, c.token, bytes(c.body or b""), c.error) for c in completions] == [
+        finished = receive(pool, 2)
+        assert [(c.node_id, c.on_done, bytes(c.body or b""), c.error) for c in finished] == [
             (-1, "a", b"re:body", None),
             (-1, "b", b"re:body", None),
         ]
@@ -144,11 +144,12 @@ def test_a_declared_request_is_sent_in_the_highest_common_version(make_pool: Mak
         pool.set_bootstrap([server.address])
         until_ready(pool, clock)
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-        assert pool.send(-1, request, token="t", now_ms=clock.now_ms(), timeout_ms=1000) == 1
-        (completion,) = receive(pool, 1)
-        assert completion.response.producer_id == 77
+        pool.send(-1, request, on_done="t", now_ms=clock.now_ms(), timeout_ms=1000)
+        (done,) = receive(pool, 1)
+        assert done.version == 1
+        assert done.response.producer_id == 77
         with pytest.raises(UnsupportedVersionError):
-            pool.send_body(-1, PRODUCE, 10, [b""], 0, token=1, now_ms=0, timeout_ms=1)
+            pool.send_body(-1, PRODUCE, 10, [b""], 0, on_done=1, now_ms=0, timeout_ms=1)
         pool.close()
 
 
@@ -158,8 +159,10 @@ def test_a_request_no_version_of_which_is_common_is_refused(make_pool: MakePool,
         pool.set_bootstrap([server.address])
         until_ready(pool, clock)
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-        with pytest.raises(UnsupportedVersionError, match="InitProducerIdRequest"):
-            pool.send(-1, request, token="t", now_ms=clock.now_ms(), timeout_ms=1000)
+        pool.send(-1, request, on_done="t", now_ms=clock.now_ms(), timeout_ms=1000)
+        (refused,) = pool.poll(1000)
+        assert isinstance(refused.error, UnsupportedVersionError)
+        assert "InitProducerIdRequest" in str(refused.error)
         pool.close()
 
 
@@ -185,8 +188,8 @@ def test_a_large_chain_arrives_byte_exact_through_a_small_send_buffer(make_pool:
         until_ready(pool, clock)
         produce(pool, -1, "t", chain)
         assert not pool.is_ready(-1, clock.now_ms())  # the request is not fully written
-        (completion,) = receive(pool, 1)
-        assert completion.error is None
+        (done,) = receive(pool, 1)
+        assert done.error is None
         assert received == [b"".join(chain)]
         pool.close()
 
@@ -197,8 +200,8 @@ def test_a_request_without_response_completes_when_written(make_pool: MakePool, 
         pool.set_bootstrap([server.address])
         until_ready(pool, clock)
         produce(pool, -1, "t", expects_response=False)
-        (completion,) = receive(pool, 1)
-        assert (completion.token, completion.error, completion.body) == ("t", None, None)
+        (done,) = receive(pool, 1)
+        assert (done.on_done, done.error, done.body) == ("t", None, None)
         pool.close()
 
 
@@ -232,11 +235,11 @@ def test_a_reset_fails_requests_in_order_with_the_socket_closed_first(make_pool:
         records = bytearray(100)
         produce(pool, -1, "a", [memoryview(records)])
         produce(pool, -1, "b")
-        completions = receive(pool, 2)
+        finished = receive(pool, 2)
         records.append(0)  # nobody holds the buffer any more
-        assert [completion.token for completion in completions] == ["a", "b"]
-        assert all(isinstance(completion.error, ConnectionLostError) for completion in completions)
-        assert completions[0].is_possibly_persisted
+        assert [done.on_done for done in finished] == ["a", "b"]
+        assert all(isinstance(done.error, ConnectionLostError) for done in finished)
+        assert finished[0].is_possibly_persisted
         assert pool.connection_count == 0
         (failure,) = pool.take_failures()
         assert (failure.stage, failure.node.node_id) == (Stage.READY, -1)
@@ -256,12 +259,12 @@ def test_a_half_written_request_is_let_go_when_the_broker_dies(make_pool: MakePo
         pool.set_bootstrap([server.address])
         until_ready(pool, clock)
         records = bytearray(50_000_000)  # more than any socket buffers hold
-        pool.send_body(-1, PRODUCE, 9, [memoryview(records)], len(records), token="t", now_ms=0, timeout_ms=10**9)
+        pool.send_body(-1, PRODUCE, 9, [memoryview(records)], len(records), on_done="t", now_ms=0, timeout_ms=10**9)
         pool.disconnect(-1, ConnectionLostError("test"))
-        (completion,) = pool.poll(0)
+        (done,) = pool.poll(0)
         records.append(0)
-        assert not completion.is_possibly_persisted
-        assert completion.error is not None
+        assert not done.is_possibly_persisted
+        assert done.error is not None
         pool.close()
 
 
@@ -276,8 +279,8 @@ def test_a_protocol_violation_closes_and_resolves_everything(make_pool: MakePool
         until_ready(pool, clock)
         produce(pool, -1, "a")
         produce(pool, -1, "b")
-        completions = receive(pool, 2)
-        assert [(c.token, c.is_possibly_persisted) for c in completions] == [("a", True), ("b", True)]
+        finished = receive(pool, 2)
+        assert [(c.on_done, c.is_possibly_persisted) for c in finished] == [("a", True), ("b", True)]
         pool.close()
 
 
@@ -292,9 +295,9 @@ def test_one_overdue_answer_closes_that_connection_only(make_pool: MakePool, clo
         clock.advance(999)
         assert pool.poll(0) == []
         clock.advance(1)
-        completions = receive(pool, 2)
-        assert [completion.token for completion in completions] == ["late", "behind it"]
-        assert all(isinstance(completion.error, RequestTimedOutError) for completion in completions)
+        finished = receive(pool, 2)
+        assert [done.on_done for done in finished] == ["late", "behind it"]
+        assert all(isinstance(done.error, RequestTimedOutError) for done in finished)
         produce(pool, -2, "fine")
         assert receive(pool, 1)[0].error is None
         pool.close()
@@ -306,8 +309,8 @@ def test_close_returns_what_was_in_flight_and_is_final(make_pool: MakePool, cloc
         pool.set_bootstrap([server.address])
         until_ready(pool, clock)
         produce(pool, -1, "t")
-        (completion,) = pool.close()
-        assert isinstance(completion.error, ConnectionLostError)
+        (done,) = pool.close()
+        assert isinstance(done.error, ConnectionLostError)
         assert pool.close() == []
         pool.wakeup()
         with pytest.raises(IllegalStateError, match="closed"):
@@ -558,7 +561,7 @@ def test_declared_responses_throttle_from_the_version_that_says_so(
         pool.set_bootstrap([server.address])
         until_ready(pool, clock)
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-        pool.send(-1, request, token="t", now_ms=clock.now_ms(), timeout_ms=1000)
+        pool.send(-1, request, on_done="t", now_ms=clock.now_ms(), timeout_ms=1000)
         receive(pool, 1)
         assert pool.is_ready(-1, clock.now_ms()) is not is_throttled
         pool.close()
@@ -643,8 +646,8 @@ def test_a_broker_that_moved_is_another_broker(make_pool: MakePool, clock: Manua
         until_ready(pool, clock, 1)
         produce(pool, 1, "old")
         pool.update_nodes({1: Node(1, *new.address)})
-        (completion,) = pool.poll(0)
-        assert isinstance(completion.error, ConnectionLostError)
+        (done,) = pool.poll(0)
+        assert isinstance(done.error, ConnectionLostError)
         until_ready(pool, clock, 1)
         produce(pool, 1, "new")
         assert receive(pool, 1)[0].error is None
@@ -659,7 +662,7 @@ def test_two_node_ids_on_one_address_are_two_connections(make_pool: MakePool, cl
         until_ready(pool, clock, 2)
         produce(pool, 1, "one")
         produce(pool, 2, "two")
-        assert {(c.node_id, c.token) for c in receive(pool, 2)} == {(1, "one"), (2, "two")}
+        assert {(c.node_id, c.on_done) for c in receive(pool, 2)} == {(1, "one"), (2, "two")}
         assert len(server.brokers) == 2
         pool.close()
 
@@ -688,8 +691,8 @@ def test_rebootstrap_closes_everything_and_starts_over(make_pool: MakePool, cloc
         produce(pool, 1, "t")
         pool.rebootstrap()
         assert pool.node_ids() == [-1]
-        (completion,) = pool.poll(0)
-        assert completion.error is not None
+        (done,) = pool.poll(0)
+        assert done.error is not None
         until_ready(pool, clock, -1)
         pool.close()
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.engine.sender import MAX_WAIT_MS, OBSERVATION_MS
+from kafkaprod.engine.identity import MAX_WAIT_MS
+from kafkaprod.engine.upkeep import OBSERVATION_MS
 from kafkaprod.errors import (
     AuthenticationError,
     BrokerError,
@@ -18,7 +19,7 @@ from kafkaprod.errors import (
     OutOfOrderSequenceError,
     UnsupportedVersionError,
 )
-from kafkaprod.net.completion import NodeMetrics
+from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaprod.protocol.messages.metadata import MetadataRequest
 from kafkaprod.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
@@ -33,12 +34,12 @@ LOST = ConnectionLostError("cut")
 
 
 def sequence(sent: Sent) -> int:
-    (ref,) = sent.token.refs()
+    (ref,) = sent.produce.refs()
     return int(ref.producer[2])
 
 
 def epoch(sent: Sent) -> int:
-    (ref,) = sent.token.refs()
+    (ref,) = sent.produce.refs()
     return int(ref.producer[1])
 
 
@@ -143,7 +144,7 @@ class TestMetrics:
         rig.turn(20)
         (sent,) = rig.produce_requests
         if acks == 0:
-            rig.complete(sent, write_ms=4)
+            rig.complete(sent, written_at_ms=4)
         else:
             rig.answer(sent, write_ms=4)
         rig.turn()
@@ -238,7 +239,7 @@ class TestMetadata:
         rig.turn()
         error = lost.exception(0)
         assert isinstance(error, BrokerError)
-        assert "made anew with fewer partitions" in str(error)
+        assert "created again with fewer partitions" in str(error)
         assert not kept.done()
 
 
@@ -321,7 +322,7 @@ class TestLostNumbers:
         for _ in range(8):
             rig.turn(300)
             for sent in rig.produce_requests:
-                for ref in sent.token.refs():
+                for ref in sent.produce.refs():
                     numbers.setdefault(ref.partition, []).append(ref.producer[1:])
                 rig.answer(sent)
         rig.turn()

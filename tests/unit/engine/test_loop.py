@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.engine.sender import Flush
+from kafkaprod.engine.flushes import Flush
 from kafkaprod.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -44,7 +44,7 @@ def pool_is_free(rig: Rig) -> bool:
 
 def base_sequence(sent: Any) -> int:
     """Of the first batch of a Produce request: 53 bytes into it, which starts with its base offset 0."""
-    (sequence,) = {ref.producer[2] for ref in sent.token.refs()}
+    (sequence,) = {ref.producer[2] for ref in sent.produce.refs()}
     return int(sequence)
 
 
@@ -156,7 +156,7 @@ class TestProducerId:
         rig.answer_producer_id(5, 2)
         rig.turn()
         rig.turn()
-        (ref,) = rig.produce_requests[0].token.refs()
+        (ref,) = rig.produce_requests[0].produce.refs()
         assert ref.producer == (5, 2, 0)
 
     def test_without_idempotence_none_is_asked_for(self) -> None:
@@ -214,7 +214,7 @@ class TestEpoch:
         for _ in range(3):
             rig.turn(200)
         (again,) = rig.produce_requests
-        (ref,) = again.token.refs()
+        (ref,) = again.produce.refs()
         assert ref.producer == (4000, 1, 0)
         rig.answer(again)
         rig.turn()
@@ -416,7 +416,7 @@ class TestRetry:
         rig.turn()
         rig.turn(100)
         (again,) = rig.produce_requests
-        (ref,) = again.token.refs()
+        (ref,) = again.produce.refs()
         assert ref.maybe_persisted
         assert ref.attempts == 1
 
@@ -432,7 +432,7 @@ class TestRetry:
         assert not second.done()
         rig.turn(100)
         (again,) = rig.produce_requests
-        assert [ref.partition for ref in again.token.refs()] == [1]
+        assert [ref.partition for ref in again.produce.refs()] == [1]
 
     def test_answer_for_something_else_is_not_believed_at_all(self) -> None:
         rig = Rig()
@@ -472,7 +472,7 @@ class TestSplit:
         for _ in range(10):
             rig.turn()
             for sent in rig.produce_requests:
-                (ref,) = sent.token.refs()
+                (ref,) = sent.produce.refs()
                 rig.answer(sent, offset=offset)
                 offset += ref.record_count
         assert [future.result(0).offset for future in futures] == list(range(10))
@@ -614,7 +614,7 @@ class TestFlush:
         rig.turn()
         flush.is_over = True
         rig.turn()
-        assert not rig.sender._flushes
+        assert not rig.sender.waiting_flushes
 
     def test_flush_of_an_ended_sender_does_not_wait(self) -> None:
         rig = Rig()
@@ -641,7 +641,7 @@ class TestEnd:
         rig.sender.close(rig.clock.now_ms() + 60_000)
         rig.sender.run()
         assert future.succeeded()
-        assert not rig.sender.is_running
+        assert rig.sender.has_ended
         assert pool_is_free(rig)
 
     def test_records_fail_before_the_sockets_close_and_memory_goes_back_after(self) -> None:

@@ -1,0 +1,309 @@
+"""What becomes of a produce request when it has ended: plain success in one call of the core, the rest batch by batch.
+
+    on_done -> settle_all (core): everything written
+            -> read the response -> a batch each: judge (delivery_rules) -> one function per verdict
+
+A request's memory is given back when it has ended, and never when its records merely expired. Sender thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.requests.produce_request import ProduceRequest
+from kafkaprod._core.requests.produce_response import settle_all
+from kafkaprod._core.requests.settlement import BatchRef, incomplete_batches
+from kafkaprod._core.requests.split import split_batch
+from kafkaprod.engine.delivery_rules import (
+    MAYBE_PERSISTED,
+    NETWORK_EXCEPTION,
+    REQUEST_TIMED_OUT,
+    BatchFacts,
+    Verdict,
+    judge,
+)
+from kafkaprod.engine.identity import Identity
+from kafkaprod.engine.upkeep import Upkeep
+from kafkaprod.errors import (
+    AuthenticationError,
+    CorruptDataError,
+    KafkaError,
+    OutOfOrderSequenceError,
+    RequestTimedOutError,
+    UnsupportedVersionError,
+)
+from kafkaprod.metadata import Metadata
+from kafkaprod.metrics import ProducerMetrics
+from kafkaprod.net.pool import NodePool
+from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
+from kafkaprod.protocol.in_flight import InFlightRequest, OnDone
+from kafkaprod.protocol.messages.produce import ProduceResponse, TopicProduceResponse
+from kafkaprod.retry import ExponentialBackoff
+
+LAST_VERSION_BY_NAME: Final = 12  # version 13 names topics by id
+CLIENT_THROTTLES_FROM: Final = 6
+
+_log = logging.getLogger("kafkaprod.engine.answers")
+
+
+@dataclass(slots=True)
+class Failure:
+    """Why a batch was not simply written.
+
+    Attributes:
+        code: Kafka's error code; 13 without an answer.
+        error: What its records get if it fails; None: made from the code.
+        record_errors: Errors of single records, by their index in the batch.
+        maybe_persisted: Whether this attempt may be in the log; None: as the code says.
+    """
+
+    code: int
+    error: KafkaError | None = None
+    record_errors: dict[int, Exception] | None = None
+    maybe_persisted: bool | None = None
+
+
+class Answers:
+    """Settles the produce requests of one producer.
+
+    Args:
+        retries: Most attempts of a batch after the first.
+        backoff: Between the attempts of a batch.
+        random: Source of jitter.
+        accumulator, pool, metadata, metrics, identity, upkeep: The other parts of the engine.
+    """
+
+    def __init__(
+        self,
+        retries: int,
+        backoff: ExponentialBackoff,
+        random: Callable[[], float],
+        accumulator: Accumulator,
+        pool: NodePool,
+        metadata: Metadata,
+        metrics: ProducerMetrics,
+        identity: Identity,
+        upkeep: Upkeep,
+    ) -> None:
+        self._retries = retries
+        self._backoff = backoff
+        self._random = random
+        self._accumulator = accumulator
+        self._pool = pool
+        self._metadata = metadata
+        self._metrics = metrics
+        self._identity = identity
+        self._upkeep = upkeep
+        self._open: set[ProduceRequest] = set()
+        self._acts: dict[Verdict, Callable[[BatchRef, Failure, int], None]] = {
+            Verdict.SUCCEED: self._succeed,
+            Verdict.RETRY: self._retry,
+            Verdict.RENUMBER: self._renumber,
+            Verdict.SPLIT: self._split,
+            Verdict.FAIL: self._fail,
+        }
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    def expect(self, request: ProduceRequest) -> OnDone:
+        """Keep a request that was drained; return what is to be called with its outcome."""
+        self._open.add(request)
+        return partial(self.on_produce, request)
+
+    def close(self, request: ProduceRequest) -> None:
+        """Give a request's memory back: nothing reads it any more."""
+        self._open.discard(request)
+        request.finish()
+
+    def close_all(self) -> None:
+        """Give the memory of all requests back: every connection is closed."""
+        for request in self._open.copy():
+            self.close(request)
+
+    def refuse(self, request: ProduceRequest, error: KafkaError, now_ms: int) -> None:
+        """Fail a request that cannot be sent."""
+        for ref in request.refs():
+            self._fail(ref, Failure(NETWORK_EXCEPTION, error), now_ms)
+        self.close(request)
+
+    def take_back(self, request: ProduceRequest, now_ms: int) -> None:
+        """Put the batches of a request that was drained and has no outcome back into their queues."""
+        if request not in self._open:
+            return
+        for ref in request.refs():
+            if ref.state == "sent":
+                ref.requeue(now_ms, self._backoff_ms(ref))
+        self.close(request)
+
+    def on_produce(self, request: ProduceRequest, done: InFlightRequest, now_ms: int) -> None:
+        """Settle a request that has ended."""
+        if done.error is not None:
+            self._on_no_answer(request, done, done.error, now_ms)
+        elif done.body is None:
+            self._metrics.on_stage("send", done.write_ms * 1000, len(request))
+            for ref in request.refs():  # acks=0: written to the socket is all there is to know
+                ref.succeed()
+        else:
+            self._metrics.on_stage("send", done.write_ms * 1000, len(request))
+            self._metrics.on_response(done.node_id, done.latency_ms, now_ms)
+            throttle_ms = settle_all(request, done.body, done.version)
+            if throttle_ms is None:
+                throttle_ms = self._on_answer(request, done, done.body, now_ms)
+            if throttle_ms > 0:
+                self._metrics.on_throttle(throttle_ms, now_ms)
+                if done.version >= CLIENT_THROTTLES_FROM:
+                    self._pool.throttle(done.node_id, throttle_ms, now_ms)
+        self.close(request)
+
+    def _on_no_answer(self, request: ProduceRequest, done: InFlightRequest, error: KafkaError, now_ms: int) -> None:
+        code = REQUEST_TIMED_OUT if isinstance(error, RequestTimedOutError) else NETWORK_EXCEPTION
+        self._metadata.request_update()
+        for ref in request.refs():
+            failure = Failure(code, error, maybe_persisted=done.is_possibly_persisted)
+            if isinstance(error, AuthenticationError | UnsupportedVersionError):
+                self._fail(ref, failure, now_ms)
+            else:
+                self._apply(ref, failure, now_ms)
+
+    def _on_answer(self, request: ProduceRequest, done: InFlightRequest, body: memoryview, now_ms: int) -> int:
+        """Judge an answer that is not plain success, batch by batch; return the throttle time in ms."""
+        open_refs = {(ref.topic, ref.partition): ref for ref in request.refs()}
+        try:
+            response = ProduceResponse.decode(body, done.version)
+            answers = self._matched(response, open_refs, done.version)
+        except CorruptDataError as error:
+            # Nothing this connection says can be believed: what is in flight on it fails and is retried.
+            _log.error("node %d: %s; the connection is closed and its records are sent again", done.node_id, error)
+            self._pool.disconnect(done.node_id, error)
+            for ref in open_refs.values():
+                self._apply(ref, Failure(NETWORK_EXCEPTION, error, maybe_persisted=True), now_ms)
+            return 0
+        for key, partition in answers:
+            answered = open_refs.pop(key, None)
+            if answered is not None:  # a repeated partition: the first one counts
+                self._on_partition(answered, partition, response, now_ms)
+        for ref in open_refs.values():  # left out by the broker: as good as no answer
+            self._apply(ref, Failure(NETWORK_EXCEPTION, maybe_persisted=True), now_ms)
+        self._upkeep.apply_metadata()
+        return int(response.throttle_time_ms)
+
+    def _matched(
+        self, response: ProduceResponse, open_refs: dict[tuple[str, int], BatchRef], version: int
+    ) -> list[tuple[tuple[str, int], Any]]:
+        """The partitions of a response by topic and number. Raises CorruptDataError for one that was not sent."""
+        answers = [
+            ((self._topic_name(topic, version), partition.index), partition)
+            for topic in response.responses
+            for partition in topic.partition_responses
+        ]
+        for key, _ in answers:
+            if key not in open_refs:
+                raise CorruptDataError(f"produce response for {key[0]}[{key[1]}], which was not in the request")
+        return answers
+
+    def _topic_name(self, topic: TopicProduceResponse, version: int) -> str:
+        """Raises CorruptDataError for an id that no topic ever had."""
+        if version <= LAST_VERSION_BY_NAME:
+            return topic.name
+        name = None if topic.topic_id is None else self._upkeep.topic_names.get(topic.topic_id)
+        if name is None:
+            raise CorruptDataError(f"produce response for topic id {topic.topic_id}, which was not in the request")
+        return name
+
+    def _on_partition(self, ref: BatchRef, partition: Any, response: ProduceResponse, now_ms: int) -> None:
+        code = partition.error_code
+        if code == 0:
+            ref.succeed(partition.base_offset, partition.log_append_time_ms)
+            return
+        leader = partition.current_leader
+        if leader is not None and leader.leader_id >= 0:
+            self._metadata.on_leader_hint(
+                ref.topic, ref.partition, leader.leader_id, leader.leader_epoch, response.node_endpoints
+            )
+        error = error_for(code, partition.error_message, topic=ref.topic, partition=ref.partition)
+        record_errors: dict[int, Exception] = {
+            item.batch_index: error_for(code, item.batch_index_error_message, topic=ref.topic, partition=ref.partition)
+            for item in partition.record_errors
+        }
+        self._apply(ref, Failure(code, error, record_errors), now_ms)
+
+    # --- batches ---------------------------------------------------------------------------------------------------
+
+    def _apply(self, ref: BatchRef, failure: Failure, now_ms: int) -> None:
+        """Judge a batch that was not simply written and act on the verdict."""
+        if ref.is_done:
+            return
+        if describe(failure.code).needs_metadata:
+            self._metadata.request_update()
+        facts = BatchFacts(
+            record_count=ref.record_count,
+            attempts=ref.attempts,
+            has_sequence=ref.producer[2] >= 0,
+            is_first_outstanding=ref.is_first_outstanding,
+            partition_has_gap=ref.partition_needs_new_epoch,
+            maybe_persisted=ref.maybe_persisted,
+        )
+        verdict = judge(failure.code, facts, self._retries)
+        if self._identity.keeps_producer_id and verdict in (Verdict.RENUMBER, Verdict.SPLIT):
+            verdict = Verdict.FAIL
+        self._acts[verdict](ref, failure, now_ms)
+
+    def _succeed(self, ref: BatchRef, failure: Failure, now_ms: int) -> None:
+        """The batch was written before; where is not known."""
+        ref.succeed()
+
+    def _split(self, ref: BatchRef, failure: Failure, now_ms: int) -> None:
+        """Cut a batch that is too large for the broker in two."""
+        self._metrics.on_split(now_ms)
+        split_batch(ref, ref.size_bytes // 2)
+
+    def _renumber(self, ref: BatchRef, failure: Failure, now_ms: int) -> None:
+        """Send a batch that was surely rejected again under a new epoch, with those queued behind it."""
+        ref.forget_sequence()
+        ref.requeue(now_ms, self._backoff_ms(ref))
+        self._free_stuck_batches(ref.topic, ref.partition, now_ms)
+
+    def _retry(self, ref: BatchRef, failure: Failure, now_ms: int) -> None:
+        """Send a batch again as it is."""
+        maybe_persisted = failure.maybe_persisted
+        if maybe_persisted is None:
+            maybe_persisted = failure.code in MAYBE_PERSISTED
+        self._metrics.on_retry(ref.topic, ref.record_count, now_ms)
+        ref.requeue(now_ms, self._backoff_ms(ref), maybe_persisted)
+        if ref.partition_needs_new_epoch:
+            self._free_stuck_batches(ref.topic, ref.partition, now_ms)
+
+    def _fail(self, ref: BatchRef, failure: Failure, now_ms: int) -> None:
+        """Give the records of a batch their error."""
+        if ref.is_done:
+            return
+        error = failure.error or error_for(failure.code, topic=ref.topic, partition=ref.partition)
+        self._metrics.on_error(ref.topic, ref.record_count, now_ms)
+        self._identity.on_batch_failed(ref, error)
+        ref.fail(error, failure.record_errors)
+        if isinstance(failure.error, OutOfOrderSequenceError):
+            _log.error("%s[%d]: the broker misses earlier records of this producer", ref.topic, ref.partition)
+
+    def _backoff_ms(self, ref: BatchRef) -> int:
+        return self._backoff.delay_ms(ref.attempts, self._random)
+
+    def _free_stuck_batches(self, topic: str, partition: int, now_ms: int) -> None:
+        """Take their numbers from the queued batches behind one that lost its own: it waits until none is outstanding.
+
+        Those in flight are judged by their own answers. One that may be in the log keeps its number for ever and cannot
+        go out after a gap: it fails, as it would when the broker refused it.
+        """
+        is_behind = False
+        for ref in incomplete_batches(self._accumulator):  # oldest first, which is the order of the queue
+            if (ref.topic, ref.partition) != (topic, partition):
+                continue
+            if ref.producer[2] < 0:
+                is_behind = True
+            elif is_behind and ref.state == "closed" and not ref.forget_sequence():
+                code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                self._fail(ref, Failure(code), now_ms)

@@ -1,0 +1,62 @@
+"""Calls of flush() that wait for the batches queued before them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from kafkaprod._core.queues.accumulator import Accumulator
+
+
+class Flush:
+    """A call of flush() that waits until all that is queued now has its outcome.
+
+    Attributes:
+        wake: Called once all of it has; by the sender thread, or in `Sender.add_flush` if that has ended.
+        mark: The last batch it waits for; None until the sender thread has seen the flush.
+        is_over: Set by the caller when it no longer waits.
+    """
+
+    __slots__ = ("is_over", "mark", "wake")
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+        self.mark: int | None = None
+        self.is_over = False
+
+
+class Flushes:
+    """The flushes of one producer. `add` is thread-safe; the rest is the sender thread's."""
+
+    def __init__(self, accumulator: Accumulator) -> None:
+        self._accumulator = accumulator
+        self._new: deque[Flush] = deque()
+        self._begun: list[Flush] = []
+
+    @property
+    def waiting(self) -> list[Flush]:
+        """All that somebody still waits for."""
+        return [flush for flush in [*self._begun, *self._new] if not flush.is_over]
+
+    def add(self, flush: Flush) -> None:
+        """Let `begin` start it."""
+        self._new.append(flush)
+
+    def begin(self) -> None:
+        """Send what is queued at once, for the flushes added since the last call."""
+        while self._new:
+            flush = self._new.popleft()
+            flush.mark = self._accumulator.begin_flush()
+            self._begun.append(flush)
+
+    def wake_finished(self, *, all_of_them: bool = False) -> None:
+        """Wake those whose batches have all their outcome."""
+        if not self._begun:
+            return
+        oldest = self._accumulator.oldest_serial
+        for flush in self._begun.copy():
+            assert flush.mark is not None
+            if all_of_them or flush.is_over or oldest == 0 or oldest > flush.mark:
+                self._begun.remove(flush)
+                self._accumulator.end_flush()
+                flush.wake()

@@ -1,0 +1,193 @@
+"""Producer id and epoch: which ones batches are sent under, and what must be requested before they may be.
+
+`Identity` is what the loop, the answers and the upkeep use. `IdempotentIdentity` serves producers without transactions;
+a transaction manager is another implementation. Sender thread only.
+
+    loop: wanted(now_ms) -> IdentityRequest -> on_sent() -> the network -> on_response()
+    drain: producer id and epoch were given to `Drain.set_producer`; until then an idempotent drain takes nothing
+Source: org.apache.kafka.clients.producer.internals.TransactionManager; KIP-98, KIP-360 (epoch bump).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.requests.drain import Drain
+from kafkaprod._core.requests.settlement import BatchRef, abort_batches
+from kafkaprod.errors import CorruptDataError, KafkaError
+from kafkaprod.protocol.error_codes import ErrorCode, error_for
+from kafkaprod.protocol.in_flight import InFlightRequest
+from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkaprod.protocol.schema import Request
+from kafkaprod.retry import ExponentialBackoff
+
+MAX_EPOCH: Final = 32_767
+MAX_WAIT_MS: Final = 60_000
+MAX_DAMAGED_ANSWERS: Final = 5  # in a row; then queued records fail
+NO_TRANSACTION_TIMEOUT: Final = 0x7FFFFFFF
+
+_log = logging.getLogger("kafkaprod.engine.identity")
+
+
+class IdentityRequest(NamedTuple):
+    """A request to send now.
+
+    Attributes:
+        request: What.
+        node_id: Where to, such as a coordinator; None: any broker.
+    """
+
+    request: Request
+    node_id: int | None = None
+
+
+class Identity(Protocol):
+    """The producer's standing with the cluster, as the sender thread uses it.
+
+    Attributes:
+        transactional_id: Sent in every produce request; None: no transactions.
+        keeps_producer_id: Whether id and epoch never change: what would need a newer epoch fails.
+    """
+
+    transactional_id: str | None
+    keeps_producer_id: bool
+
+    def wanted(self, now_ms: int) -> IdentityRequest | None:
+        """The request to send now; None if there is none, or one is in flight. Changes nothing that matters twice."""
+        ...
+
+    def delay_ms(self, now_ms: int) -> int:
+        """How long `wanted` will surely return None; MAX_WAIT_MS: until an answer or a `wakeup`."""
+        ...
+
+    def on_sent(self, wanted: IdentityRequest) -> None:
+        """The request went out; `on_response` will follow."""
+        ...
+
+    def on_response(self, wanted: IdentityRequest, done: InFlightRequest, now_ms: int) -> None:
+        """Take the outcome of a request: `done.response`, or `done.error`."""
+        ...
+
+    def may_drain(self) -> bool:
+        """Whether batches may be sent now."""
+        ...
+
+    def on_batch_failed(self, ref: BatchRef, error: KafkaError) -> None:
+        """A batch has failed for good; called before its records get the error."""
+        ...
+
+    def on_end(self, error: KafkaError) -> None:
+        """The sender thread ends: fail whatever waits for an answer."""
+        ...
+
+
+class IdempotentIdentity:
+    """Producer id and epoch of a producer without transactions.
+
+    Args:
+        accumulator: Its batches fail when the cluster refuses an id.
+        drain: Gets id and epoch; asks for a new epoch through `wants_epoch`.
+        backoff: Between failed requests.
+        random: Source of jitter.
+        is_idempotent: False: no id is ever requested.
+        keeps_producer_id: The drain was given an id and epoch to use for ever.
+    """
+
+    transactional_id: str | None = None
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        drain: Drain,
+        backoff: ExponentialBackoff,
+        random: Callable[[], float],
+        *,
+        is_idempotent: bool,
+        keeps_producer_id: bool = False,
+    ) -> None:
+        self.keeps_producer_id = keeps_producer_id
+        self._accumulator = accumulator
+        self._drain = drain
+        self._backoff = backoff
+        self._random = random
+        self._is_idempotent = is_idempotent
+        self._is_requested = False
+        self._failure_count = 0
+        self._damaged_count = 0
+        self._next_request_ms = 0
+
+    def wanted(self, now_ms: int) -> IdentityRequest | None:
+        """A request for a producer id, before the first drain and when the last epoch is used up."""
+        if not self._is_idempotent:
+            return None
+        if self._drain.wants_epoch:
+            self._start_epoch()
+        if self._drain.producer_id >= 0 or self._is_requested or now_ms < self._next_request_ms:
+            return None
+        return IdentityRequest(
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT)
+        )
+
+    def delay_ms(self, now_ms: int) -> int:
+        """Until the backoff is over; MAX_WAIT_MS when nothing is missing or a request is in flight."""
+        if not self._is_idempotent or self._drain.producer_id >= 0 or self._is_requested:
+            return MAX_WAIT_MS
+        return max(self._next_request_ms - now_ms, 0)
+
+    def on_sent(self, wanted: IdentityRequest) -> None:
+        """One request at a time."""
+        self._is_requested = True
+
+    def on_response(self, wanted: IdentityRequest, done: InFlightRequest, now_ms: int) -> None:
+        """Take id and epoch, or try again after a backoff; a final refusal fails the queued records."""
+        self._is_requested = False
+        error = done.error if done.error is not None else self._take(done.response, done.node_id)
+        if error is None:
+            self._failure_count = self._damaged_count = 0
+            return
+        if isinstance(error, CorruptDataError):
+            self._damaged_count += 1
+        if self._damaged_count >= MAX_DAMAGED_ANSWERS or not (error.retriable or isinstance(error, CorruptDataError)):
+            self._damaged_count = 0
+            abort_batches(self._accumulator, error)
+        delay_ms = self._backoff.delay_ms(self._failure_count, self._random)
+        self._failure_count += 1
+        self._next_request_ms = now_ms + delay_ms
+
+    def may_drain(self) -> bool:
+        """Always: without an id the drain takes nothing by itself."""
+        return True
+
+    def on_batch_failed(self, ref: BatchRef, error: KafkaError) -> None:
+        """Nothing: the drain starts a new epoch where a sequence is missing."""
+
+    def on_end(self, error: KafkaError) -> None:
+        """Nothing waits."""
+
+    def _take(self, response: InitProducerIdResponse, node_id: int) -> KafkaError | None:
+        """Use the answer; return why it cannot be used."""
+        if response.error_code != ErrorCode.NONE:
+            return error_for(response.error_code, "the cluster gave no producer id", node=node_id)
+        if response.producer_id < 0 or response.producer_epoch < 0:
+            return CorruptDataError(
+                f"node {node_id} answered InitProducerId with producer id {response.producer_id} and epoch "
+                f"{response.producer_epoch}: neither may be negative",
+                node=node_id,
+            )
+        self._drain.set_producer(response.producer_id, response.producer_epoch)
+        return None
+
+    def _start_epoch(self) -> None:
+        """A plain idempotent producer raises its epoch by itself (KIP-360); used up, it needs a new id."""
+        drain = self._drain
+        if self.keeps_producer_id:
+            what = "records before these were not written, and the producer must keep its id and epoch"
+            abort_batches(self._accumulator, error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, what))
+            drain.set_producer(drain.producer_id, drain.producer_epoch)
+        elif drain.producer_epoch < MAX_EPOCH:
+            drain.set_producer(drain.producer_id, drain.producer_epoch + 1)
+        else:
+            drain.set_producer(-1, -1)

@@ -1,0 +1,316 @@
+"""The one thread behind a producer: ready -> drain -> send -> poll -> settle -> expire, until closed.
+
+On the record's line between the accumulator and the results. Everything here runs on the sender thread, except
+`wakeup`, `add_flush` and `close`. Waiting happens in one place, `NodePool.poll`; time comes from the clock given.
+
+    answers    what becomes of a produce request that has ended
+    identity   producer id, epoch, transactions
+    upkeep     metadata, expiry, failed connections, metrics
+    flushes    callers of flush()
+Source: org.apache.kafka.clients.producer.internals.Sender.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, cast
+
+from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.requests.drain import Drain
+from kafkaprod._core.requests.produce_request import ProduceRequest
+from kafkaprod._core.requests.settlement import abort_batches
+from kafkaprod.clock import Clock
+from kafkaprod.engine.answers import LAST_VERSION_BY_NAME, Answers
+from kafkaprod.engine.flushes import Flush, Flushes
+from kafkaprod.engine.identity import MAX_WAIT_MS, IdempotentIdentity, Identity
+from kafkaprod.engine.settings import EngineSettings
+from kafkaprod.engine.topic_watch import TopicWatch
+from kafkaprod.engine.upkeep import Upkeep
+from kafkaprod.errors import ConnectionLostError, ProducerClosedError, UnsupportedVersionError
+from kafkaprod.metadata import Metadata
+from kafkaprod.metrics import ProducerMetrics
+from kafkaprod.net.pool import NodePool
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.in_flight import InFlightRequest, OnDone
+from kafkaprod.protocol.outgoing import ByteChain
+from kafkaprod.retry import ExponentialBackoff
+
+PRODUCE_VERSIONS: Final = (3, 13)
+LOAD_UPDATE_MS: Final = 10  # how often the sticky partitioners get the queue lengths
+MAX_FAILED_TURNS: Final = 20  # in a row without memory, 10 ms apart at first and 100 ms in the end
+RESPONSE_BYTES_PER_PARTITION: Final = 1024
+RESPONSE_BYTES_PER_RECORD: Final = 128  # a broker may name each bad record
+
+_log = logging.getLogger("kafkaprod.engine.loop")
+
+
+class Sender:
+    """The loop and its state. `run` is the thread's body; `run_once` is one turn of it, for tests.
+
+    Args:
+        settings: Options.
+        accumulator, drain, pool, metadata, topic_watch, clock, metrics: The parts it drives.
+        identity: Producer id, epoch, transactions; None: an idempotent producer's, or none, as the settings say.
+        random: Source of jitter.
+
+    Attributes:
+        fatal_error: What ended the thread; None if `close` did, or while it runs.
+        has_ended: Whether the thread is done: nothing it is given from then on has any effect.
+    """
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        accumulator: Accumulator,
+        drain: Drain,
+        pool: NodePool,
+        metadata: Metadata,
+        topic_watch: TopicWatch,
+        clock: Clock,
+        metrics: ProducerMetrics,
+        identity: Identity | None = None,
+        *,
+        random: Callable[[], float] = random.random,
+    ) -> None:
+        backoff = ExponentialBackoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        if identity is None:
+            identity = IdempotentIdentity(
+                accumulator,
+                drain,
+                backoff,
+                random,
+                is_idempotent=settings.enable_idempotence,
+                keeps_producer_id=settings.keeps_producer_id,
+            )
+        self._settings = settings
+        self._accumulator = accumulator
+        self._drain = drain
+        self._pool = pool
+        self._metadata = metadata
+        self._topic_watch = topic_watch
+        self._clock = clock
+        self._metrics = metrics
+        self._identity = identity
+        self._upkeep = Upkeep(settings, accumulator, drain, pool, metadata, topic_watch, metrics, identity)
+        self._answers = Answers(
+            settings.retries, backoff, random, accumulator, pool, metadata, metrics, identity, self._upkeep
+        )
+        self._flushes = Flushes(accumulator)
+        self._next_load_update_ms = 0
+        self._ended: deque[InFlightRequest] = deque()  # requests whose outcome has not been acted on
+        self._unsent: ProduceRequest | None = None  # drained, and not given to the pool yet
+        self._close_deadlines_ms: list[int] = []  # appended by any thread
+        self.fatal_error: BaseException | None = None
+        self.has_ended = False
+
+    # --- called by other threads -----------------------------------------------------------------------------------
+
+    def wakeup(self) -> None:
+        """Make the loop look for work soon. Thread-safe."""
+        self._pool.wakeup()
+
+    def add_flush(self, flush: Flush) -> None:
+        """Send what is queued at once, and wake `flush` when all of it has its outcome. Thread-safe."""
+        self._flushes.add(flush)
+        if self.has_ended:
+            flush.wake()
+        self.wakeup()
+
+    @property
+    def waiting_flushes(self) -> list[Flush]:
+        """Flushes that somebody still waits for."""
+        return self._flushes.waiting
+
+    def close(self, deadline_ms: int) -> None:
+        """End the loop when everything has its outcome; at `deadline_ms` (monotonic) what is left fails.
+
+        Thread-safe. Of several deadlines the earliest holds.
+        """
+        self._close_deadlines_ms.append(deadline_ms)
+        self._accumulator.close()
+        self.wakeup()
+
+    # --- the loop --------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Loop until closed and drained. Whatever goes wrong here fails every record with the cause: nothing hangs."""
+        cause: BaseException | None = None
+        failed_turns = 0
+        try:
+            while not self._is_finished():
+                try:
+                    self.run_once()
+                    failed_turns = 0
+                except MemoryError:
+                    failed_turns += 1
+                    if failed_turns > MAX_FAILED_TURNS:
+                        raise
+                    self._after_memory_error(failed_turns)
+        except BaseException as error:
+            _log.exception("the sender thread ends with an error: all records without an outcome fail")
+            self.fatal_error = cause = error
+        finally:
+            self._shut_down(cause)
+
+    def run_once(self) -> None:
+        """One turn: keep metadata and producer id up to date, send what is ready, wait, settle what came back."""
+        now_us = self._clock.now_us()
+        now_ms = now_us // 1000
+        wait_ms: float = min(
+            self._upkeep.observe(now_ms), self._upkeep.refresh_metadata(now_ms), self._request_identity(now_ms)
+        )
+        # Set before the scan for work: an append after the scan wakes the poll below.
+        self._accumulator.set_sender_sleeps(True)
+        wait_ms = min(wait_ms, self._send_ready(now_us), self._upkeep.expire(now_ms))
+        if self._close_deadlines_ms:
+            wait_ms = min(wait_ms, max(min(self._close_deadlines_ms) - now_ms, 0))
+            if self._accumulator.incomplete_batch_count == 0:
+                wait_ms = 0
+        if wait_ms <= self._drain.linger_ms:
+            self._accumulator.let_new_batches_linger()
+        self._wake_waiters()  # of what expired or was refused just now: nothing else may end the poll for long
+        self._ended += self._pool.poll(0 if self._ended else max(wait_ms, 0))
+        self._accumulator.set_sender_sleeps(False)
+        self._settle_ended()
+        for failure in self._pool.take_failures():
+            self._upkeep.on_connection_failure(failure)
+        self._flushes.begin()  # not before the poll, which would not end for a flush that is over already
+        self._wake_waiters()
+
+    def _is_finished(self) -> bool:
+        if not self._close_deadlines_ms:
+            return False
+        return self._accumulator.incomplete_batch_count == 0 or self._clock.now_ms() >= min(self._close_deadlines_ms)
+
+    def _wake_waiters(self) -> None:
+        if self._accumulator.pool.waiter_count:
+            self._accumulator.pool.wake_waiters()
+        self._flushes.wake_finished()
+
+    def _settle_ended(self) -> None:
+        if self._ended:
+            self._upkeep.is_observed = False
+        while self._ended:
+            request = self._ended[0]  # removed afterwards: what runs out of memory is settled in the next turn
+            request.on_done(request, self._clock.now_ms())
+            self._ended.popleft()
+        if self._unsent is not None:  # the turn before ran out of memory while it was sent
+            self._answers.take_back(self._unsent, self._clock.now_ms())
+            self._unsent = None
+
+    # --- sending ---------------------------------------------------------------------------------------------------
+
+    def _request_identity(self, now_ms: int) -> int:
+        """Send what the identity wants; return how long nothing more will be due."""
+        wanted = self._identity.wanted(now_ms)
+        if wanted is None:
+            return self._identity.delay_ms(now_ms)
+        node_id = self._pool.least_loaded_node(now_ms) if wanted.node_id is None else wanted.node_id
+        if node_id is None:
+            return self._upkeep.shortest_delay(now_ms)
+        if not self._pool.is_ready(node_id, now_ms):
+            delay_ms = self._pool.ready_delay_ms(node_id, now_ms)
+            return delay_ms or MAX_WAIT_MS
+        self._pool.send(
+            node_id,
+            wanted.request,
+            on_done=partial(self._identity.on_response, wanted),
+            now_ms=now_ms,
+            timeout_ms=self._settings.request_timeout_ms,
+        )
+        self._identity.on_sent(wanted)
+        return MAX_WAIT_MS
+
+    def _send_ready(self, now_us: int) -> float:
+        """Send to every node that has something sendable and can take it; return when to look again, in ms."""
+        now_ms = now_us // 1000
+        ready, unknown = self._drain.ready(now_us)
+        for topic in unknown:
+            self._metadata.request_update()
+            self._upkeep.fail_removed_partitions(topic)
+        if now_ms >= self._next_load_update_ms:
+            self._drain.update_loads()
+            self._next_load_update_ms = now_ms + LOAD_UPDATE_MS
+        wait_ms = max(self._drain.next_check_us - now_us, 0) / 1000
+        if unknown:
+            wait_ms = min(wait_ms, self._metadata.next_refresh_ms(now_ms))
+        if self._drain.wants_epoch:
+            wait_ms = 0
+        if not self._identity.may_drain():
+            return wait_ms
+        for node_id in ready:
+            self._drain.note_node(node_id, now_ms, self._pool.is_ready(node_id, now_ms))
+            while self._pool.is_ready(node_id, now_ms):
+                started_ns = time.monotonic_ns()
+                request = self._unsent = self._drain.drain(node_id, now_ms)
+                if request is None:
+                    break
+                self._metrics.on_stage("seal", (time.monotonic_ns() - started_ns) // 1000, len(request))
+                self._send(request, self._answers.expect(request), now_ms)
+                self._unsent = None
+            delay_ms = self._pool.ready_delay_ms(node_id, now_ms)
+            if delay_ms:
+                wait_ms = min(wait_ms, delay_ms)
+        return wait_ms
+
+    def _send(self, request: ProduceRequest, on_done: OnDone, now_ms: int) -> None:
+        node_id = request.node_id
+        highest = PRODUCE_VERSIONS[1] if request.all_topic_ids_known else LAST_VERSION_BY_NAME
+        version = self._pool.api_version(node_id, ApiKey.PRODUCE, PRODUCE_VERSIONS[0], highest)
+        if version is None:
+            what = f"node {node_id} speaks no Produce version of {PRODUCE_VERSIONS}"
+            self._answers.refuse(request, UnsupportedVersionError(what), now_ms)
+            return
+        body = request.body(
+            version, self._settings.acks, self._settings.request_timeout_ms, self._identity.transactional_id
+        )
+        self._metrics.on_request(node_id, request.sums(now_ms), body.nbytes, now_ms)
+        self._pool.send_body(
+            node_id,
+            ApiKey.PRODUCE,
+            version,
+            [cast(ByteChain, body)],  # exported slab memory is a buffer, too
+            body.nbytes,
+            on_done=on_done,
+            now_ms=now_ms,
+            timeout_ms=self._settings.request_timeout_ms,
+            expects_response=self._settings.acks != 0,
+            max_response_bytes=(1 << 20)
+            + RESPONSE_BYTES_PER_PARTITION * len(request)
+            + RESPONSE_BYTES_PER_RECORD * request.record_count,
+        )
+
+    # --- failure and end -------------------------------------------------------------------------------------------
+
+    def _after_memory_error(self, failed_turns: int) -> None:
+        """Leave nothing half done, and wait a little before the next turn."""
+        _log.warning("no memory in the sender thread: trying again, attempt %d of %d", failed_turns, MAX_FAILED_TURNS)
+        if self._unsent is not None:
+            # Part of it may be in the connection's queue: only a new connection has a known state.
+            self._pool.disconnect(self._unsent.node_id, ConnectionLostError("no memory for a request"))
+        time.sleep(min(0.01 * failed_turns, 0.1))
+
+    def _shut_down(self, cause: BaseException | None) -> None:
+        """Fail what is left, close the sockets, then give the memory back; in that order."""
+        self._accumulator.close()
+        error = ProducerClosedError("the producer was closed before the record was delivered")
+        if cause is not None:
+            error = ProducerClosedError(f"the sender thread has died: {cause!r}")
+            error.__cause__ = cause
+        try:
+            abort_batches(self._accumulator, error)
+            self._identity.on_end(error)
+            self._pool.close()
+            self._answers.close_all()
+        finally:
+            self.has_ended = True
+            self._flushes.begin()
+            if self._accumulator.pool.waiter_count:
+                self._accumulator.pool.wake_waiters()
+            self._flushes.wake_finished(all_of_them=True)
+            self._topic_watch.tell_end()

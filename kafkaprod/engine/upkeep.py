@@ -1,0 +1,195 @@
+"""What the sender thread does besides sending: metadata, expiry of old batches, failed connections, metrics.
+
+Sender thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import Final
+
+from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.requests.drain import Drain
+from kafkaprod._core.requests.settlement import (
+    BatchRef,
+    abort_batches,
+    expired_batches,
+    incomplete_batches,
+    oldest_created_ms,
+)
+from kafkaprod.engine.identity import MAX_WAIT_MS, Identity
+from kafkaprod.engine.settings import EngineSettings
+from kafkaprod.engine.topic_watch import TopicWatch
+from kafkaprod.errors import AuthenticationError, DeliveryTimeoutError
+from kafkaprod.metadata import Metadata
+from kafkaprod.metrics import ProducerMetrics
+from kafkaprod.net.node_state import ConnectionFailure
+from kafkaprod.net.pool import NodePool
+from kafkaprod.protocol.error_codes import ErrorCode, error_for
+from kafkaprod.protocol.in_flight import InFlightRequest
+
+OBSERVATION_MS: Final = 100  # how often at most the network's counters go into the metrics
+
+_log = logging.getLogger("kafkaprod.engine.upkeep")
+
+
+class Upkeep:
+    """The upkeep of one producer's metadata, batches and metrics.
+
+    Attributes:
+        topic_names: Names by topic id, of every id ever seen: an answer may name one that is gone.
+        is_observed: Whether the metrics have all that the network counted.
+    """
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        accumulator: Accumulator,
+        drain: Drain,
+        pool: NodePool,
+        metadata: Metadata,
+        topic_watch: TopicWatch,
+        metrics: ProducerMetrics,
+        identity: Identity,
+    ) -> None:
+        self._settings = settings
+        self._accumulator = accumulator
+        self._drain = drain
+        self._pool = pool
+        self._metadata = metadata
+        self._topic_watch = topic_watch
+        self._metrics = metrics
+        self._identity = identity
+        self._next_observation_ms = 0
+        self.topic_names: dict[uuid.UUID, str] = {}
+        self.is_observed = True
+
+    # --- metadata --------------------------------------------------------------------------------------------------
+
+    def refresh_metadata(self, now_ms: int) -> int:
+        """Request metadata if that is due; return how long nothing more will be due."""
+        for topic in self._topic_watch.take_wanted():
+            self._metadata.add_topic(topic, now_ms)
+        delay_ms = self._metadata.next_refresh_ms(now_ms)
+        if delay_ms > 0 and not self._pool.is_rebootstrap_required:
+            return delay_ms
+        node_id = self._pool.least_loaded_node(now_ms)
+        if self._pool.is_rebootstrap_required or self._metadata.should_rebootstrap(
+            now_ms, is_any_node_usable=node_id is not None or self._pool.is_any_connected
+        ):
+            self._metadata.on_rebootstrap(now_ms)
+            self._pool.rebootstrap()
+            return 0
+        if node_id is None:
+            return self.shortest_delay(now_ms)
+        if not self._pool.is_ready(node_id, now_ms):
+            return MAX_WAIT_MS  # connecting: that ends the poll by itself
+        for topic in self._metadata.forget_idle_topics(now_ms, self._accumulator.take_used):
+            self._accumulator.forget_topic(topic)
+        for topic in self._accumulator.forgotten_topics_in_use():
+            self._metadata.add_topic(topic, now_ms)
+        self._pool.send(
+            node_id,
+            self._metadata.make_request(now_ms),
+            on_done=self._on_metadata,
+            now_ms=now_ms,
+            timeout_ms=self._settings.request_timeout_ms,
+        )
+        return MAX_WAIT_MS
+
+    def shortest_delay(self, now_ms: int) -> int:
+        """How long until some node may be tried again."""
+        delays = [self._pool.ready_delay_ms(node_id, now_ms) for node_id in self._pool.node_ids()]
+        return min((delay for delay in delays if delay is not None), default=MAX_WAIT_MS)
+
+    def _on_metadata(self, done: InFlightRequest, now_ms: int) -> None:
+        if done.error is not None:
+            self._metadata.on_failure(done.error, now_ms)
+            return
+        refused = self._metadata.on_response(done.response, done.version, now_ms)
+        if refused is not None:
+            self._topic_watch.tell_trouble(refused, is_hopeless=False)
+            return
+        self.apply_metadata()
+        self._topic_watch.tell(self._metadata.take_topic_errors(), self._metadata.take_missing())
+
+    def apply_metadata(self) -> None:
+        """Bring the core's leaders and the pool's nodes up to the metadata."""
+        changed = self._metadata.take_changes()
+        snapshot = self._metadata.snapshot
+        self._pool.update_nodes(snapshot.nodes, snapshot.cluster_id if self._settings.checks_cluster else None)
+        rack = self._settings.preferred_rack
+        if rack is not None:
+            self._drain.prefer_nodes(node_id for node_id, node in snapshot.nodes.items() if node.rack == rack)
+        for name in changed:
+            topic = snapshot.topics[name]
+            self._accumulator.set_topic(name, topic.leaders, topic.leader_epochs, topic.topic_id)
+            if topic.topic_uuid is not None:
+                self.topic_names[topic.topic_uuid] = name
+            self.fail_removed_partitions(name)
+        if changed:
+            self._drain.update_leaders()
+
+    def fail_removed_partitions(self, topic: str) -> None:
+        """Fail the records of partitions that are gone: the topic was deleted and created with fewer of them."""
+        queues = self._accumulator.topics.get(topic)
+        if queues is None or not queues.has_removed_partitions:
+            return
+        for ref in incomplete_batches(self._accumulator):
+            if ref.topic == topic and ref.is_partition_removed:
+                what = f"topic {topic!r} was deleted and created again with fewer partitions"
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                ref.fail(error_for(code, what, topic=topic, partition=ref.partition))
+
+    # --- connections -----------------------------------------------------------------------------------------------
+
+    def on_connection_failure(self, failure: ConnectionFailure) -> None:
+        """Report it to those who wait for a first connection; refused credentials fail what waits to be sent."""
+        level = logging.WARNING if failure.attempt == 1 else logging.DEBUG
+        _log.log(level, "connection to %s:%d ended at stage %s: %s", *failure.node[1:3], failure.stage, failure.error)
+        self._metadata.request_update()
+        if isinstance(failure.error, AuthenticationError):
+            abort_batches(self._accumulator, failure.error, unsent_only=True)
+        if not self._topic_watch.is_connected:
+            self._topic_watch.tell_trouble(self._pool.bootstrap_error(), is_hopeless=self._pool.is_bootstrap_hopeless)
+
+    # --- expiry ----------------------------------------------------------------------------------------------------
+
+    def expire(self, now_ms: int) -> int:
+        """Fail what is older than delivery_timeout_ms, sent or not; return when the next one will be."""
+        timeout_ms = self._settings.delivery_timeout_ms
+        oldest = oldest_created_ms(self._accumulator)
+        if oldest is None:
+            return MAX_WAIT_MS
+        if oldest + timeout_ms > now_ms:
+            return int(oldest + timeout_ms - now_ms)
+        for ref in expired_batches(self._accumulator, now_ms - timeout_ms):
+            self._fail_expired(ref, now_ms)
+        oldest = oldest_created_ms(self._accumulator)
+        return MAX_WAIT_MS if oldest is None else int(oldest + timeout_ms - now_ms)
+
+    def _fail_expired(self, ref: BatchRef, now_ms: int) -> None:
+        was_sent = ref.was_sent
+        error = DeliveryTimeoutError(
+            f"{ref.record_count} records for {ref.topic}[{ref.partition}] had no outcome within "
+            f"delivery_timeout_ms={self._settings.delivery_timeout_ms}"
+            + ("; they may be in the log" if was_sent else ""),
+            possibly_persisted=was_sent,
+            topic=ref.topic,
+            partition=ref.partition,
+        )
+        self._metrics.on_error(ref.topic, ref.record_count, now_ms)
+        self._identity.on_batch_failed(ref, error)
+        ref.fail(error)
+
+    # --- metrics ---------------------------------------------------------------------------------------------------
+
+    def observe(self, now_ms: int) -> int:
+        """Take the counters of nodes and loop over into the metrics now and then; return when that is due again."""
+        if now_ms >= self._next_observation_ms:
+            self._next_observation_ms = now_ms + OBSERVATION_MS
+            self.is_observed = True
+            self._metrics.observe_nodes(self._pool.metrics(), now_ms)
+            self._metrics.observe_loop(self._pool.poll_count, self._pool.wait_ns, now_ms)
+        return MAX_WAIT_MS if self.is_observed else self._next_observation_ms - now_ms

@@ -1,0 +1,120 @@
+"""Makes and ends the connections of a pool: what they share, when they may be tried again, why they ended.
+
+Threads: the I/O thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafkaprod.clock import Clock
+from kafkaprod.errors import AuthenticationError, KafkaError
+from kafkaprod.net.background import BackgroundCalls, Offload
+from kafkaprod.net.node import NodeConnection
+from kafkaprod.net.node_state import ConnectionFailure, NodeState
+from kafkaprod.net.poller import Poller
+from kafkaprod.net.settings import ConnectionSettings
+from kafkaprod.protocol.in_flight import InFlightRequest
+
+RECEIVE_BUFFER_BYTES: Final = 64 << 10
+MIN_AUTHENTICATION_RETRY_MS: Final = 1000  # refused credentials do not get better with many attempts
+
+
+class Connector:
+    """Makes and ends connections.
+
+    Args:
+        settings: Of all connections.
+        clock: For results of blocking calls.
+        random: Source of jitter.
+        poller: Where sockets are watched.
+        finished: Where connections put the requests that have ended.
+        touched: Where brokers are entered whose connection was used.
+
+    Attributes:
+        cluster_id: Sent to brokers that check it (KIP-1242); None: not checked.
+    """
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        clock: Clock,
+        random: Callable[[], float],
+        poller: Poller,
+        finished: list[InFlightRequest],
+        touched: dict[NodeState, None],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._random = random
+        self._poller = poller
+        self._finished = finished
+        self._touched = touched
+        self._reconnect_backoff = settings.reconnect_backoff
+        self._setup_timeout = settings.setup_timeout
+        self._background = BackgroundCalls(poller.wakeup)
+        self._receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self.run_finished = self._background.run_finished
+        self.cluster_id: str | None = None
+
+    def connect(self, state: NodeState, now_ms: int) -> None:
+        """Begin a connection to a broker that has none."""
+        state.last_attempt_ms = now_ms
+        connection = NodeConnection(
+            state.node,
+            self._settings,
+            self._poller,
+            self._offload_for(state),
+            state.metrics,
+            self._receive_buffer,
+            self._finished,
+            setup_timeout_ms=self._setup_timeout.delay_ms(state.failure_count, self._random),
+            identity=self._identity(state),
+        )
+        state.connection, state.was_ready = connection, False
+        connection.start(now_ms)
+        self._touched[state] = None
+
+    def _identity(self, state: NodeState) -> tuple[str, int] | None:
+        """What the broker must be. Left out where it is known not to check: asking would cost it a round trip."""
+        if self.cluster_id is None or state.node.node_id < 0 or not state.checks_identity:
+            return None
+        return self.cluster_id, state.node.node_id
+
+    def _offload_for(self, state: NodeState) -> Offload:
+        def offload(
+            call: Callable[[], Any], on_result: Callable[[Any, int], None], on_error: Callable[[Exception, int], None]
+        ) -> None:
+            def deliver(callback: Callable[[Any, int], None]) -> Callable[[Any], None]:
+                def run(outcome: Any) -> None:
+                    callback(outcome, self._clock.now_ms())
+                    self._touched[state] = None
+
+                return run
+
+            self._background.submit(call, deliver(on_result), deliver(on_error))
+
+        return offload
+
+    def close(self, state: NodeState, error: KafkaError) -> None:
+        """End the connection of a broker, if it has one; its requests fail with `error` as their cause."""
+        connection, state.connection = state.connection, None
+        if connection is not None:
+            connection.close(error)
+
+    def back_off(self, state: NodeState, now_ms: int, least_ms: int = 0) -> None:
+        """Let the broker be for a while, longer after each failure in a row."""
+        delay_ms = self._reconnect_backoff.delay_ms(state.failure_count, self._random)
+        state.failure_count += 1
+        state.next_attempt_ms = now_ms + max(delay_ms, least_ms)
+
+    def on_closed(self, state: NodeState, connection: NodeConnection, now_ms: int) -> ConnectionFailure | None:
+        """Take over that a connection ended; return the failure, None if we ended it."""
+        state.connection = None
+        error = connection.failure
+        if connection.is_closed_by_us or error is None:
+            return None
+        self.back_off(state, now_ms, MIN_AUTHENTICATION_RETRY_MS if isinstance(error, AuthenticationError) else 0)
+        state.last_failure = ConnectionFailure(state.node, connection.stage, error, state.failure_count)
+        return state.last_failure

@@ -1,0 +1,114 @@
+"""Which brokers there are, and what became of the connections to the bootstrap servers. No I/O of its own.
+
+Brokers are known by their node id; the bootstrap servers, used until the first metadata, have negative ids. A broker
+that leaves the cluster with requests in flight is retired: it gets no more requests, and is closed when the last one is
+answered. Threads: the I/O thread, except `bootstrap_error`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from kafkaprod.errors import AuthenticationError, BootstrapError, ConnectionLostError, KafkaError
+from kafkaprod.net.node import NodeConnection
+from kafkaprod.net.node_metrics import NodeMetrics
+from kafkaprod.net.node_state import ConnectionFailure, NodeState
+from kafkaprod.structs import Node
+
+
+class Membership:
+    """The brokers of one client.
+
+    Args:
+        close: Ends the connection of a broker, if it has one; its requests fail with the error as their cause.
+
+    Attributes:
+        states: The brokers that may be sent to, by node id.
+        metrics: Counters of every broker there ever was.
+    """
+
+    def __init__(self, close: Callable[[NodeState, KafkaError], None]) -> None:
+        self._close = close
+        self._bootstrap: dict[int, Node] = {}
+        self._retired: dict[int, NodeState] = {}
+        self.states: dict[int, NodeState] = {}
+        self.metrics: dict[int, NodeMetrics] = {}
+
+    def __iter__(self) -> Iterator[NodeState]:
+        return iter([*self.states.values(), *self._retired.values()])
+
+    def set_bootstrap(self, servers: Iterable[tuple[str, int]]) -> None:
+        """Take the bootstrap servers as nodes -1, -2, ..."""
+        self._bootstrap = {-index: Node(-index, host, port) for index, (host, port) in enumerate(servers, 1)}
+        self.update(self._bootstrap)
+
+    def start_over(self) -> None:
+        """Close all connections and go back to the bootstrap servers."""
+        for state in self:
+            self._close(state, ConnectionLostError(f"node {state.node.node_id}: starting over from bootstrap"))
+        self.states, self._retired = {}, {}
+        self.update(self._bootstrap)
+
+    def update(self, nodes: Mapping[int, Node]) -> None:
+        """Take the brokers of new cluster metadata.
+
+        A broker that moved to another host or port is another broker: its connection is closed at once.
+        """
+        known = {**self._retired, **self.states}
+        self.states = {}
+        for node_id, node in nodes.items():
+            state = known.pop(node_id, None)
+            if state is not None and (node.host, node.port) != (state.node.host, state.node.port):
+                self._close(state, ConnectionLostError(f"node {node_id} moved to {node.host}:{node.port}"))
+                state = None
+            if state is None:
+                state = NodeState(node, self.metrics.setdefault(node_id, NodeMetrics()))
+            state.node = node  # the rack may differ
+            self._retired.pop(node_id, None)
+            self.states[node_id] = state
+        for state in known.values():
+            self._retired[state.node.node_id] = state
+            self.close_if_retired(state)
+
+    def close_if_retired(self, state: NodeState) -> None:
+        """Close a broker that left the cluster once its requests are answered."""
+        node_id, connection = state.node.node_id, state.connection
+        if self._retired.get(node_id) is not state:
+            return
+        if connection is None or not state.was_ready or not connection.protocol.in_flight_count:
+            del self._retired[node_id]
+            self._close(state, ConnectionLostError(f"node {node_id} left the cluster"))
+
+    def owner_of(self, connection: NodeConnection) -> NodeState | None:
+        """The broker whose connection this is; None if it was replaced."""
+        node_id = connection.node.node_id
+        for state in (self.states.get(node_id), self._retired.get(node_id)):
+            if state is not None and state.connection is connection:
+                return state
+        return None
+
+    # --- the bootstrap servers -------------------------------------------------------------------------------------
+
+    def bootstrap_failures(self) -> list[ConnectionFailure]:
+        """The last failure of each bootstrap server that was tried and has not answered since."""
+        states = (self.states.get(node_id) for node_id in self._bootstrap)
+        return [state.last_failure for state in states if state is not None and state.last_failure is not None]
+
+    @property
+    def is_bootstrap_hopeless(self) -> bool:
+        """Whether every bootstrap server failed in a way that trying again does not heal."""
+        failures = self.bootstrap_failures()
+        return len(failures) == len(self._bootstrap) and all(failure.is_hopeless for failure in failures)
+
+    def bootstrap_error(self) -> BootstrapError | AuthenticationError:
+        """An error that names each failed bootstrap server, how far the connection came, and why it ended.
+
+        An AuthenticationError if that is why all of them ended.
+        """
+        failures = self.bootstrap_failures()
+        lines = [f"{failure.node.host}:{failure.node.port} ({failure.stage}): {failure.error}" for failure in failures]
+        is_refused = failures and all(isinstance(failure.error, AuthenticationError) for failure in failures)
+        kind = AuthenticationError if is_refused else BootstrapError
+        error = kind("no bootstrap server could be used: " + ("; ".join(lines) or "none was tried"))
+        error.__cause__ = failures[-1].error if failures else None
+        return error
