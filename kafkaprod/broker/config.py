@@ -68,6 +68,7 @@ class BrokerConfig:
         topics: name -> partition count; made at start if missing.
         tls: listens with TLS; None for plain TCP.
         sasl_users: user name -> password; clients must log in if there are any.
+        options: further options under Kafka's names; `cluster.broker_options.with_options` checks and applies them.
         max_versions: API -> highest version to announce and to take, as an older broker does.
     """
 
@@ -88,6 +89,7 @@ class BrokerConfig:
     topics: Mapping[str, int] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None
     sasl_users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict)
     max_versions: Mapping[ApiKey, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ import ssl
 import sys
 import time
 
+from kafkaprod.broker.cluster.broker_options import with_options
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.server.server import BrokerServer
@@ -18,6 +19,9 @@ from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.errors import ConfigError
 
 _LOG_INTERVAL_S = 1.0
+_OPTION_HELP = (
+    "an option of Kafka's brokers, group.min.session.timeout.ms=1000 say; counts more than the flags; repeatable"
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -47,6 +51,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--tls-key", metavar="FILE", help="its private key (PEM, without password)")
     add("--tls-client-ca", metavar="FILE", help="clients must have a certificate of these authorities")
     add("--sasl-users", metavar="FILE", help="clients must log in: lines of USER:PASSWORD")
+    add("-o", "--option", action="append", default=[], metavar="NAME=VALUE", help=_OPTION_HELP)
     parser.set_defaults(run=run)
 
 
@@ -72,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
         tls=_tls_context(options),
         sasl_users={} if options.sasl_users is None else _read_users(options.sasl_users),
     )
+    config = with_options(config, dict(map(_parse_option, options.option)))
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     handler.addFilter(OneLineASecond())
@@ -111,6 +117,13 @@ def _parse_topic(text: str) -> tuple[str, int]:
     if not count.isdecimal():
         raise ConfigError(f"--topic {text!r}: {count!r} is not a number of partitions")
     return name, int(count)
+
+
+def _parse_option(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--option {text!r} is not NAME=VALUE")
+    return name, value
 
 
 def _tls_context(options: argparse.Namespace) -> ssl.SSLContext | None:

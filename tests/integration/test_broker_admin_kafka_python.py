@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from kafka import TopicPartition
-from kafka.admin import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker, EmbeddedBrokerError
 
 
 @pytest.fixture
@@ -50,3 +50,28 @@ def test_topics_quorum_and_special_offsets(admin: Any, topic: str) -> None:
     assert (quorum["topic_name"], quorum["partitions"][0]["leader_id"]) == ("__cluster_metadata", 0)
     place = TopicPartition(topic, 0)
     assert admin.list_partition_offsets({place: -4})[place].offset == 0
+
+
+def test_options_of_the_broker_given_at_the_start_and_altered() -> None:
+    options = {"group.min.session.timeout.ms": 1000, "auto.create.topics.enable": False}
+    with EmbeddedBroker(options=options) as broker:
+        client = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+        resource = ConfigResource(ConfigResourceType.BROKER, "0")
+
+        def values() -> dict[str, str]:
+            found = client.describe_configs([resource], config_filter="all")
+            return {name: entry["value"] for name, entry in found["broker"]["0"].items()}
+
+        assert values()["group.min.session.timeout.ms"] == "1000"
+        assert values()["auto.create.topics.enable"] == "false"
+        client.alter_configs([ConfigResource(ConfigResourceType.BROKER, "0", {"message.max.bytes": "77"})])
+        assert values()["message.max.bytes"] == "77"
+        assert "0" in client.list_config_resources()["broker"]
+        client.close()
+
+
+def test_unknown_option_at_the_start_is_refused() -> None:
+    broker = EmbeddedBroker(options={"no.such": 1})
+    with pytest.raises(EmbeddedBrokerError, match=r"Unknown broker config name: no\.such"):
+        broker.start()
+    broker.close()

@@ -10,7 +10,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from kafkaprod.broker.cluster import broker_options
 from kafkaprod.broker.cluster.producer_ids import ProducerIds
+from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, Settings
 from kafkaprod.broker.cluster.topics import FILE_NAME as TOPICS_FILE
 from kafkaprod.broker.cluster.topics import TopicTable, read_saved_topics
 from kafkaprod.broker.config import BrokerConfig
@@ -77,7 +79,7 @@ class Broker:
             CorruptDataError: one of its small files is damaged.
             OSError: it cannot be read or written.
         """
-        self.config = config
+        self.config = self._given_config = config
         self.clock = clock
         self.purgatory = purgatory
         self.run_blocking = run_blocking
@@ -89,6 +91,8 @@ class Broker:
         disk = Disk()
         self.log_dir = _open_log_dir(config, clock, disk)
         try:
+            self.settings = Settings(disk, self.log_dir.path)
+            self.config = config = self._effective_config(self.settings.get(BROKER_OPTIONS))
             self.topics = TopicTable(self.log_dir, disk, config.log, purgatory.notify)
             self.producer_ids = ProducerIds(disk, self.log_dir.path)
             offsets_partition = self.topics.partition(OFFSETS_TOPIC, 0)
@@ -111,27 +115,36 @@ class Broker:
         return self.log_dir.identity.cluster_id
 
     def describe_options(self) -> dict[str, str]:
-        """The broker's options under Kafka's names."""
+        """Return the broker's options under Kafka's names."""
         config = self.config
         encryption = "PLAINTEXT" if config.tls is None else "SSL"
         protocol = f"SASL_{encryption}" if self.credentials else encryption
         return {
+            **broker_options.describe(config),
             "advertised.listeners": f"{protocol}://{self.endpoint.host}:{self.endpoint.port}",
-            "auto.create.topics.enable": str(config.auto_create_topics).lower(),
             "broker.id": str(config.node_id),
-            "default.replication.factor": "1",
             "log.dirs": self.log_dir.path,
-            "max.connections": str(config.limits.max_connections),
-            "max.connections.per.ip": str(config.limits.max_connections_per_ip),
-            "message.max.bytes": str(config.log.max_message_bytes),
             "node.id": str(config.node_id),
-            "num.partitions": str(config.num_partitions),
-            "offsets.retention.minutes": str(config.offsets_retention_ms // 60_000),
-            "queued.max.request.bytes": str(config.limits.max_queued_bytes),
-            "socket.request.max.bytes": str(config.limits.max_request_bytes),
-            "transaction.max.timeout.ms": str(config.transactions.max_timeout_ms),
-            "transactional.id.expiration.ms": str(config.transactions.id_expiration_ms),
         }
+
+    def set_options(self, options: Mapping[str, Mapping[str, str]], *, validate_only: bool) -> None:
+        """Replace the options that clients have set, by node id, "" for all brokers; on the control thread.
+
+        Raises:
+            ConfigError: An option is unknown or has a wrong value; nothing was changed.
+            RequestRefusedError: 56, the disk refused; nothing was changed.
+        """
+        config = self._effective_config(options)
+        if validate_only:
+            return
+        self.settings.put(BROKER_OPTIONS, {name: dict(values) for name, values in options.items()})
+        self.config = config
+        self.topics.set_defaults(config.log)
+        self.groups.set_config(config.groups)
+
+    def _effective_config(self, options: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
+        own = options.get(str(self._given_config.node_id), {})
+        return broker_options.with_options(self._given_config, {**options.get("", {}), **own})
 
     def close(self) -> bool:
         """Close the logs; return whether the shutdown was clean."""

@@ -203,6 +203,14 @@ class TopicTable:
         for partition in topic.partitions:
             partition.log.config = config
 
+    def set_defaults(self, defaults: LogConfig) -> None:
+        """Change the options of topics that do not set their own."""
+        self._defaults = defaults
+        for topic in self._topics.values():
+            config = parse_properties(topic.properties, defaults)
+            for partition in topic.partitions:
+                partition.log.config = config
+
     def move_leader(self, name: str, index: int) -> None:
         """Pretend that the leader of a partition changed and came back (fault scripts only)."""
         partition = self.partition(name, index)

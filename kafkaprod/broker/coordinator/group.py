@@ -57,6 +57,7 @@ class Group:
     """See the module docstring.
 
     Attributes:
+        config: limits and times; may be replaced.
         generation_id: counts rebalances.
         protocol_type: what the members are ("consumer"); None before the first one and after the last one left.
         protocol_name: the assignor all members agreed on, None outside a generation.
@@ -72,7 +73,7 @@ class Group:
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
-        self._config = config
+        self.config = config
         self._new_uuid = new_uuid
         self._static_ids: dict[str, str] = {}  # instance id -> member id
         self._pending_ids: dict[str, int] = {}  # ids given out and not used yet -> deadline
@@ -241,7 +242,7 @@ class Group:
     def _why_refuse(self, attempt: JoinAttempt) -> ErrorCode:
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        limits = self._config
+        limits = self.config
         if not limits.min_session_timeout_ms <= attempt.session_timeout_ms <= limits.max_session_timeout_ms:
             return ErrorCode.INVALID_SESSION_TIMEOUT
         if not attempt.protocol_type or not attempt.protocols or not self._is_compatible(attempt):
@@ -357,7 +358,7 @@ class Group:
         self._unsynced_ids.clear()
         self._sync_deadline_ms = None
         if was_empty:
-            delay_ms = self._config.initial_rebalance_delay_ms
+            delay_ms = self.config.initial_rebalance_delay_ms
             self._initial_delay_left_ms = max(self._rebalance_timeout_ms() - delay_ms, 0)
             self._has_new_member = False
             self._join_deadline_ms = now_ms + delay_ms
@@ -377,7 +378,7 @@ class Group:
     def _end_join_phase(self, now_ms: int) -> None:
         left_ms = self._initial_delay_left_ms
         if left_ms and self._has_new_member:  # more are coming: wait again, at most the rebalance timeout in all
-            delay_ms = min(self._config.initial_rebalance_delay_ms, left_ms)
+            delay_ms = min(self.config.initial_rebalance_delay_ms, left_ms)
             self._initial_delay_left_ms = left_ms - delay_ms
             self._has_new_member = False
             self._join_deadline_ms = now_ms + delay_ms

@@ -37,6 +37,12 @@ class GroupCoordinator:
         self._deadlines: list[tuple[int, str]] = []  # heap; at most one entry a group that counts, see _scheduled
         self._scheduled: dict[str, int] = {}  # group id -> its deadline in the heap; others there are stale
 
+    def set_config(self, config: GroupConfig) -> None:
+        """Change the options of all groups; what they wait for now is not changed."""
+        self._config = config
+        for group in self._groups.values():
+            group.config = config
+
     def get(self, group_id: str) -> Group | None:
         """The group; one known by its committed offsets only is made on the way, Empty."""
         group = self._groups.get(group_id)

@@ -16,6 +16,7 @@ import sys
 import threading
 from typing import Any
 
+from kafkaprod.broker.cluster.broker_options import with_options
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
@@ -48,16 +49,17 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
     """The configuration in the first line: fields of BrokerConfig, with these written as plain values.
 
     `flush_policy` is text, `retention_ms` stands for the topics' options and `initial_rebalance_delay_ms` for those of
-    groups, `transactions` has fields of TransactionConfig, `tls_files` are paths, `max_versions` has the numbers
-    of the APIs as text.
+    groups, `transactions` has fields of TransactionConfig, `tls_files` are paths, `options` have Kafka's names,
+    `max_versions` has the numbers of the APIs as text.
     """
     delay_ms = options.pop("initial_rebalance_delay_ms")
     transactions = TransactionConfig(**options.pop("transactions"))
     policy = parse_policy(options.pop("flush_policy"))
     log = LogConfig(retention_ms=options.pop("retention_ms"))
     tls_files = options.pop("tls_files")
+    further = options.pop("options")
     max_versions = {ApiKey(int(api)): version for api, version in options.pop("max_versions").items()}
-    return BrokerConfig(
+    config = BrokerConfig(
         **options,
         flush_policy=policy,
         log=log,
@@ -66,6 +68,7 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
         tls=None if tls_files is None else server_context(*tls_files),
         max_versions=max_versions,
     )
+    return with_options(config, further)
 
 
 def _obey(server: BrokerServer) -> None:

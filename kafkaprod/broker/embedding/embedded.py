@@ -63,6 +63,7 @@ class EmbeddedBroker:
         sasl_users: Mapping[str, str] | None = None,
         tls_files: Sequence[str | os.PathLike[str]] | None = None,
         max_versions: Mapping[ApiKey, int] | None = None,
+        options: Mapping[str, str | int | bool] | None = None,
     ) -> None:
         """Say what to run; `start` or a `with` statement runs it.
 
@@ -83,6 +84,8 @@ class EmbeddedBroker:
             sasl_users: user name -> password; clients must log in if there are any (PLAIN, SCRAM-SHA-256, -512).
             tls_files: certificate chain, private key and, to ask clients for certificates, their authority; PEM files.
             max_versions: API -> highest version to announce and to take: how a client speaks to older brokers.
+            options: further options under Kafka's names, {"message.max.bytes": 2_000_000} say; they count more than
+                the arguments above. An unknown one, or a wrong value, makes `start` raise.
         """
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if data_dir is None:
@@ -107,6 +110,7 @@ class EmbeddedBroker:
             "sasl_users": dict(sasl_users or {}),
             "tls_files": None if tls_files is None else [os.fspath(file) for file in tls_files],
             "max_versions": {int(api): version for api, version in (max_versions or {}).items()},
+            "options": {name: _option_text(value) for name, value in (options or {}).items()},
         }
         self._host = ""
         self._process: subprocess.Popen[bytes] | None = None
@@ -227,6 +231,10 @@ class EmbeddedBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _option_text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class _RemoteFaults:

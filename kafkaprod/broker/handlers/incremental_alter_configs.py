@@ -1,13 +1,12 @@
-"""IncrementalAlterConfigs (44): set, reset, extend or shorten options of topics (KIP-339)."""
+"""IncrementalAlterConfigs (44): set, reset, extend or shorten options of resources (KIP-339)."""
 
 from __future__ import annotations
 
 from collections import Counter
 
+from kafkaprod.broker.cluster import config_resources
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.option_types import TYPE_LIST
-from kafkaprod.broker.cluster.topic_options import TOPIC_OPTIONS, default_values
-from kafkaprod.broker.cluster.topics import refuse_internal
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.errors import BrokerError
@@ -25,7 +24,6 @@ API = ApiKey.INCREMENTAL_ALTER_CONFIGS
 LANE = Lane.CONTROL
 MAX_VERSION = 1
 
-TOPIC = 2
 SET = 0
 DELETE = 1
 APPEND = 2
@@ -64,37 +62,31 @@ def _response(resource: AlterConfigsResource, error_code: int) -> AlterConfigsRe
 
 
 def _alter(broker: Broker, resource: AlterConfigsResource, *, validate_only: bool) -> None:
-    if resource.resource_type != TOPIC:
-        raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "Only the options of topics can be altered here.")
-    refuse_internal(resource.resource_name)
-    topic = broker.topics.get(resource.resource_name)
-    if topic is None:
-        raise RequestRefusedError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"This server does not host topic '{resource.resource_name}'."
-        )
-    properties = dict(topic.properties)
-    defaults = default_values(broker.config.log)
+    kind, name = resource.resource_type, resource.resource_name
+    values = config_resources.set_values(broker, kind, name)
+    defaults = {entry.name: entry.value for entry in config_resources.describe(broker, kind, name)}
     for change in resource.configs:
-        _apply(change, properties, defaults)
-    broker.topics.set_properties(topic.name, properties, validate_only=validate_only)
+        _apply(kind, change, values, defaults)
+    config_resources.replace_values(broker, kind, name, values, validate_only=validate_only)
 
 
-def _apply(change: AlterableConfig, properties: dict[str, str], defaults: dict[str, str]) -> None:
+def _apply(kind: int, change: AlterableConfig, values: dict[str, str], defaults: dict[str, str]) -> None:
     name, operation = change.name, change.config_operation
     if operation == DELETE:
-        properties.pop(name, None)
+        values.pop(name, None)
         return
     if change.value is None or operation not in (SET, APPEND, SUBTRACT):
         raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"{name}: no value, or unknown operation {operation}.")
     if operation == SET:
-        properties[name] = change.value
+        values[name] = change.value
         return
-    if name not in TOPIC_OPTIONS or TOPIC_OPTIONS[name].kind != TYPE_LIST:
+    option = config_resources.option_of(kind, name)
+    if option is None or option.kind != TYPE_LIST:
         raise RequestRefusedError(ErrorCode.INVALID_CONFIG, f"{name} is no list: it cannot be extended or shortened.")
-    items = [item for item in properties.get(name, defaults.get(name, "")).split(",") if item]
+    items = [item for item in values.get(name, defaults.get(name, "")).split(",") if item]
     changed = change.value.split(",")
     if operation == APPEND:
         items += [item for item in changed if item not in items]
     else:
         items = [item for item in items if item not in changed]
-    properties[name] = ",".join(items)
+    values[name] = ",".join(items)

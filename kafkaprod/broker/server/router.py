@@ -13,6 +13,7 @@ from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
     api_versions,
@@ -38,6 +39,7 @@ from kafkaprod.broker.handlers import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_partition_reassignments,
@@ -85,6 +87,7 @@ class Handler(Protocol):
 _MODULES: Final = (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
     api_versions,
@@ -110,6 +113,7 @@ _MODULES: Final = (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_partition_reassignments,

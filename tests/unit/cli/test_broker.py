@@ -8,6 +8,7 @@ import pytest
 
 from kafkaprod.cli import broker
 from kafkaprod.cli.broker import OneLineASecond
+from kafkaprod.errors import ConfigError
 
 
 def record(text: str, level: int = logging.WARNING) -> logging.LogRecord:
@@ -31,3 +32,9 @@ def test_critical_line_always_passes() -> None:
     limit = OneLineASecond()
     assert limit.filter(record("first"))
     assert limit.filter(record("the end", logging.CRITICAL))
+
+
+def test_options_are_name_and_value() -> None:
+    assert broker._parse_option("sasl.jaas=a=b") == ("sasl.jaas", "a=b")
+    with pytest.raises(ConfigError, match="'x' is not NAME=VALUE"):
+        broker._parse_option("x")

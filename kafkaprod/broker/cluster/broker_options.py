@@ -1,0 +1,178 @@
+"""The broker's options under Kafka's names: given at the start, or set by clients while it runs.
+
+Options of Kafka's brokers that this one has no use for are checked, kept and shown, and change nothing.
+Source: Kafka 4.x, KafkaConfig and DynamicBrokerConfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+from kafkaprod.broker.cluster.option_types import (
+    TYPE_BOOLEAN,
+    TYPE_DOUBLE,
+    TYPE_INT,
+    TYPE_LONG,
+    Option,
+    boolean,
+    int32,
+    int64,
+)
+from kafkaprod.broker.cluster.topic_options import BROKER_NAMES, TOPIC_OPTIONS, UNUSED_DEFAULTS
+from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC, BrokerConfig
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.errors import ConfigError
+
+_MINUTE_MS = 60_000
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOption:
+    """One option.
+
+    Attributes:
+        option: type and bounds.
+        place: section of BrokerConfig, empty for its own fields, and field; None if the broker has no use for it.
+        default: shown where there is no place.
+        is_dynamic: clients may change it while the broker runs.
+        unit_ms: what the value counts, where the field counts ms.
+    """
+
+    option: Option
+    place: tuple[str, str] | None = None
+    default: str = ""
+    is_dynamic: bool = False
+    unit_ms: int = 1
+
+
+def _topic_defaults() -> dict[str, BrokerOption]:
+    known = {field.name for field in fields(LogConfig)}
+    found = {}
+    for topic_name, name in BROKER_NAMES.items():
+        field = topic_name.replace(".", "_")
+        place = ("log", field) if field in known else None
+        found[name] = BrokerOption(
+            TOPIC_OPTIONS[topic_name], place, UNUSED_DEFAULTS.get(topic_name, ""), is_dynamic=True
+        )
+    return found
+
+
+def _of(section: str, field: str, option: Option, *, is_dynamic: bool = False, unit_ms: int = 1) -> BrokerOption:
+    return BrokerOption(option, (section, field), is_dynamic=is_dynamic, unit_ms=unit_ms)
+
+
+_UNUSED_NUMBERS: Final = {
+    "background.threads": 10,
+    "group.coordinator.threads": 4,
+    "log.cleaner.threads": 1,
+    "log.retention.check.interval.ms": 300_000,
+    "num.io.threads": 8,
+    "num.network.threads": 3,
+    "num.recovery.threads.per.data.dir": 2,
+    "num.replica.fetchers": 1,
+    "offsets.retention.check.interval.ms": 600_000,
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
+    "replica.lag.time.max.ms": 30_000,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+}
+_UNUSED_SWITCHES: Final = {
+    "auto.leader.rebalance.enable": True,
+    "controlled.shutdown.enable": True,
+    "delete.topic.enable": True,
+    "log.cleaner.enable": True,
+}
+
+OPTIONS: Final[Mapping[str, BrokerOption]] = {
+    **_topic_defaults(),
+    **{name: BrokerOption(int64(0), default=str(number), is_dynamic=True) for name, number in _UNUSED_NUMBERS.items()},
+    **{name: BrokerOption(boolean(), default=str(is_on).lower()) for name, is_on in _UNUSED_SWITCHES.items()},
+    "auto.create.topics.enable": _of("", "auto_create_topics", boolean()),
+    "connections.max.idle.ms": _of("limits", "max_idle_ms", int64(1)),
+    "default.replication.factor": BrokerOption(int32(1, 1), default="1"),
+    "fetch.max.bytes": _of("limits", "max_fetch_bytes", int32(1024)),
+    "group.initial.rebalance.delay.ms": _of("groups", "initial_rebalance_delay_ms", int32(0), is_dynamic=True),
+    "group.max.session.timeout.ms": _of("groups", "max_session_timeout_ms", int32(1), is_dynamic=True),
+    "group.max.size": _of("groups", "max_size", int32(1), is_dynamic=True),
+    "group.min.session.timeout.ms": _of("groups", "min_session_timeout_ms", int32(1), is_dynamic=True),
+    "log.retention.hours": _of("log", "retention_ms", int64(-1, 10**9), unit_ms=_HOUR_MS),
+    "log.retention.minutes": _of("log", "retention_ms", int64(-1, 10**9), unit_ms=_MINUTE_MS),
+    "log.roll.hours": _of("log", "segment_ms", int64(1, 10**9), unit_ms=_HOUR_MS),
+    "max.connections": _of("limits", "max_connections", int32(1)),
+    "max.connections.per.ip": _of("limits", "max_connections_per_ip", int32(1)),
+    "num.partitions": _of("", "num_partitions", int32(1, MAX_PARTITIONS_OF_TOPIC), is_dynamic=True),
+    "offsets.retention.minutes": _of("", "offsets_retention_ms", int64(1, 10**9), is_dynamic=True, unit_ms=_MINUTE_MS),
+    "queued.max.request.bytes": _of("limits", "max_queued_bytes", int64(1)),
+    "socket.request.max.bytes": _of("limits", "max_request_bytes", int32(1)),
+    "transaction.max.timeout.ms": _of("transactions", "max_timeout_ms", int32(1)),
+    "transactional.id.expiration.ms": _of("transactions", "id_expiration_ms", int32(1)),
+}
+"""All that can be given at the start. `Broker.describe_options` adds those that are fixed."""
+
+
+def check_option(name: str, text: str) -> None:
+    """Raise ConfigError unless the broker has the option and may have it with this value."""
+    known = OPTIONS.get(name)
+    if known is None:
+        raise ConfigError(f"Unknown broker config name: {name}")
+    known.option.check(name, text)
+
+
+def with_options(config: BrokerConfig, options: Mapping[str, str]) -> BrokerConfig:
+    """Return the configuration changed by options under Kafka's names.
+
+    Raises:
+        ConfigError: An option is unknown, or its value is of the wrong type or out of bounds.
+    """
+    for name, text in options.items():
+        check_option(name, text)
+    # log.retention.ms counts more than log.retention.hours, as in Kafka.
+    for name, text in sorted(options.items(), key=lambda item: -OPTIONS[item[0]].unit_ms):
+        known = OPTIONS[name]
+        if known.place is None:
+            continue
+        section, field = known.place
+        value = _parse(known, text)
+        if section:
+            value, field = _replaced(getattr(config, section), field, value), section
+        config = replace(config, **{field: value})
+    return replace(config, options={**config.options, **options})
+
+
+def describe(config: BrokerConfig) -> dict[str, str]:
+    """Return the value of each option."""
+    return {name: _value(config, known, config.options.get(name, known.default)) for name, known in OPTIONS.items()}
+
+
+def _value(config: BrokerConfig, known: BrokerOption, default: str) -> str:
+    if known.place is None:
+        return default
+    section, field = known.place
+    value = getattr(getattr(config, section) if section else config, field)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value // known.unit_ms) if known.unit_ms > 1 and value >= 0 else str(value)
+
+
+def _parse(known: BrokerOption, text: str) -> Any:
+    kind = known.option.kind
+    if kind == TYPE_BOOLEAN:
+        return text.lower() == "true"
+    if kind == TYPE_DOUBLE:
+        return float(text)
+    if kind not in (TYPE_INT, TYPE_LONG):
+        return text
+    number = int(text)
+    return number * known.unit_ms if number > 0 else number
+
+
+def _replaced(section: Any, field: str, value: Any) -> Any:
+    change = {field: value}
+    return section._replace(**change) if hasattr(section, "_replace") else replace(section, **change)

@@ -1,0 +1,61 @@
+"""AlterConfigs (33): replace all options that are set on resources (KIP-133)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kafkaprod.broker.cluster import config_resources
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+API = ApiKey.ALTER_CONFIGS
+LANE = Lane.CONTROL
+MAX_VERSION = 2
+
+
+def handle(broker: Broker, request: ClientRequest[AlterConfigsRequest]) -> AlterConfigsResponse:
+    """Change each resource as a whole, or not at all."""
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.body.resources)
+    responses = []
+    for resource in request.body.resources:
+        response = _response(resource, ErrorCode.NONE)
+        try:
+            if counts[(resource.resource_type, resource.resource_name)] > 1:
+                raise RequestRefusedError(
+                    ErrorCode.INVALID_REQUEST, f"{resource.resource_name} is in the request twice."
+                )
+            _alter(broker, resource, validate_only=request.body.validate_only)
+        except BrokerError as error:
+            response.error_code, response.error_message = error.code, str(error)
+        responses.append(response)
+    return AlterConfigsResponse(responses=responses)
+
+
+def refuse(request: ClientRequest[AlterConfigsRequest], error_code: int) -> AlterConfigsResponse:
+    """Answer the error for every resource."""
+    return AlterConfigsResponse(responses=[_response(resource, error_code) for resource in request.body.resources])
+
+
+def _response(resource: AlterConfigsResource, error_code: int) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=error_code, resource_type=resource.resource_type, resource_name=resource.resource_name
+    )
+
+
+def _alter(broker: Broker, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+    values = {config.name: config.value for config in resource.configs if config.value is not None}
+    if len(values) < len(resource.configs):
+        raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "An option is named twice, or has no value.")
+    kind, name = resource.resource_type, resource.resource_name
+    config_resources.set_values(broker, kind, name)  # raises if there is no such resource
+    config_resources.replace_values(broker, kind, name, values, validate_only=validate_only)

@@ -1,0 +1,168 @@
+"""Options of the broker, of groups and of client metrics: given at the start, altered, described, kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkaprod.broker.cluster.broker_options import with_options
+from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.errors import ConfigError
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages import alter_configs, describe_configs, list_config_resources
+from kafkaprod.protocol.messages import incremental_alter_configs as incremental
+from tests.support.broker.broker_requests import TOPIC, produce
+from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
+from tests.support.broker.fixtures_log import make_batch
+
+TOPIC_TYPE, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND = 0, 1, 2
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> BrokerWithoutSockets:
+    return BrokerWithoutSockets(tmp_path, topics={TOPIC: 1})
+
+
+def alter(
+    box: BrokerWithoutSockets, kind: int, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False
+) -> int:
+    configs = [incremental.AlterableConfig(name=key, config_operation=how, value=value) for key, how, value in changes]
+    resource = incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    request = incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    return box.ask(request, incremental.IncrementalAlterConfigsResponse, 1).responses[0].error_code
+
+
+def replace_all(box: BrokerWithoutSockets, kind: int, name: str, values: dict[str, str | None]) -> int:
+    configs = [alter_configs.AlterableConfig(name=key, value=value) for key, value in values.items()]
+    resource = alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    request = alter_configs.AlterConfigsRequest(resources=[resource])
+    return box.ask(request, alter_configs.AlterConfigsResponse, 2).responses[0].error_code
+
+
+def described(box: BrokerWithoutSockets, kind: int, name: str) -> dict[str, Any]:
+    resource = describe_configs.DescribeConfigsResource(resource_type=kind, resource_name=name)
+    request = describe_configs.DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+    (result,) = box.ask(request, describe_configs.DescribeConfigsResponse, 4).results
+    assert result.error_code == 0
+    return {entry.name: entry for entry in result.configs}
+
+
+def test_alter_configs_replaces_what_was_set(box: BrokerWithoutSockets) -> None:
+    assert replace_all(box, TOPIC_TYPE, TOPIC, {"retention.ms": "5", "flush.ms": "9"}) == 0
+    assert replace_all(box, TOPIC_TYPE, TOPIC, {"retention.ms": "6"}) == 0
+    assert box.broker.topics.get(TOPIC).properties == {"retention.ms": "6"}  # type: ignore[union-attr]
+    assert replace_all(box, TOPIC_TYPE, TOPIC, {"retention.ms": None}) == ErrorCode.INVALID_REQUEST
+    assert replace_all(box, TOPIC_TYPE, "nothing", {}) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert replace_all(box, TOPIC_TYPE, TOPIC, {"no.such": "1"}) == ErrorCode.INVALID_CONFIG
+    assert box.broker.topics.get(TOPIC).properties == {"retention.ms": "6"}  # type: ignore[union-attr]
+
+
+def test_options_of_the_broker_take_effect_at_once_and_after_a_restart(tmp_path: Path) -> None:
+    box = BrokerWithoutSockets(tmp_path, topics={TOPIC: 1})
+    assert alter(box, BROKER, "0", ("message.max.bytes", SET, "100")) == 0
+    assert alter(box, BROKER, "", ("message.max.bytes", SET, "100000"), ("group.max.size", SET, "7")) == 0
+    assert produce(box, make_batch([b"v" * 200])).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    box.broker.close()
+    box = BrokerWithoutSockets(tmp_path)
+    shown = described(box, BROKER, "0")
+    assert (shown["message.max.bytes"].value, shown["message.max.bytes"].config_source) == ("100", 2)
+    assert (shown["group.max.size"].value, shown["group.max.size"].config_source) == ("7", 3)
+    assert described(box, BROKER, "").keys() == {"message.max.bytes", "group.max.size"}
+    assert produce(box, make_batch([b"v" * 200])).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert described(box, TOPIC_TYPE, TOPIC)["max.message.bytes"].value == "100"
+    assert alter(box, BROKER, "0", ("message.max.bytes", DELETE, None)) == 0
+    assert produce(box, make_batch([b"v" * 200])).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "value", "expected"),
+    [
+        (BROKER, "7", "message.max.bytes", "1", ErrorCode.INVALID_REQUEST),
+        (BROKER, "0", "num.partitions", "0", ErrorCode.INVALID_CONFIG),
+        (BROKER, "0", "max.connections", "5", ErrorCode.INVALID_REQUEST),
+        (BROKER, "0", "node.id", "5", ErrorCode.INVALID_CONFIG),
+        (LOGGER, "0", "kafka", "DEBUG", ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", "share.isolation.level", "read_committed", ErrorCode.INVALID_CONFIG),
+        (GROUP, "", "consumer.session.timeout.ms", "5", ErrorCode.INVALID_REQUEST),
+        (METRICS, "m", "interval.ms", "99", ErrorCode.INVALID_CONFIG),
+        (99, "x", "y", "z", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_cannot_be_altered_is_refused(
+    box: BrokerWithoutSockets, kind: int, name: str, key: str, value: str, expected: ErrorCode
+) -> None:
+    assert alter(box, kind, name, (key, SET, value)) == expected
+
+
+def test_validation_alone_changes_nothing(box: BrokerWithoutSockets) -> None:
+    assert alter(box, BROKER, "0", ("group.max.size", SET, "7"), validate_only=True) == 0
+    assert alter(box, GROUP, "g", ("consumer.session.timeout.ms", SET, "7"), validate_only=True) == 0
+    assert described(box, BROKER, "0")["group.max.size"].value == "10000"
+    assert described(box, GROUP, "g")["consumer.session.timeout.ms"].value == "45000"
+
+
+def listed(box: BrokerWithoutSockets, *types: int, version: int = 1) -> list[tuple[int, str]]:
+    request = list_config_resources.ListConfigResourcesRequest(resource_types=list(types))
+    answer = box.ask(request, list_config_resources.ListConfigResourcesResponse, version)
+    return [(item.resource_type, item.resource_name) for item in answer.config_resources]
+
+
+def test_options_of_groups_and_client_metrics_are_kept_and_listed(tmp_path: Path) -> None:
+    box = BrokerWithoutSockets(tmp_path, topics={TOPIC: 1})
+    assert alter(box, GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")) == 0
+    assert alter(box, METRICS, "m", ("metrics", SET, "a"), ("metrics", APPEND, "b")) == 0
+    box.broker.close()
+    box = BrokerWithoutSockets(tmp_path)
+    assert described(box, GROUP, "g")["consumer.session.timeout.ms"].value == "50000"
+    assert described(box, METRICS, "m")["metrics"].value == "a,b"
+    assert listed(box) == [(TOPIC_TYPE, TOPIC), (BROKER, "0"), (LOGGER, "0"), (METRICS, "m"), (GROUP, "g")]
+    assert listed(box, GROUP) == [(GROUP, "g")]
+    assert listed(box, version=0) == [(METRICS, "m")]
+    assert alter(box, GROUP, "g", ("consumer.session.timeout.ms", DELETE, None)) == 0
+    assert listed(box, GROUP) == []
+
+
+CONFIG = BrokerConfig(data_dir="")
+
+
+def test_options_at_the_start_have_kafkas_names() -> None:
+    config = with_options(
+        CONFIG,
+        {
+            "group.min.session.timeout.ms": "1000",
+            "message.max.bytes": "2000000",
+            "log.retention.ms": "5",
+            "log.retention.hours": "2",
+            "auto.create.topics.enable": "false",
+            "offsets.retention.minutes": "10",
+            "offsets.topic.replication.factor": "1",
+            "max.connections": "9",
+        },
+    )
+    assert (config.groups.min_session_timeout_ms, config.log.max_message_bytes) == (1000, 2_000_000)
+    assert (config.log.retention_ms, config.auto_create_topics) == (5, False)
+    assert (config.offsets_retention_ms, config.limits.max_connections) == (600_000, 9)
+    assert with_options(CONFIG, {"log.retention.hours": "2"}).log.retention_ms == 2 * 3_600_000
+    assert replace(with_options(CONFIG, {}), options={}) == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("no.such.option", "1"), ("num.partitions", "many"), ("num.partitions", "0"), ("default.replication.factor", "3")],
+)
+def test_wrong_options_at_the_start_are_named(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        with_options(CONFIG, {name: value})
+
+
+def test_damaged_settings_are_refused(tmp_path: Path) -> None:
+    box = BrokerWithoutSockets(tmp_path)
+    alter(box, BROKER, "0", ("group.max.size", SET, "7"))
+    box.broker.close()
+    (tmp_path / "data" / "settings.json").write_text('{"version": 0, "sections": {"quotas": {}}}')
+    with pytest.raises(ValueError, match=r"settings\.json is damaged"):
+        BrokerWithoutSockets(tmp_path)
