@@ -67,6 +67,9 @@ class ParallelBuild(build_ext):
 
 setup(
     cmdclass={"build_ext": ParallelBuild},
+    # An editable installation is a line with this directory in a .pth file, not an import hook: Spark (pkgutil),
+    # editors and type checkers see the packages, and programs in the clone find compiled modules beside the sources.
+    options={"editable_wheel": {"mode": "compat"}},
     ext_modules=cythonize(
         extensions,
         build_dir="build",

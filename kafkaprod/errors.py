@@ -40,24 +40,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from kafkaprod.text import printable as printable  # its public place for the rest of the package
+
 Category = Literal["retriable", "abortable", "recoverable", "invalid"]
-
-
-def printable(text: str, limit: int | None = None) -> str:
-    """Return text of unknown origin so that it is safe in a log line or a terminal, with escapes for other characters.
-
-    Every error message of this package goes through it: names, hosts and messages that come over the network could
-    otherwise forge log lines (new lines) or steer a terminal (ESC, the C1 controls, right-to-left overrides).
-
-    Args:
-        text: of anybody.
-        limit: most characters to keep; None for all.
-    """
-    if limit is not None and len(text) > limit:
-        text = f"{text[:limit]}..."
-    if text.isprintable():
-        return text
-    return "".join([each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text])
 
 
 class KafkaError(Exception):

@@ -1,4 +1,4 @@
-"""What will go wrong between a producer's configuration and a cluster, before it does. Pure: facts in, findings out."""
+"""Find what will go wrong between a producer's configuration and a cluster. Pure: facts in, findings out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from enum import Enum
 
 from kafkaprod.admin.topics import TopicInfo
 from kafkaprod.config import ProducerConfig
+from kafkaprod.text import counted
 
 # Kafka's AclOperation codes, bits of authorized operations. Source: org.apache.kafka.common.acl.AclOperation.
 WRITE, CREATE, DESCRIBE, DESCRIBE_CONFIGS = 4, 5, 8, 10
@@ -25,7 +26,7 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, how it is, and what to change."""
+    """A subject that was examined, its state, and what to change."""
 
     level: Level
     subject: str
@@ -35,13 +36,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was asked of a cluster.
+    """What a cluster answered.
 
     Attributes:
-        produce_versions: Range that the brokers speak; None: unknown.
-        topic: None: only the cluster was asked about.
+        produce_versions: Range that the brokers support; None: unknown.
+        topic: None: only the cluster is examined.
         options: Of the topic; None: this user may not see them.
-        refusals: What the brokers did not answer, in words.
+        refusals: Requests that the brokers refused, in words.
     """
 
     broker_count: int
@@ -52,7 +53,7 @@ class Facts:
 
 
 def examine(config: ProducerConfig, facts: Facts) -> list[Finding]:
-    """All findings, in the order of a record's way."""
+    """Return all findings, in the order in which a record would meet them."""
     findings = [*_versions(facts), *_refusals(facts)]
     if facts.topic is not None:
         findings += [*_rights(facts.topic), *_partitions(facts.topic), *_memory(config, facts.topic)]
@@ -67,7 +68,7 @@ def _versions(facts: Facts) -> Iterator[Finding]:
     if facts.produce_versions is None:
         return
     lowest, highest = facts.produce_versions
-    text = f"{facts.broker_count} brokers; Produce versions {lowest} to {highest}"
+    text = f"{counted(facts.broker_count, 'broker')}; Produce versions {lowest} to {highest}"
     if highest < 3:
         yield Finding(Level.PROBLEM, "versions", text, "these brokers are older than Kafka 0.11: no record can be sent")
     elif highest < RECOMMENDED_PRODUCE:
@@ -106,7 +107,11 @@ def _partitions(topic: TopicInfo) -> Iterator[Finding]:
         )
     else:
         leaders = {p.leader for p in topic.partitions}
-        yield Finding(Level.OK, "partitions", f"{len(topic.partitions)} partitions on {len(leaders)} brokers")
+        yield Finding(
+            Level.OK,
+            "partitions",
+            f"{counted(len(topic.partitions), 'partition')} on {counted(len(leaders), 'broker')}",
+        )
 
 
 def _memory(config: ProducerConfig, topic: TopicInfo) -> Iterator[Finding]:
@@ -116,20 +121,24 @@ def _memory(config: ProducerConfig, topic: TopicInfo) -> Iterator[Finding]:
         yield Finding(
             Level.PROBLEM,
             "memory",
-            f"{count} partitions need {least} bytes for one record each, buffer_memory is {config.buffer_memory}: "
-            "sending will block for max_block_ms and raise BufferFullError",
+            f"{counted(count, 'partition')} need {least} bytes for one record each, "
+            f"buffer_memory={config.buffer_memory}: sending will block for max_block_ms and raise BufferFullError",
             f"raise buffer_memory to {2 * least} at least",
         )
     elif count * config.batch_size > config.buffer_memory:
         yield Finding(
             Level.WARNING,
             "memory",
-            f"full batches of all {count} partitions ({count} x batch_size={config.batch_size}) are more than "
+            f"full batches of {counted(count, 'partition')} ({count} x batch_size={config.batch_size}) are more than "
             f"buffer_memory={config.buffer_memory}: batches will go out before they are full",
             f"raise buffer_memory to {count * config.batch_size}, or lower batch_size",
         )
     else:
-        yield Finding(Level.OK, "memory", f"{count} full batches fit into buffer_memory={config.buffer_memory}")
+        yield Finding(
+            Level.OK,
+            "memory",
+            f"full batches of {counted(count, 'partition')} fit into buffer_memory={config.buffer_memory}",
+        )
 
 
 def _replicas(config: ProducerConfig, topic: TopicInfo, options: Mapping[str, str | None]) -> Iterator[Finding]:
@@ -147,7 +156,7 @@ def _replicas(config: ProducerConfig, topic: TopicInfo, options: Mapping[str, st
         yield Finding(
             Level.PROBLEM,
             "replicas",
-            f"min.insync.replicas={least}, but the topic has {factor} replicas: every record is refused",
+            f"min.insync.replicas={least}, but the topic has {counted(factor, 'replica')}: every record is refused",
             "lower min.insync.replicas or add replicas",
         )
     elif short:
@@ -162,11 +171,11 @@ def _replicas(config: ProducerConfig, topic: TopicInfo, options: Mapping[str, st
         yield Finding(
             Level.WARNING,
             "replicas",
-            f"{factor} replicas, min.insync.replicas={least}: acknowledged means one copy",
+            f"{counted(factor, 'replica')}, min.insync.replicas={least}: acknowledged means one copy",
             "three replicas and min.insync.replicas=2 survive the loss of a broker",
         )
     else:
-        yield Finding(Level.OK, "replicas", f"{factor} replicas, min.insync.replicas={least}, acks=all")
+        yield Finding(Level.OK, "replicas", f"{counted(factor, 'replica')}, min.insync.replicas={least}, acks=all")
 
 
 def _sizes(config: ProducerConfig, options: Mapping[str, str | None]) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
-"""One request after the other to a cluster, each waited for.
+"""A client that sends one request after the other and waits for each answer.
 
-Not on a record's line: the loader asks before and after it, the commands instead of it. Not thread-safe.
+Records do not pass through it: the loader uses it before and after a load, the commands use it alone. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -26,19 +26,23 @@ _log = logging.getLogger("kafkaprod.admin")
 
 
 class ClusterClient:
-    """Asks brokers. Close it, or use it in a `with` statement.
+    """Sends requests to brokers. Close it, or use it in a `with` statement.
 
     Args:
         config: Its connection options are used: addresses, TLS, login, timeouts.
-        timeout_ms: How long to wait for a connection, and for each answer; None: request_timeout_ms.
+        connect_timeout_ms: How long to wait for the first answer of the cluster; None: max_block_ms, but at most
+            request_timeout_ms, which bounds the wait for each later answer.
     """
 
-    def __init__(self, config: ProducerConfig, timeout_ms: int | None = None) -> None:
+    def __init__(self, config: ProducerConfig, connect_timeout_ms: int | None = None) -> None:
         self._clock = SystemClock()
-        self._timeout_ms = config.request_timeout_ms if timeout_ms is None else timeout_ms
+        self._answer_ms = config.request_timeout_ms
+        self._timeout_ms = min(self._answer_ms, config.max_block_ms)  # until the first answer
+        if connect_timeout_ms is not None:
+            self._timeout_ms = connect_timeout_ms
         self._pool = NodePool(connection_settings(config), self._clock)
         self._pool.set_bootstrap(config.bootstrap_servers)
-        self._has_told = False
+        self._has_warned = False
         self.controller_id = -1
 
     def __enter__(self) -> Self:
@@ -56,12 +60,12 @@ class ClusterClient:
     def metadata(
         self, topics: list[str] | None, *, operations: bool = False, creates: bool = False
     ) -> MetadataResponse:
-        """Metadata of some topics, or of all (None).
+        """Return the metadata of some topics, or of all (None).
 
         Args:
             topics: Their names.
-            operations: Ask what this user may do with them, too.
-            creates: Let the broker make those that are missing, if it does such things.
+            operations: Include what this user may do with them.
+            creates: Let the broker create missing ones, if it is configured to.
         """
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
@@ -90,13 +94,13 @@ class ClusterClient:
         raise AssertionError("not reached")
 
     def wait(self, wait_ms: int) -> None:
-        """Let some time pass, in which connections are looked after."""
+        """Wait, and serve the connections meanwhile."""
         deadline_ms = self._clock.now_ms() + wait_ms
         while (now_ms := self._clock.now_ms()) < deadline_ms:
             self._pool.poll(deadline_ms - now_ms)
 
     def api_versions(self, api_key: int) -> tuple[int, int] | None:
-        """Versions of an API that a broker which was asked something announced; None: none."""
+        """Return the versions of an API that a broker announced; None: no broker was connected, or it lacks the API."""
         for node_id in self._pool.node_ids():
             versions = self._pool.versions(node_id)
             if versions is not None:
@@ -125,18 +129,19 @@ class ClusterClient:
             for answer in answers:
                 if answer.error is not None:
                     raise answer.error
+                self._timeout_ms = self._answer_ms
                 return answer.response
             if self._pool.take_failures():
                 if self._pool.is_bootstrap_hopeless:
                     raise self._pool.bootstrap_error()
-                self._tell_of_waiting()
+                self._warn_of_waiting()
         raise self._why_not(request, node_id)
 
-    def _tell_of_waiting(self) -> None:
-        """Once: somebody at a terminal should not have to guess what takes so long."""
-        if not self._has_told and self._pool.bootstrap_failures():
-            self._has_told = True
-            _log.warning("%s; trying again for %g s", self._pool.bootstrap_error(), self._timeout_ms / 1000)
+    def _warn_of_waiting(self) -> None:
+        """Log once why the first contact takes so long: a command would seem to hang."""
+        if not self._has_warned and self._pool.bootstrap_failures():
+            self._has_warned = True
+            _log.warning("%s; retrying for %g s", self._pool.bootstrap_error(), self._timeout_ms / 1000)
 
     def _why_not(self, request: Request, node_id: int | None) -> KafkaError:
         if self._pool.bootstrap_failures():

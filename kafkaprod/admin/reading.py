@@ -1,4 +1,4 @@
-"""Reading partitions from one offset to another, batch by batch: for checking, recovery and a look. Not a consumer."""
+"""Read partitions from one offset to another, batch by batch: for checks, recovery and `tail`. Not a consumer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from kafkaprod._core.records.batch_reader import Record, RecordBatchReader, read_batches
 from kafkaprod.admin.client import ClusterClient
-from kafkaprod.admin.topics import find_topic
+from kafkaprod.admin.topics import find_topic, first
 from kafkaprod.compression import decompress
 from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.error_codes import describe, error_for
@@ -28,20 +28,22 @@ class PartitionReader:
         self._topic = topic
         self._partition = partition
         self._leader: int | None = None
-        self.end_offset = -1  # of what consumers may read (high watermark), as last heard
+        self.end_offset = -1  # high watermark of the last answer
 
     def fetch(self, offset: int, max_wait_ms: int = MAX_WAIT_MS) -> list[RecordBatchReader]:
-        """The next batches, from the one that contains `offset` on; empty if none came within `max_wait_ms`.
+        """Return the next batches, from the one that contains `offset` on; empty if none came within `max_wait_ms`.
 
         Raises:
-            BrokerError: The broker refuses, OFFSET_OUT_OF_RANGE for one. CorruptDataError: a damaged batch.
+            BrokerError: The broker refuses, OFFSET_OUT_OF_RANGE for one.
+            CorruptDataError: A damaged batch, or an answer without the partition.
         """
         error: KafkaError | None = None
         for _ in range(MAX_REFUSALS):
             if self._leader is None:
-                self._leader = find_topic(self._client, self._topic).partitions[self._partition].leader
+                partitions = find_topic(self._client, self._topic).partitions
+                self._leader = first([p for p in partitions if p.number == self._partition], "partition").leader
             answer = self._client.ask(self._request(offset, max_wait_ms), self._leader, NEWEST_FETCH_BY_NAME)
-            data = answer.responses[0].partitions[0]
+            data = first(first(answer.responses, "topic").partitions, "partition")
             if data.error_code == 0:
                 self.end_offset = data.high_watermark
                 return read_batches(data.records or b"", decompress)

@@ -1,12 +1,13 @@
-"""Topics: what there is, making and deleting, their options and the ends of their logs."""
+"""Topics: list, create and delete them, read their options and the ends of their logs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from kafkaprod.admin.client import ClusterClient
-from kafkaprod.errors import KafkaError, TopicNotFoundError
+from kafkaprod.errors import CorruptDataError, KafkaError, TopicNotFoundError
 from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
 from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -21,6 +22,8 @@ EARLIEST = -2
 MAX_TRIES = 100
 RETRY_MS = 100
 CREATION_MS = 5_000
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,8 @@ class TopicInfo:
     """A topic.
 
     Attributes:
-        topic_id: As text; None where brokers do not tell.
-        operations: What this user may do, as Kafka's bit field; None where it was not asked or is not told.
+        topic_id: As text; None if the brokers have no topic ids.
+        operations: What this user may do, as Kafka's bit field; None if it was not requested or not sent.
     """
 
     name: str
@@ -49,32 +52,39 @@ class TopicInfo:
     operations: int | None
 
 
+def first(items: Sequence[Answer], what: str) -> Answer:
+    """Return the only item of an answer about one thing. Raises CorruptDataError: the broker sent an empty array."""
+    if not items:
+        raise CorruptDataError(f"the broker's answer has no {what}, although one was requested")
+    return items[0]
+
+
 def list_topics(client: ClusterClient) -> list[TopicInfo]:
-    """All topics this user may see, by name."""
+    """Return all topics this user may see, by name."""
     topics = client.metadata(None).topics
     return sorted((_info(topic) for topic in topics if topic.error_code == 0), key=lambda info: info.name)
 
 
 def find_topic(client: ClusterClient, name: str, *, operations: bool = False) -> TopicInfo:
-    """One topic.
+    """Return one topic.
 
     Raises:
         TopicNotFoundError, AuthorizationError, InvalidTopicError: As the broker answered.
     """
-    topic = client.metadata([name], operations=operations).topics[0]
+    topic = first(client.metadata([name], operations=operations).topics, "topic")
     if topic.error_code:
         raise error_for(topic.error_code, topic=name)
     return _info(topic)
 
 
 def demand_topic(client: ClusterClient, name: str) -> TopicInfo:
-    """One topic, which the brokers may make: those that do have CREATION_MS for it.
+    """Return one topic, and let the brokers create it if they are configured to: within CREATION_MS.
 
     Raises:
         TopicNotFoundError, AuthorizationError, InvalidTopicError: As the broker answered.
     """
     for _ in range(CREATION_MS // RETRY_MS):
-        topic = client.metadata([name], creates=True).topics[0]
+        topic = first(client.metadata([name], creates=True).topics, "topic")
         if not describe(topic.error_code).retriable:
             break
         client.wait(RETRY_MS)
@@ -103,12 +113,12 @@ def create_topic(
     replication_factor: int = -1,
     options: Mapping[str, str] | None = None,
 ) -> None:
-    """Make a topic and wait until every partition has a leader.
+    """Create a topic and wait until every partition has a leader.
 
     Args:
         client: Of the cluster.
         name: Of the topic.
-        partitions: How many; -1: the broker's default.
+        partitions: Their number; -1: the broker's default.
         replication_factor: -1: the broker's default.
         options: Such as {"cleanup.policy": "compact"}.
 
@@ -122,7 +132,7 @@ def create_topic(
     )
     client.metadata([])
     request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000, validate_only=False)
-    answer = client.ask(request, _controller(client)).topics[0]
+    answer = first(client.ask(request, _controller(client)).topics, "topic")
     if answer.error_code:
         raise error_for(answer.error_code, answer.error_message, topic=name)
     _await_leaders(client, name)
@@ -135,7 +145,7 @@ def _controller(client: ClusterClient) -> int | None:
 def _await_leaders(client: ClusterClient, name: str) -> None:
     """Ask until the metadata of a new topic has reached the brokers."""
     for _ in range(MAX_TRIES):
-        topic = client.metadata([name]).topics[0]
+        topic = first(client.metadata([name]).topics, "topic")
         if topic.error_code == 0 and topic.partitions and all(p.leader_id >= 0 for p in topic.partitions):
             return
         client.wait(RETRY_MS)
@@ -148,13 +158,13 @@ def delete_topic(client: ClusterClient, name: str) -> None:
     request = DeleteTopicsRequest(
         topics=[DeleteTopicState(name=name, topic_id=None)], topic_names=[name], timeout_ms=30_000
     )
-    answer = client.ask(request, _controller(client)).responses[0]
+    answer = first(client.ask(request, _controller(client)).responses, "topic")
     if answer.error_code:
         raise error_for(answer.error_code, topic=name)
 
 
 def topic_options(client: ClusterClient, name: str) -> dict[str, str | None]:
-    """The effective options of a topic; sensitive ones are None.
+    """Return the effective options of a topic; sensitive ones are None.
 
     Raises:
         AuthorizationError, BrokerError: As the broker answered.
@@ -163,32 +173,33 @@ def topic_options(client: ClusterClient, name: str) -> dict[str, str | None]:
 
 
 def broker_options(client: ClusterClient, node_id: int) -> dict[str, str | None]:
-    """The effective options of a broker. Raises as topic_options."""
+    """Return the effective options of a broker. Raises as topic_options."""
     return _options(client, BROKER_RESOURCE, str(node_id), node_id)
 
 
 def _options(client: ClusterClient, kind: int, name: str, node_id: int | None) -> dict[str, str | None]:
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=False, include_documentation=False)
-    answer = client.ask(request, node_id).results[0]
+    answer = first(client.ask(request, node_id).results, "resource")
     if answer.error_code:
         raise error_for(answer.error_code, f"options of {name!r}: {answer.error_message or ''}".rstrip(": "))
     return {option.name: None if option.is_sensitive else option.value for option in answer.configs}
 
 
 def log_offsets(client: ClusterClient, topic: str, timestamp: int = LATEST) -> dict[int, int]:
-    """Offset by partition: of the log's end (LATEST), its start (EARLIEST), or the first record from a time (ms) on.
+    """Return an offset by partition: the log's end (LATEST), its start (EARLIEST), or the first record from a time on.
 
-    -1 where there is no such record.
+    The time is in ms since the epoch. The offset is -1 where there is no such record.
 
     Raises:
         TopicNotFoundError, BrokerError: As the brokers answered.
+        CorruptDataError: An answer lacks a partition.
     """
     error: KafkaError | None = None
     for _ in range(MAX_TRIES):
         try:
             return _log_offsets_once(client, topic, timestamp)
-        except KafkaError as refusal:  # leaders move, and those of a new topic hear of it a moment later
+        except KafkaError as refusal:  # leaders move, and the leader of a new topic learns of it a moment later
             if not refusal.retriable or (isinstance(refusal, TopicNotFoundError) and error is None):
                 raise
             error = refusal
@@ -209,13 +220,15 @@ def _log_offsets_once(client: ClusterClient, topic: str, timestamp: int) -> dict
         request = ListOffsetsRequest(
             replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=topic, partitions=wanted)]
         )
-        for answer in client.ask(request, leader).topics[0].partitions:
+        for answer in first(client.ask(request, leader).topics, "topic").partitions:
             if answer.error_code:
                 raise error_for(answer.error_code, topic=topic, partition=answer.partition_index)
             offsets[answer.partition_index] = answer.offset
+        if missing := [number for number in partitions if number not in offsets]:
+            raise CorruptDataError(f"{topic}: the answer of node {leader} lacks the offsets of partitions {missing}")
     return dict(sorted(offsets.items()))
 
 
 def is_missing(error: KafkaError) -> bool:
-    """Whether an error of find_topic says that there is no such topic."""
+    """Return whether an error of find_topic means that there is no such topic."""
     return isinstance(error, TopicNotFoundError)

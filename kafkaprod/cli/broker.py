@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import logging
 import os
 import signal
@@ -16,7 +17,8 @@ from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
 from kafkaprod.broker.storage.log.group_commit import parse_policy
-from kafkaprod.errors import ConfigError
+from kafkaprod.cli.main import examples
+from kafkaprod.errors import ConfigError, KafkaError
 
 _LOG_INTERVAL_S = 1.0
 _OPTION_HELP = (
@@ -30,23 +32,33 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "broker",
         help="run a broker for development and tests",
         description="A broker on one machine with a durable log. Not a replacement for Apache Kafka.",
+        epilog=examples(
+            "kafkaprod broker --data-dir /tmp/kafka --topic orders:3",
+            "kafkaprod broker --data-dir /tmp/kafka --port 0 --sasl-users users.txt",
+        ),
     )
     add = parser.add_argument
-    add("--data-dir", required=True, metavar="DIR", help="holds topics and offsets; made if missing")
+    add("--data-dir", required=True, metavar="DIR", help="holds topics and offsets; created if missing")
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=9092, help="port to listen on, 0 for a free one (default: %(default)s)")
-    add("--advertised-host", metavar="HOST", help="what clients are told to connect to (default: --host)")
+    add("--advertised-host", metavar="HOST", help="host name that clients connect to (default: --host)")
     add("--node-id", type=int, default=0, metavar="N", help="id of this broker (default: %(default)s)")
-    add("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="make a topic if missing; repeatable")
+    add("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create it if missing; repeatable")
     add(
         "--auto-create-topics",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="make topics that clients ask for (default: yes)",
+        help="create topics when clients first use them (default: yes)",
     )
-    add("--num-partitions", type=int, default=1, metavar="N", help="default of new topics (default: %(default)s)")
+    add("--num-partitions", type=int, default=1, metavar="N", help="of new topics (default: %(default)s)")
     add("--flush", default="interval:1000", metavar="POLICY", help="each, interval:MS or never (default: %(default)s)")
-    add("--rebalance-delay-ms", type=int, default=3_000, metavar="MS", help="new groups wait so long for members")
+    add(
+        "--rebalance-delay-ms",
+        type=int,
+        default=3_000,
+        metavar="MS",
+        help="time that new groups wait for members (default: %(default)s)",
+    )
     add("--tls-cert", metavar="FILE", help="listen with TLS: certificate chain (PEM)")
     add("--tls-key", metavar="FILE", help="its private key (PEM, without password)")
     add("--tls-client-ca", metavar="FILE", help="clients must have a certificate of these authorities")
@@ -81,17 +93,34 @@ def run(options: argparse.Namespace) -> int:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     handler.addFilter(OneLineASecond())
-    logging.getLogger("kafkaprod").addHandler(handler)
-    server = BrokerServer(config)
+    logging.getLogger("kafkaprod").handlers = [handler]
+    server = _start(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     host, port = server.broker.endpoint
     print(f"listening on {host}:{port}, data in {config.data_dir}", flush=True)
+    address = f"{host}:{port}"
+    print(
+        f"Ctrl-C or `kill {os.getpid()}` stops it. Try: kafkaprod topics list -b {address}", file=sys.stderr, flush=True
+    )
     return 0 if server.run() else 1
 
 
+def _start(config: BrokerConfig) -> BrokerServer:
+    """Return a server that listens. Raises KafkaError: another process has the port."""
+    try:
+        return BrokerServer(config)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise KafkaError(
+            f"{config.host}:{config.port} is in use, perhaps by another broker: use another --port, or --port 0 for a "
+            "free one"
+        ) from error
+
+
 class OneLineASecond(logging.Filter):
-    """Lets one record a second through and says how many it held back; critical ones always pass."""
+    """Lets one record a second pass and counts those it held back; critical ones always pass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +128,7 @@ class OneLineASecond(logging.Filter):
         self._held_count = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether this record is printed."""
+        """Return whether this record is printed."""
         now_s = time.monotonic()
         if now_s < self._next_s and record.levelno < logging.CRITICAL:
             self._held_count += 1

@@ -1,26 +1,27 @@
-"""The producer of a command at a terminal, where Ctrl-C brings the prompt back and a missing topic is told at once."""
+"""The producer of a command: Ctrl-C ends it within INTERRUPTED_S, and a missing topic is an error before the start."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import demand_topic
-from kafkaprod.cli.producer_arguments import make_config
+from kafkaprod.cli.producer_arguments import open_cluster
 from kafkaprod.errors import ConfigError, TopicNotFoundError
 from kafkaprod.producer import Producer
+from kafkaprod.text import counted
 
-INTERRUPTED_S: Final = 0.4  # for what is on its way
+INTERRUPTED_S: Final = 0.4  # for records in flight
 
 
 @contextmanager
 def command_producer(options: Mapping[str, Any]) -> Iterator[Producer]:
-    """A producer that is flushed and closed at the end of the block; Ctrl-C gives what is queued INTERRUPTED_S.
+    """Yield a producer that is flushed and closed at the end of the block; Ctrl-C gives queued records INTERRUPTED_S.
 
     Raises:
-        DeliveryFailedError: A record was not delivered. And what ends the block.
+        DeliveryFailedError: A record was not delivered.
     """
     patience_s: float | None = None
     producer = Producer(options)
@@ -34,14 +35,14 @@ def command_producer(options: Mapping[str, Any]) -> Iterator[Producer]:
         producer.close(patience_s)
 
 
-def check_topic(options: dict[str, Any], topic: str, partition: int = -1) -> None:
-    """Raises TopicNotFoundError, ConfigError if there is no such topic or partition, and nobody makes it."""
-    with ClusterClient(make_config(options)) as client:
+def check_topic(arguments: argparse.Namespace, options: dict[str, Any], topic: str, partition: int = -1) -> None:
+    """Raise TopicNotFoundError or ConfigError if a topic or partition is missing and the brokers do not create it."""
+    with open_cluster(arguments, options) as client:
         try:
-            count = len(demand_topic(client, topic).partitions)
+            existing = len(demand_topic(client, topic).partitions)
         except TopicNotFoundError as error:
             raise TopicNotFoundError(
-                f"topic {topic!r} does not exist: make it with `kafkaprod topics create {topic}`", topic=topic
+                f"topic {topic!r} does not exist: create it with `kafkaprod topics create {topic}`", topic=topic
             ) from error
-    if partition >= count:
-        raise ConfigError(f"topic {topic!r} has {count} partitions, none with number {partition}")
+    if partition >= existing:
+        raise ConfigError(f"topic {topic!r} has {counted(existing, 'partition')}, but no partition {partition}")

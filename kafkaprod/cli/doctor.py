@@ -1,31 +1,44 @@
-"""`kafkaprod doctor`: connect, compare the configuration with cluster and topic, say what will go wrong."""
+"""`kafkaprod doctor`: connect, compare the configuration with cluster and topic, report what will go wrong."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
+from typing import Final
 
 from kafkaprod.admin.checkup import Facts, Finding, Level, examine
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import find_topic, topic_options
 from kafkaprod.cli.doctor_spark import examine_spark, look_at_spark
-from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config, read_options
+from kafkaprod.cli.main import examples
+from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config, open_cluster, read_options
+from kafkaprod.cli.terminal import coloured
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.text import printable
+
+_COLOURS: Final = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "red"}
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "doctor",
-        help="say what will go wrong with a cluster, a topic and your options",
-        description="Connects, compares the effective configuration with the cluster and the topic, and says what will "
-        "go wrong and what to change. Exit code 1 if something will.",
+        help="find what will go wrong with a cluster, a topic and your options",
+        description="Connects, compares the effective configuration with the cluster and the topic, and reports what "
+        "will go wrong and what to change. Exit code 1 if something will.",
+        epilog=examples(
+            "kafkaprod doctor -b localhost:9092 -t orders",
+            "kafkaprod doctor -F producer.properties -t orders --json",
+            "kafkaprod doctor -b localhost:9092 --spark",
+        ),
     )
-    parser.add_argument("-t", "--topic", help="the topic to be written to")
-    parser.add_argument("--spark", action="store_true", help="look at the Python that Spark's workers run, too")
+    parser.add_argument("-t", "--topic", help="the topic that you will write to")
+    parser.add_argument("--spark", action="store_true", help="examine the Python that Spark's workers run, too")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only warnings and problems")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_cluster_arguments(parser)
     parser.set_defaults(run=run)
@@ -33,42 +46,51 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """Print the findings; exit code 1 if one is a problem. Raises ConfigError."""
-    config = make_config(read_options(options))
-    findings = examine_cluster(config, options.topic)
+    producer_options = read_options(options)
+    with open_cluster(options, producer_options) as client:
+        findings = examine_cluster(client, make_config(producer_options), options.topic)
     if options.spark:
         findings += examine_spark(look_at_spark())
     if options.json:
         print(json.dumps([asdict(finding) | {"level": finding.level.name.lower()} for finding in findings]))
     else:
         for finding in findings:
-            print(f"{finding.level.value:<8} {finding.subject}: {finding.text}")
-            if finding.remedy:
-                print(f"{'':<8} {'':<{len(finding.subject)}}  -> {finding.remedy}")
+            if finding.level is not Level.OK or not options.quiet:
+                _show(finding)
     return int(any(finding.level is Level.PROBLEM for finding in findings))
 
 
-def examine_cluster(config: ProducerConfig, topic_name: str | None) -> list[Finding]:
-    """Ask, and examine the answers."""
+def _show(finding: Finding) -> None:
+    level = f"{finding.level.value:<8}"
+    print(f"{coloured(level, _COLOURS[finding.level], sys.stdout)} {finding.subject}: {printable(finding.text)}")
+    if finding.remedy:
+        print(f"{'':<8} {'':<{len(finding.subject)}}  -> {printable(finding.remedy)}")
+
+
+def examine_cluster(client: ClusterClient, config: ProducerConfig, topic_name: str | None) -> list[Finding]:
+    """Query the cluster, and examine the answers."""
     refusals: list[str] = []
     topic = topic_config = None
-    with ClusterClient(config) as client:
+    try:
+        cluster = client.metadata([])
+    except AuthenticationError as error:
+        return [Finding(Level.PROBLEM, "login", str(error), "correct the credentials or sasl_mechanism")]
+    except KafkaError as error:
+        remedy = "check the address, that a broker listens there, and security_protocol"
+        return [Finding(Level.PROBLEM, "connection", str(error), remedy)]
+    connected = Finding(Level.OK, "connection", f"cluster {cluster.cluster_id} answers")
+    if topic_name is not None:
         try:
-            cluster = client.metadata([])
-        except AuthenticationError as error:
-            return [Finding(Level.PROBLEM, "login", str(error), "correct the credentials or sasl_mechanism")]
+            topic = find_topic(client, topic_name, operations=True)
         except KafkaError as error:
-            remedy = "check the address, that a broker listens there, and security_protocol"
-            return [Finding(Level.PROBLEM, "connection", str(error), remedy)]
-        connected = Finding(Level.OK, "connection", f"cluster {cluster.cluster_id} answers")
-        if topic_name is not None:
-            try:
-                topic = find_topic(client, topic_name, operations=True)
-            except KafkaError as error:
-                how = f"kafkaprod topics create {topic_name}"
-                return [connected, Finding(Level.PROBLEM, "topic", str(error), f"make it ({how}), or give it DESCRIBE")]
-            try:
-                topic_config = topic_options(client, topic_name)
-            except KafkaError as error:
-                refusals.append(f"the topic's options cannot be seen: {error}")
-        facts = Facts(len(cluster.brokers), client.api_versions(ApiKey.PRODUCE), topic, topic_config, refusals)
+            how = f"kafkaprod topics create {topic_name}"
+            return [
+                connected,
+                Finding(Level.PROBLEM, "topic", str(error), f"create it ({how}), or grant DESCRIBE on it"),
+            ]
+        try:
+            topic_config = topic_options(client, topic_name)
+        except KafkaError as error:
+            refusals.append(f"the topic's options cannot be read: {error}")
+    facts = Facts(len(cluster.brokers), client.api_versions(ApiKey.PRODUCE), topic, topic_config, refusals)
     return [connected, *examine(config, facts)]

@@ -1,26 +1,37 @@
-"""The page docs/cli.md, made from the parsers: `python -m kafkaprod.cli > docs/cli.md`."""
+"""Make the page docs/cli.md from the parsers: `python -m kafkaprod.cli > docs/cli.md`."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
 
-from kafkaprod.cli.main import COMMANDS, build_parser
+from kafkaprod.cli.main import COMMANDS, EXAMPLES, build_parser
 
 _HEAD = """\
 # Commands
 
 <!-- Made by `python -m kafkaprod.cli`; change the parsers in kafkaprod/cli instead. -->
 
-`-b`, `-X` and `-F` mean the same everywhere: where the cluster is, an option of the producer in any spelling, and a
-`.properties` file of them. A flag is before `-X`, that before the file, that before the file which `$KAFKAPROD_CONFIG`
-names. Messages go to stderr. Exit codes: 0 done, 1 an error that the message names, 2 wrong arguments, 130 interrupted;
-`load` also has 3: complete, but some rows were left out or put aside.
+`-b`, `-X` and `-F` mean the same in every command: addresses of brokers, an option of the producer in any spelling, and
+a `.properties` file of options (without `-F` the file that `$KAFKAPROD_CONFIG` names). Flags win over `-X`, and `-X`
+wins over the file. `kafkaprod help COMMAND` prints the help of a command.
+
+Data goes to stdout, messages go to stderr. A terminal gets colours unless `NO_COLOR` is set, and no control character
+from a broker or a record unless `tail --raw` is given.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | done |
+| 1 | an error, named by the message; `doctor`: a problem was found |
+| 2 | wrong arguments or options |
+| 3 | `load`: complete, but some rows were left out or put aside |
+| 130, 143 | interrupted by Ctrl-C, by SIGTERM |
+| 141 | the reader of stdout closed it, as `head` does |
 """
 
 
 def cli_page() -> str:
-    """The whole page as Markdown."""
+    """Return the whole page as Markdown."""
     return "\n".join([_HEAD, *(_section(parser, 2) for parser in _children(build_parser(COMMANDS)))])
 
 
@@ -34,8 +45,15 @@ def _section(parser: argparse.ArgumentParser, level: int) -> str:
         if rows:
             title = "" if group.title in (None, "positional arguments", "options") else str(group.title)
             lines += [f"| {title} | |", "| --- | --- |", *rows, ""]
-    lines += [parser.epilog, ""] if parser.epilog else []
+    lines += _epilog(parser.epilog or "")
     return "\n".join([*lines, *(_section(child, level + 1) for child in children)])
+
+
+def _epilog(text: str) -> list[str]:
+    """Return the epilog's lines; examples become a code block."""
+    text, _, examples = text.partition(EXAMPLES)
+    lines = [text.strip(), ""] if text.strip() else []
+    return [*lines, *(f"  {line}" for line in examples.splitlines()), *([""] if examples else [])]
 
 
 def _row(action: argparse.Action) -> str:
@@ -44,7 +62,7 @@ def _row(action: argparse.Action) -> str:
 
 
 def _spelled(action: argparse.Action) -> str:
-    """Flags with what they take, independent of how a version of argparse shows them."""
+    """Return flags and their values, independent of how a version of argparse shows them."""
     if action.nargs == 0:
         value = ""
     elif action.metavar is not None:

@@ -14,7 +14,15 @@ from typing import Any, Final
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import create_topic, find_topic, is_missing, topic_options
-from kafkaprod.cli.producer_arguments import above_zero, add_cluster_arguments, count, make_config, read_options, whole
+from kafkaprod.cli.producer_arguments import (
+    above_zero,
+    add_cluster_arguments,
+    count,
+    make_config,
+    open_cluster,
+    read_options,
+    whole,
+)
 from kafkaprod.errors import BrokerError, ConfigError, KafkaError
 from kafkaprod.loader.bad_rows import BadRowSink, DeadLetterFile, DeadLetterTopic, Skip, Stop
 from kafkaprod.loader.encodings import encoding_name
@@ -147,7 +155,7 @@ def run(options: argparse.Namespace) -> int:
         print_preview(sources, reading, options.partition, options.dry_run, sys.stdout)
         return 0
     producer_options = read_options(options, compression_type=options.codec)
-    with ClusterClient(make_config(producer_options)) as client, contextlib.ExitStack() as stack:
+    with open_cluster(options, producer_options) as client, contextlib.ExitStack() as stack:
         _check_topic(client, options.topic, options.create_topic)
         file = None if options.no_manifest else _manifest_file(options)
         if file is not None:

@@ -3,7 +3,7 @@
 A subcommand is a module with `add_parser(subparsers)`, which adds its parser and sets `run` on it: a function that
 takes the parsed arguments and returns the exit code. Only the module of the command that is called is imported: most of
 a short command's time is imports. Errors a user can act on are KafkaError or OSError: printed as one line, exit code 1.
-Wrong arguments and options exit with 2, as argparse has it; Ctrl-C with 130.
+Wrong arguments and options exit with 2, as argparse has it; Ctrl-C with 130, SIGTERM with 143.
 """
 
 from __future__ import annotations
@@ -19,57 +19,103 @@ from functools import partial
 from typing import Any, Final, NoReturn
 
 from kafkaprod import __version__
+from kafkaprod.cli.terminal import INTERRUPTED, Signals, abandon_stdout, coloured, prepare_process
 from kafkaprod.errors import ConfigError, KafkaError
+from kafkaprod.text import printable
 
 # numpy's linear algebra, which nothing here uses, would start a thread a core, each of which spins for a while.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 COMMANDS: Final = ("quickstart", "load", "produce", "tail", "topics", "doctor", "perf", "broker")
 WRONG_ARGUMENTS: Final = 2
-INTERRUPTED: Final = 130
+HELP: Final = "help"
+EXAMPLES: Final = "examples:\n"
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Fills texts to the width of the terminal, but leaves examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        filled, mark, examples = text.partition(EXAMPLES)
+        parts = [super()._fill_text(filled, width, indent)] if filled.strip() else []
+        return "\n\n".join([*parts, f"{mark}{examples}"] if mark else parts)
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Says what is wrong in a line, not under a page of flags."""
+    """Names a mistake in a line, not under a page of flags."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **({"formatter_class": HelpFormatter} | options))
 
     def error(self, message: str) -> NoReturn:
-        """Print it and exit."""
-        self.exit(WRONG_ARGUMENTS, f"{self.prog}: {message}\nAll there is: {self.prog} --help\n")
+        """Print the mistake and exit."""
+        self.exit(WRONG_ARGUMENTS, f"{self.prog}: {printable(message)}\nSee `{self.prog} --help`.\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's, but each parser refuses what it does not know itself: it knows what is similar."""
+        """Parse as argparse does, but refuse unknown flags in the parser that knows similar ones."""
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             flags = [flag for action in self._actions for flag in action.option_strings]
             similar = difflib.get_close_matches(unknown[0].partition("=")[0], flags, 1)
-            self.error(f"{unknown[0]} is not known" + (f": is it {similar[0]}?" if similar else ""))
+            kind = "option" if unknown[0].startswith("-") else "argument"
+            self.error(f"unknown {kind} {unknown[0]}" + (f"; did you mean {similar[0]}?" if similar else ""))
         return options, unknown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code. `arguments` without the program's name; None takes the process's."""
+    """Run the command line.
+
+    Args:
+        arguments: Without the program's name; None: the process's, whose signals and output streams are set up, too.
+
+    Returns:
+        The exit code.
+    """
     given = sys.argv[1:] if arguments is None else list(arguments)
     called = given[:1] if given[:1] and given[0] in COMMANDS else COMMANDS
+    name = f"kafkaprod {given[0]}" if given else "kafkaprod"
+    signals = Signals()
     try:
-        parser = build_parser(called) if arguments is not None else _without_collections(partial(build_parser, called))
-        options = parser.parse_args(given)
-        return int(options.run(options))
-    except KafkaError as error:
-        print(f"kafkaprod {given[0]}: {error}", file=sys.stderr)
-        return WRONG_ARGUMENTS if isinstance(error, ConfigError) else 1
-    except OSError as error:
-        what = f"{error.filename}: {error.strerror}" if error.filename is not None else error
-        print(f"kafkaprod {given[0]}: {what}", file=sys.stderr)
-        return 1
+        if arguments is None:
+            signals = prepare_process(name)
+        return signals.exit_code(_run(given, called, is_own_process=arguments is None))
+    except BrokenPipeError as error:
+        if error.filename is not None:
+            return _fail(name, error)
+        return abandon_stdout()
+    except (KafkaError, OSError) as error:
+        return _fail(name, error)
     except KeyboardInterrupt:
-        print(f"kafkaprod {given[0]}: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        print(f"{name}: interrupted", file=sys.stderr)
+        return signals.exit_code(INTERRUPTED)
+
+
+def _run(given: list[str], called: Iterable[str], *, is_own_process: bool) -> int:
+    build = partial(build_parser, called)
+    parser = _without_collections(build) if is_own_process else build()
+    if not given:
+        parser.print_help()
+        return WRONG_ARGUMENTS
+    try:
+        options = parser.parse_args([*given[1:], "--help"] if given[0] == HELP else given)
+        return int(options.run(options))
+    finally:
+        if sys.stdout is not None:
+            sys.stdout.flush()  # so that a closed pipe is seen here, not at the exit of the process
+
+
+def _fail(name: str, error: KafkaError | OSError) -> int:
+    text = str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
+    print(f"{coloured(f'{name}:', 'red', sys.stderr)} {printable(text)}", file=sys.stderr)
+    return WRONG_ARGUMENTS if isinstance(error, ConfigError) else 1
 
 
 def _without_collections(load: Callable[[], argparse.ArgumentParser]) -> argparse.ArgumentParser:
-    """Run what loads modules: they are there to stay, and looking for garbage among them takes a fifth of a start.
+    """Load modules without the garbage collector: they stay, and searching them takes a fifth of a start.
 
-    Nor is it looked for at the end of the process. In a process of somebody else's this would be no business of ours.
+    They are also left out of the collection at the end of the process. Only for a process of our own.
     """
     gc.disable()
     try:
@@ -80,10 +126,18 @@ def _without_collections(load: Callable[[], argparse.ArgumentParser]) -> argpars
 
 
 def build_parser(commands: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
-    """The parser with some commands, or all."""
-    parser = CommandParser(prog="kafkaprod", description="High-throughput Kafka producer, and a broker for tests.")
+    """Return the parser with some commands, or all."""
+    parser = CommandParser(
+        prog="kafkaprod",
+        description="A fast Kafka producer, and a broker for tests. `kafkaprod help COMMAND` explains a command.",
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in commands:
         importlib.import_module(f"kafkaprod.cli.{command}").add_parser(subparsers)
     return parser
+
+
+def examples(*lines: str) -> str:
+    """Return the part of an epilog with command lines to copy."""
+    return EXAMPLES + "".join(f"  {line}\n" for line in lines)

@@ -6,21 +6,22 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kafkaprod.cli.command_producer import check_topic, command_producer
+from kafkaprod.cli.main import examples
 from kafkaprod.cli.perf_curve import Point, draw, page
 from kafkaprod.cli.perf_stats import Stats, Totals
-from kafkaprod.cli.producer_arguments import count, whole
-from kafkaprod.config import merge_options, read_properties
+from kafkaprod.cli.producer_arguments import add_cluster_arguments, count, read_options, whole
 from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.results.block import BlockResult
+from kafkaprod.text import counted
 
 BLOCK_ROWS = 500
 SEED = 0
+SCHEMA_VERSION = 1  # of --json; raised when a name changes its meaning or goes
 
 MakeBlock = Callable[[int, int], list[bytes]]
 
@@ -30,31 +31,37 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "perf",
         help="measure throughput and latency",
-        description="Takes the options of kafka-producer-perf-test and prints its lines. MB are 2^20 bytes.",
+        description="Takes the options of kafka-producer-perf-test and prints its lines, in which MB are 2^20 bytes.",
+        epilog=examples(
+            "kafkaprod perf -t orders --num-records 1000000 --record-size 100 -b localhost:9092",
+            "kafkaprod perf -t orders --num-records 50000 --record-size 100 --throughput 5000 --json -b localhost:9092",
+            "kafkaprod perf -t orders --num-records 200000 --record-size 100 --curve curve.html -b localhost:9092",
+        ),
     )
     add = parser.add_argument
-    add("--topic", required=True)
-    add("--num-records", type=count, required=True, metavar="N")
+    add("-t", "--topic", required=True, help="name of the topic")
+    add("--num-records", type=count, required=True, metavar="N", help="records to send")
     payload = parser.add_mutually_exclusive_group(required=True)
-    payload.add_argument("--record-size", type=int, metavar="BYTES", help="random letters")
-    payload.add_argument("--payload-file", metavar="FILE", help="its lines, drawn at random")
-    payload.add_argument("--payload-monotonic", action="store_true", help="1, 2, 3, …")
+    payload.add_argument("--record-size", type=whole, metavar="BYTES", help="values of random letters")
+    payload.add_argument("--payload-file", metavar="FILE", help="values drawn at random from the file's lines")
+    payload.add_argument("--payload-monotonic", action="store_true", help="values 1, 2, 3, ...")
     add("--payload-delimiter", default="\\n", metavar="TEXT", help="in the payload file (default: %(default)s)")
-    add("--throughput", type=float, default=-1, metavar="N", help="records a second; -1: as fast as it goes")
-    add("-b", "--bootstrap-server", metavar="HOST:PORT,…")
+    add("--throughput", type=float, default=-1, metavar="N", help="records a second; -1: as many as possible")
     for name in ("--producer-props", "--command-property"):
-        add(name, nargs="+", action="extend", default=[], dest="properties", metavar="NAME=VALUE")
-    for name in ("--producer.config", "--command-config"):
-        add(name, dest="config_file", metavar="FILE", help="a .properties file")
+        add(
+            name, nargs="+", action="extend", default=[], dest="properties", metavar="NAME=VALUE", help="as -X, several"
+        )
     add("--print-metrics", action="store_true", help="print the producer's metrics at the end")
-    add("--transactional-id", metavar="ID")
-    add("--transaction-duration-ms", type=int, metavar="MS")
-    add("--warmup-records", type=int, default=0, metavar="N", help="leave the first N out of a second summary")
-    add("--reporting-interval", type=int, default=5000, metavar="MS", help="of the lines (default: %(default)s)")
+    add("--transactional-id", metavar="ID", help=argparse.SUPPRESS)  # refused: transactions cannot be measured yet
+    add("--transaction-duration-ms", type=int, metavar="MS", help=argparse.SUPPRESS)
+    add("--warmup-records", type=whole, default=0, metavar="N", help="leave the first N out of a second summary")
+    add("--reporting-interval", type=whole, default=5000, metavar="MS", help="of the lines (default: %(default)s)")
+    add("-q", "--quiet", action="store_true", help="print only the summary")
     add("--json", action="store_true", help="print the summary as JSON")
     add("--curve", metavar="FILE", help="draw latency against throughput: .svg or .html")
-    add("--curve-linger", default="0,1,5,20,50", metavar="MS,…", help="default: %(default)s")
-    add("--curve-batch", default="16384,65536,262144", metavar="BYTES,…", help="default: %(default)s")
+    add("--curve-linger", default="0,1,5,20,50", metavar="MS,...", help="default: %(default)s")
+    add("--curve-batch", default="16384,65536,262144", metavar="BYTES,...", help="default: %(default)s")
+    add_cluster_arguments(parser)
     parser.set_defaults(run=run)
 
 
@@ -62,21 +69,21 @@ def run(options: argparse.Namespace) -> int:
     """Measure and print. Raises KafkaError: a record was not delivered, an option is wrong."""
     producer_options = _producer_options(options)
     make_block = _payloads(options)
-    check_topic(producer_options, options.topic)
+    check_topic(options, producer_options, options.topic)
     if options.curve is not None:
         return _draw_curve(options, producer_options, make_block)
 
     def show(line: str) -> None:
-        if not options.json:
+        if not (options.json or options.quiet):
             print(line, flush=True)
 
     totals, steady, metrics = measure(options, producer_options, make_block, show)
     if options.json:
-        print(json.dumps(asdict(totals) | ({"steady_state": asdict(steady)} if steady else {})))
-    else:
-        print(totals.line())
-        if steady is not None:
-            print(steady.line(is_steady_state=True))
+        print(json.dumps(_summary(options, totals, steady, metrics)))
+        return 0
+    print(totals.line())
+    if steady is not None:
+        print(steady.line(is_steady_state=True))
     if options.print_metrics:
         for group, values in metrics.items():
             for name, value in sorted(values.items()):
@@ -84,21 +91,33 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _summary(
+    options: argparse.Namespace, totals: Totals, steady: Totals | None, metrics: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the JSON object; its names and units are those of `load --json`."""
+    summary = {"schema_version": SCHEMA_VERSION, "topic": options.topic} | totals.as_dict()
+    summary["retries"] = int(metrics.get("producer-metrics", {}).get("record-retry-total", 0))
+    if steady is not None:
+        summary["steady_state"] = steady.as_dict()
+    if options.print_metrics:
+        summary["metrics"] = metrics
+    return summary
+
+
 def measure(
     options: argparse.Namespace, producer_options: dict[str, Any], make_block: MakeBlock, show: Callable[[str], None]
-) -> tuple[Totals, Totals | None, dict[str, dict[str, float]]]:
+) -> tuple[Totals, Totals | None, Mapping[str, Mapping[str, Any]]]:
     """Send everything; return the totals, those without the warm-up, and the producer's metrics."""
     with command_producer(producer_options) as producer:
         producer.partitions_for(options.topic)
         stats = Stats(options.reporting_interval / 1000, show)
-        warm = max(options.warmup_records, 0)
         steady: Stats | None = None
         started_s = time.monotonic()
         sent = 0
         while sent < options.num_records:
             count = min(_block_rows(options), options.num_records - sent)
             block = make_block(sent, count)
-            if warm and steady is None and sent >= warm:
+            if steady is None and 0 < options.warmup_records <= sent:
                 steady = Stats(float("inf"), show)
             result = producer.send_many(options.topic, block)
             _watch(result, block, [stats] if steady is None else [stats, steady])
@@ -131,32 +150,18 @@ def _watch(result: BlockResult, block: Sequence[bytes], listeners: Sequence[Stat
 
 
 def _producer_options(options: argparse.Namespace) -> dict[str, Any]:
-    layers: list[dict[str, Any]] = []
-    if options.config_file is not None:
-        layers.append(dict(read_properties(options.config_file)))
-    layers.append(dict(_pair(text) for text in options.properties))
-    if options.bootstrap_server is not None:
-        layers.append({"bootstrap.servers": options.bootstrap_server})
     if options.transactional_id is not None or options.transaction_duration_ms is not None:
         raise ConfigError("--transactional-id and --transaction-duration-ms: transactions cannot be measured yet")
-    return merge_options(*layers)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ConfigError(f"{text!r} is not NAME=VALUE")
-    return name, value
+    options.producer_property = [*options.producer_property, *options.properties]
+    return read_options(options)
 
 
 def _payloads(options: argparse.Namespace) -> MakeBlock:
-    """What makes the values of `count` records from number `first` on."""
+    """Return a function that makes the values of `count` records from number `first` on."""
     generator = random.Random(SEED)
     if options.payload_monotonic:
         return lambda first, count: [b"%d" % number for number in range(first, first + count)]
     if options.record_size is not None:
-        if options.record_size < 0:
-            raise ConfigError(f"--record-size {options.record_size} must be at least 0")
         letters = bytes(generator.choices(range(65, 91), k=options.record_size))  # one payload, as the Java tool has it
         return lambda _, count: [letters] * count
     delimiter = options.payload_delimiter.encode().decode("unicode_escape").encode("latin-1")
@@ -187,11 +192,16 @@ def _draw_curve(options: argparse.Namespace, producer_options: dict[str, Any], m
             varied = producer_options | {"batch_size": batch_size, "linger_ms": linger_ms}
             totals, _, _ = measure(options, varied, make_block, lambda _: None)
             points.append(Point(batch_size, linger_ms, totals))
-            if not options.json:
+            if not (options.json or options.quiet):
                 print(f"batch.size={batch_size} linger.ms={linger_ms}: {totals.line()}", flush=True)
     rate = "unlimited" if options.throughput <= 0 else f"{options.throughput:g} a second"
-    title = f"{options.num_records} records each, {rate}"
+    title = f"{counted(options.num_records, 'record')} each, {rate}"
     path.write_text(draw(points, title) if path.suffix == ".svg" else page(points, title), encoding="utf-8")
     if options.json:
-        print(json.dumps([asdict(point) for point in points]))
+        print(json.dumps([_point(options.topic, point) for point in points]))
     return 0
+
+
+def _point(topic: str, point: Point) -> dict[str, Any]:
+    about = {"schema_version": SCHEMA_VERSION, "topic": topic}
+    return about | {"batch_size": point.batch_size, "linger_ms": point.linger_ms} | point.totals.as_dict()

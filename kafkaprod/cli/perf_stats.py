@@ -1,4 +1,4 @@
-"""The numbers of kafka-producer-perf-test, and its lines. Source: org.apache.kafka.tools.ProducerPerformance.Stats."""
+"""The numbers and lines of kafka-producer-perf-test. Source: org.apache.kafka.tools.ProducerPerformance.Stats."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
 
 from kafkaprod.metrics import LatencyHistogram
 
 MB = 1024.0 * 1024.0
 SHARES = (0.5, 0.95, 0.99, 0.999)
-# As they stand in the Java class, but for the line's end.
+# Copied from the Java class, without the line's end.
 WINDOW_LINE = "%d records sent, %.1f records/sec (%.2f MB/sec), %.1f ms avg latency, %.1f ms max latency."
 TOTAL_LINE = (
     "%d%s records sent, %f records/sec (%.2f MB/sec), %.2f ms avg latency, %.2f ms max latency, "
@@ -22,30 +23,84 @@ TOTAL_LINE = (
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a run came to; latencies in ms, MB of 2**20 bytes."""
+    """Sums and latencies of a run.
+
+    Attributes:
+        records: Acknowledged.
+        byte_count: Of their values.
+        seconds: Of the run.
+        average_ms: Of the latency of all records.
+        highest_ms: Of the same.
+        percentiles_ms: Of the same: 50th, 95th, 99th, 99.9th.
+    """
 
     records: int
-    records_per_second: float
-    mb_per_second: float
+    byte_count: int
+    seconds: float
     average_ms: float
     highest_ms: float
-    percentiles_ms: tuple[int, int, int, int]
+    percentiles_ms: tuple[float, float, float, float]
+
+    @property
+    def records_per_second(self) -> float:
+        """Records by seconds."""
+        return self.records / self.seconds
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Bytes by seconds."""
+        return self.byte_count / self.seconds
 
     def line(self, *, is_steady_state: bool = False) -> str:
-        """The last line of the Java tool."""
-        return TOTAL_LINE % (
+        """Return the last line of the Java tool."""
+        return total_line(
             self.records,
-            " steady state" if is_steady_state else "",
-            half_up(self.records_per_second, 6),
-            half_up(self.mb_per_second, 2),
-            half_up(self.average_ms, 2),
-            half_up(self.highest_ms, 2),
-            *self.percentiles_ms,
+            self.records_per_second,
+            self.bytes_per_second / MB,
+            self.average_ms,
+            self.highest_ms,
+            tuple(map(int, self.percentiles_ms)),
+            is_steady_state=is_steady_state,
         )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the totals for --json: the names that `load --json` has, too."""
+        latency = {f"p{share * 100:g}": round(ms, 3) for share, ms in zip(SHARES, self.percentiles_ms, strict=True)}
+        latency |= {"mean": round(self.average_ms, 3), "max": round(self.highest_ms, 3)}
+        return {
+            "records": self.records,
+            "bytes": self.byte_count,
+            "seconds": round(self.seconds, 3),
+            "records_per_second": round(self.records_per_second, 1),
+            "bytes_per_second": round(self.bytes_per_second, 1),
+            "latency_ms": latency if self.records else {},
+        }
+
+
+def total_line(
+    records: int,
+    records_per_second: float,
+    mb_per_second: float,
+    average_ms: float,
+    highest_ms: float,
+    percentiles_ms: tuple[int, ...],
+    *,
+    is_steady_state: bool = False,
+) -> str:
+    """Return the Java tool's line for these numbers; MB of 2**20 bytes."""
+    return TOTAL_LINE % (
+        records,
+        " steady state" if is_steady_state else "",
+        half_up(records_per_second, 6),
+        half_up(mb_per_second, 2),
+        half_up(average_ms, 2),
+        half_up(highest_ms, 2),
+        *percentiles_ms,
+    )
 
 
 def half_up(number: float, digits: int) -> float:
-    """Rounded as Java's formatter does: the shortest decimal form that is this number, halves away from zero."""
+    """Round as Java's formatter does: the shortest decimal form of the number, halves away from zero."""
     return float(Decimal(repr(number)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
 
 
@@ -72,7 +127,7 @@ class Stats:
         self._bytes = self._window_bytes = 0
 
     def record(self, latency_s: float, count: int, byte_count: int) -> None:
-        """So many records were acknowledged after `latency_s`."""
+        """Count records that were acknowledged after `latency_s`."""
         latency_us = int(latency_s * 1e6)
         with self._lock:
             self._all.record(latency_us, count)
@@ -96,14 +151,14 @@ class Stats:
         )
 
     def totals(self) -> Totals:
-        """Of everything so far."""
+        """Return the totals so far."""
         with self._lock:
             seconds = max(self._clock() - self._started_s, 1e-9)
-            p50, p95, p99, p999 = (value // 1000 for value in self._all.percentiles(SHARES))
+            p50, p95, p99, p999 = (value / 1000 for value in self._all.percentiles(SHARES))
             return Totals(
                 self._all.count,
-                self._all.count / seconds,
-                self._bytes / MB / seconds,
+                self._bytes,
+                seconds,
                 self._all.mean / 1000,
                 self._all.highest / 1000,
                 (p50, p95, p99, p999),

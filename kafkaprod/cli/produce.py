@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -16,10 +15,13 @@ from numpy.typing import NDArray
 from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod._core.text.row_splitter import split_keys, split_lines
 from kafkaprod.cli.command_producer import check_topic, command_producer
+from kafkaprod.cli.main import examples
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, count, read_options
 from kafkaprod.errors import ConfigError
+from kafkaprod.text import counted, printable
 
 READ_BYTES = 1 << 20
+READER_PROPERTIES = ("parse.key", "key.separator", "null.marker")
 Blocks = Iterator[tuple[Column | None, Column, int]]
 
 
@@ -30,29 +32,39 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="send lines of stdin, or files",
         description="Sends each line of stdin as a record, or each FILE as one record (with -l: each line of it). "
         "The flags are those of kcat -P.",
+        epilog=examples(
+            "echo 'customer-7:{\"id\": 1}' | kafkaprod produce -t orders -b localhost:9092 -K :",
+            "kafkaprod produce -t orders -b localhost:9092 -l -H source=file orders.txt",
+            "kafkaprod produce -t orders -b localhost:9092 --property parse.key=true < keyed.txt",
+        ),
     )
     add = parser.add_argument
     add("files", nargs="*", metavar="FILE", help="default: stdin, line by line")
-    add("-t", "--topic", required=True)
-    add("-P", action="store_true", help=argparse.SUPPRESS)  # kcat's flag for what this command is
+    add("-t", "--topic", required=True, help="name of the topic")
+    add("-P", action="store_true", help=argparse.SUPPRESS)  # kcat's flag for what this command does
     add("-p", "--partition", type=int, default=-1, metavar="N", help="default: by key, or in turn")
-    add("-k", dest="key", metavar="KEY", help="the same key for all")
-    add("-K", dest="key_delimiter", metavar="TEXT", help="what stands between key and value in a line; wins over -k")
+    add("-k", dest="key", metavar="KEY", help="the same key for all records")
+    add("-K", dest="key_delimiter", metavar="TEXT", help="parts key and value in a line; wins over -k")
     add("-D", dest="delimiter", default="\\n", metavar="CHAR", help="ends a record (default: %(default)s)")
-    add("-l", dest="by_line", action="store_true", help="the file's lines, not the whole file")
-    add("-H", dest="header", action="append", default=[], metavar="NAME=VALUE", help="a header; repeatable")
-    add("-z", dest="codec", metavar="CODEC", help="none, gzip, snappy, lz4, zstd")
+    add("-l", dest="by_line", action="store_true", help="send the lines of each file, not the whole file")
+    add("-H", "--header", action="append", default=[], metavar="NAME=VALUE", help="a header; repeatable")
+    add(
+        *("-z", "--compression-codec", "--compression-type"),
+        dest="codec",
+        metavar="CODEC",
+        help="none, gzip, snappy, lz4, zstd",
+    )
     add("-Z", dest="empty_is_null", action="store_true", help="an empty key or value is null")
     add("-c", dest="count", type=count, metavar="N", help="stop after N records")
     add("-T", dest="tee", action="store_true", help="write what is sent to stdout, too")
-    add("-q", "--quiet", action="store_true", help="only errors")
-    add("-v", "--verbose", action="count", default=0, help="say how many were sent")
+    add("-q", "--quiet", action="store_true", help="print only errors")
+    add("-v", "--verbose", action="count", default=0, help="print how many records were sent")
     add(
-        *("--reader-property",),
+        "--reader-property",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="the console producer's: parse.key, key.separator, null.marker",
+        help="of the console producer: parse.key, key.separator, null.marker; --property takes them, too",
     )
     add_cluster_arguments(parser)
     parser.set_defaults(run=run)
@@ -64,10 +76,11 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         KafkaError, OSError: A record was not delivered, a file cannot be read.
     """
+    _move_reader_properties(options)
     settings = _Settings(options)
     sent = 0
     producer_options = read_options(options, compression_type=options.codec)
-    check_topic(producer_options, options.topic, options.partition)
+    check_topic(options, producer_options, options.topic, options.partition)
     with command_producer(producer_options) as producer:
         for key, value, row_count in _limited(settings.blocks(), options.count):
             producer.send_columns(
@@ -82,12 +95,19 @@ def run(options: argparse.Namespace) -> int:
             if options.tee:
                 _tee(value, row_count, settings.delimiter)
     if options.verbose and not options.quiet:
-        print(f"{sent} records sent to {options.topic}", file=sys.stderr)
+        print(f"{counted(sent, 'record')} sent to {printable(options.topic)}", file=sys.stderr)
     return 0
 
 
+def _move_reader_properties(options: argparse.Namespace) -> None:
+    """Take the reader's options out of --property, where kafka-console-producer has them."""
+    for text in [text for text in options.producer_property if text.partition("=")[0] in READER_PROPERTIES]:
+        options.producer_property.remove(text)
+        options.reader_property.append(text)
+
+
 class _Settings:
-    """What the arguments mean."""
+    """Holds the parsed arguments."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         reader = dict(_reader_property(text) for text in options.reader_property)
@@ -102,7 +122,7 @@ class _Settings:
         self.null_marker = b"" if options.empty_is_null else None if marker is None else marker.encode()
         if reader:
             raise ConfigError(
-                f"--reader-property {min(reader)} is not known: parse.key, key.separator, null.marker are"
+                f"unknown --reader-property {min(reader)}: the known ones are {', '.join(READER_PROPERTIES)}"
             )
         self.key = None if options.key is None else options.key.encode()
         pairs = [text.partition("=")[::2] for text in options.header]
@@ -111,7 +131,7 @@ class _Settings:
         self._by_line = options.by_line
 
     def blocks(self) -> Blocks:
-        """Columns of keys and values with their number of rows."""
+        """Yield columns of keys and values with their number of rows."""
         if self._files and not self._by_line:
             for path in self._files:
                 yield self._fixed_key(), self._column([Path(path).read_bytes()]), 1
@@ -124,7 +144,7 @@ class _Settings:
 
     def _lines(self, stream: IO[bytes]) -> Blocks:
         rest = b""
-        read: Any = getattr(stream, "read1", stream.read)  # what there is, without waiting for more
+        read: Any = getattr(stream, "read1", stream.read)  # returns what has come, without waiting for more
         while True:
             data = read(READ_BYTES)
             text = rest + data
@@ -160,7 +180,7 @@ class _Settings:
 
 
 def _limited(blocks: Blocks, limit: int | None) -> Blocks:
-    """The blocks up to so many rows in all."""
+    """Yield the blocks up to a limit of rows in all."""
     left = limit
     for key, value, row_count in blocks:
         if left is not None and row_count >= left:
@@ -179,8 +199,7 @@ def _first_rows(column: Column | None, count: int) -> Column | None:
 def _tee(value: Column, count: int, delimiter: bytes) -> None:
     for i in range(count):
         sys.stdout.buffer.write((value[i] or b"") + delimiter)
-    with contextlib.suppress(BrokenPipeError):
-        sys.stdout.buffer.flush()
+    sys.stdout.buffer.flush()
 
 
 def _reader_property(text: str) -> tuple[str, str]:

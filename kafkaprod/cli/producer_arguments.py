@@ -1,6 +1,6 @@
-"""Arguments that all commands share which talk to a cluster: where it is, options, files of options.
+"""Arguments shared by all commands that connect to a cluster: its address, options, files of options.
 
-A flag is before `-X`, `-X` before a file of options, the file before KAFKAPROD_CONFIG, that before the defaults.
+Precedence: flags, then `-X`, then the file given with `-F` or else named by KAFKAPROD_CONFIG, then the defaults.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import argparse
 import os
 from typing import Any, Final
 
+from kafkaprod.admin.client import ClusterClient
 from kafkaprod.config import ProducerConfig, merge_options, read_properties
 from kafkaprod.errors import ConfigError
 
@@ -18,28 +19,30 @@ ENVIRONMENT: Final = "KAFKAPROD_CONFIG"
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments; the names are kcat's and those of Kafka's own tools."""
     add = parser.add_argument_group("cluster").add_argument
-    add("-b", "--bootstrap-server", "--brokers", metavar="HOST:PORT,…", help="where the cluster is")
+    add("-b", "--bootstrap-server", "--brokers", metavar="HOST:PORT,...", help="addresses of brokers")
     add(
-        "-X",
-        "--producer-property",
-        "--property",
+        *("-X", "--producer-property", "--property"),
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="an option of the producer, in any spelling; repeatable",
     )
     add(
-        "-F",
-        "--producer.config",
-        "--command-config",
+        *("-F", "--producer.config", "--command-config"),
         dest="config_file",
         metavar="FILE",
         help=f"a .properties file of options (default: ${ENVIRONMENT})",
     )
+    add(
+        "--connect-timeout",
+        type=above_zero,
+        metavar="S",
+        help="seconds to wait for the first broker (default: max.block.ms, at most request.timeout.ms)",
+    )
 
 
 def above_zero(text: str) -> float:
-    """A number above 0, for argparse."""
+    """Parse a number above 0, for argparse."""
     try:
         number = float(text)
     except ValueError:
@@ -50,28 +53,28 @@ def above_zero(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """A whole number from 0 on, for argparse."""
+    """Parse a whole number from 0 on, for argparse."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 
 def count(text: str) -> int:
-    """A whole number from 1 on, for argparse."""
+    """Parse a whole number from 1 on, for argparse."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
 
 def read_options(arguments: argparse.Namespace, **flags: Any) -> dict[str, Any]:
-    """The producer options that the arguments ask for, by their own names.
+    """Return the producer options that the arguments set, by their own names.
 
     Args:
         arguments: With what add_cluster_arguments() added.
         flags: Options that other arguments stand for; None: not given.
 
     Raises:
-        ConfigError: An option is unknown or wrong, a file cannot be read, or nothing says where the cluster is.
+        ConfigError: An option is unknown or wrong, a file cannot be read, or no address is given.
     """
     path = arguments.config_file or os.environ.get(ENVIRONMENT)
     from_file = {} if path is None else read_properties(path)
@@ -80,13 +83,26 @@ def read_options(arguments: argparse.Namespace, **flags: Any) -> dict[str, Any]:
         given["bootstrap_servers"] = arguments.bootstrap_server
     options = merge_options(from_file, dict(map(_parse_property, arguments.producer_property)), given)
     if "bootstrap_servers" not in options:
-        raise ConfigError("where is the cluster? Say -b HOST:PORT")
+        raise ConfigError(
+            "no broker address: use -b HOST:PORT, or bootstrap.servers in a file given with -F or "
+            f"named by ${ENVIRONMENT}"
+        )
     return options
 
 
 def make_config(options: dict[str, Any]) -> ProducerConfig:
-    """The whole configuration. Raises ConfigError."""
+    """Return the whole configuration. Raises ConfigError."""
     return ProducerConfig.from_options(options)
+
+
+def open_cluster(arguments: argparse.Namespace, options: dict[str, Any]) -> ClusterClient:
+    """Return a client of the cluster, which waits for the first broker as --connect-timeout says.
+
+    Raises:
+        ConfigError: An option is wrong.
+    """
+    timeout_s: float | None = arguments.connect_timeout
+    return ClusterClient(make_config(options), None if timeout_s is None else int(timeout_s * 1000))
 
 
 def _parse_property(text: str) -> tuple[str, str]:

@@ -1,8 +1,9 @@
-"""`kafkaprod quickstart`: a broker, a load of real data, and every record read back and compared."""
+"""`kafkaprod quickstart`: start a broker, load real data, read every record back and compare."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 import sysconfig
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.reading import PartitionReader
 from kafkaprod.admin.topics import log_offsets
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.cli.main import examples
 from kafkaprod.config import ProducerConfig
 from kafkaprod.loader.bad_rows import Stop
 from kafkaprod.loader.errors import LoadError
@@ -24,6 +26,7 @@ from kafkaprod.loader.plan import RowPlan
 from kafkaprod.loader.progress import make_progress
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.session import LoadOptions
+from kafkaprod.text import counted
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -33,11 +36,15 @@ PARTITIONS: Final = 4
 STANDARD_LIBRARY: Final = "the source of Python's standard library, line by line"
 
 _NEXT = """\
-every record is in its place. What to try next:
-  kafkaprod broker --data-dir /tmp/kafka &                        a broker that stays
-  kafkaprod load FILE -t TOPIC -b localhost:9092 --create-topic   a file of yours: CSV, JSON, Parquet, Arrow, lines
-  kafkaprod load FILE -t TOPIC --dry-run --key COLUMN             how its records would look
-  kafkaprod tail TOPIC -b localhost:9092                          a look at them
+Every record is in its place. What to try next:
+  kafkaprod broker --data-dir /tmp/kafka &
+      runs a broker until `kill %1`
+  kafkaprod load FILE -t TOPIC -b localhost:9092 --create-topic
+      loads a file of yours: CSV, JSON, Parquet, Arrow, lines
+  kafkaprod load FILE -t TOPIC --dry-run --key COLUMN
+      shows its records without sending them
+  kafkaprod tail TOPIC -b localhost:9092
+      shows the last records
 and the first program in the README."""
 
 
@@ -47,10 +54,17 @@ def add_parser(subparsers: Subparsers) -> None:
         "quickstart",
         help="start a broker, load real data, read it back",
         description="Starts the embedded broker, loads a file, reads every record back and compares.",
+        epilog=examples("kafkaprod quickstart", "kafkaprod quickstart -z zstd flights.csv"),
     )
-    parser.add_argument("file", nargs="*", metavar="FILE", help=f"what to load; default: {STANDARD_LIBRARY}")
-    parser.add_argument("--format", help="of the files, where their names do not tell it; default: lines")
-    parser.add_argument("--compression-type", default="none", help="none, gzip, snappy, lz4 or zstd")
+    parser.add_argument("file", nargs="*", metavar="FILE", help=f"files to load (default: {STANDARD_LIBRARY})")
+    parser.add_argument("--format", help="of the files (default: from their names, else lines)")
+    parser.add_argument(
+        *("-z", "--compression-codec", "--compression-type"),
+        dest="compression_type",
+        default="none",
+        metavar="CODEC",
+        help="none, gzip, snappy, lz4, zstd (default: %(default)s)",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     parser.set_defaults(run=run)
 
@@ -59,11 +73,12 @@ def run(options: argparse.Namespace) -> int:
     """Load, read back, compare; exit code 1 if a single record differs.
 
     Raises:
-        KafkaError, OSError: A file cannot be read, the broker not be started.
+        KafkaError, OSError: A file cannot be read, or the broker cannot be started.
     """
     sources = _sources(options)
     size = sum(source.size or 0 for source in sources)
-    print(f"{size / 1e6:.1f} MB in {len(sources)} files" + ("" if options.file else f": {STANDARD_LIBRARY}"))
+    what = "" if options.file else f": {STANDARD_LIBRARY}"
+    print(f"input: {size / 1e6:,.1f} MB in {counted(len(sources), 'file')}{what}")
     reading = ReadOptions(RowPlan(value=""))
     with EmbeddedBroker(topics={TOPIC: PARTITIONS}) as broker:
         print(f"broker at {broker.bootstrap_servers}")
@@ -73,16 +88,16 @@ def run(options: argparse.Namespace) -> int:
             load = Load(sources, reading, LoadOptions(TOPIC, producer, 1 << 20), client, Stop(), progress)
             load.run()
             progress.close()
-            print(f"sent and acknowledged: {load.report}")
+            print(f"records sent and acknowledged: {load.report}")
             started = time.perf_counter()
             wrong = _compare(client, sources, reading, load.run_rows)
         seconds = time.perf_counter() - started
         print(
             f"read back and compared in {seconds:.2f} s: {load.report.sent_count / seconds:,.0f} records/s, "
-            f"{load.report.sent_bytes / 1e6 / seconds:,.1f} MB/s"
+            f"{load.report.sent_bytes / 1e6 / seconds:,.1f} MB/s of keys and values"
         )
     if wrong:
-        print(f"{wrong:,} records differ from what was sent")
+        print(f"{counted(wrong, 'record')} differ from what was sent", file=sys.stderr)
         return 1
     print(_NEXT)
     return 0

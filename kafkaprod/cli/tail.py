@@ -1,4 +1,4 @@
-"""`kafkaprod tail`: show records of a topic. For a look, not a consumer: it joins no group and commits nothing."""
+"""`kafkaprod tail`: show records of a topic. It is not a consumer: it joins no group and commits nothing."""
 
 from __future__ import annotations
 
@@ -13,33 +13,44 @@ from kafkaprod._core.records.batch_reader import Record
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.reading import PartitionReader
 from kafkaprod.admin.topics import EARLIEST, LATEST, log_offsets
-from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config, read_options, whole
+from kafkaprod.cli.main import examples
+from kafkaprod.cli.producer_arguments import add_cluster_arguments, open_cluster, read_options, whole
 from kafkaprod.errors import ConfigError
+from kafkaprod.text import counted, printable
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("tail", help="show records of a topic")
+    parser = subparsers.add_parser(
+        "tail",
+        help="show records of a topic",
+        description="Prints PARTITION:OFFSET, the key, the value and [headers] of each record, parted by tabs. On a "
+        "terminal control characters are escaped.",
+        epilog=examples(
+            "kafkaprod tail orders -b localhost:9092",
+            "kafkaprod tail orders -b localhost:9092 -f -o end --json",
+            "kafkaprod tail orders -b localhost:9092 -p 0 -o -100",
+        ),
+    )
     add = parser.add_argument
-    add("topic", nargs="?")
-    add("-t", "--topic", dest="topic_flag", metavar="TOPIC", help="the same, as kcat and Kafka's tools have it")
+    add("topic", nargs="?", help="name of the topic")
+    add("-t", "--topic", dest="topic_flag", metavar="TOPIC", help="the same, as kcat and Kafka's tools spell it")
     add(
-        "-n",
-        "--records",
+        *("-n", "--records"),
         type=whole,
         default=10,
         metavar="N",
         help="the last N of each partition (default: %(default)s)",
     )
     add(
-        "-o",
-        "--offset",
+        *("-o", "--offset"),
         metavar="OFFSET|beginning|end|-N",
-        help="from there on, instead of the last N; -N: so many before the end",
+        help="start there instead of at the last N; -N: N before the end",
     )
-    add("-p", "--partition", type=int, action="append", metavar="N", help="only this one; repeatable")
-    add("-f", "--follow", action="store_true", help="go on with what comes, until Ctrl-C")
-    add("--json", action="store_true", help="one JSON object a line, with everything")
+    add("-p", "--partition", type=int, action="append", metavar="N", help="only this partition; repeatable")
+    add("-f", "--follow", action="store_true", help="wait for new records, until Ctrl-C")
+    add("--json", action="store_true", help="one JSON object a line, with all fields")
+    add("--raw", action="store_true", help="do not escape control characters on a terminal")
     add_cluster_arguments(parser)
     parser.set_defaults(run=run)
 
@@ -47,29 +58,37 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(options: argparse.Namespace) -> int:
     """Print the records; exit code 0. Raises KafkaError."""
     if (options.topic is None) == (options.topic_flag is None):
-        raise ConfigError("which topic? Say one: kafkaprod tail TOPIC")
+        raise ConfigError("name one topic: kafkaprod tail TOPIC")
     options.topic = options.topic or options.topic_flag
-    with ClusterClient(make_config(read_options(options))) as client:
-        starts, ends = (log_offsets(client, options.topic, which) for which in (EARLIEST, LATEST))
-        wanted = options.partition or list(ends)
-        missing = [number for number in wanted if number not in ends]
-        if missing:
-            raise ConfigError(f"topic {options.topic!r} has {len(ends)} partitions, none with number {missing[0]}")
-        places = {}
-        readers = {number: PartitionReader(client, options.topic, number) for number in wanted}
-        for number in wanted:
-            places[number] = _first(options, starts[number], ends[number])
-            for record in readers[number].records(places[number], ends[number]):
-                _show(options, number, record)
-            places[number] = max(ends[number], places[number])
+    options.escapes = sys.stdout.isatty() and not options.raw
+    with open_cluster(options, read_options(options)) as client:
         try:
-            while options.follow:
-                for number, reader in readers.items():
-                    for record in _next_records(reader, places, number, 500 // len(readers)):
-                        _show(options, number, record)
+            _print_records(client, options)
         except KeyboardInterrupt:
-            return 0
+            if not options.follow:
+                raise
     return 0
+
+
+def _print_records(client: ClusterClient, options: argparse.Namespace) -> None:
+    starts, ends = (log_offsets(client, options.topic, which) for which in (EARLIEST, LATEST))
+    wanted = options.partition or list(ends)
+    missing = [number for number in wanted if number not in ends]
+    if missing:
+        raise ConfigError(
+            f"topic {options.topic!r} has {counted(len(ends), 'partition')}, but no partition {missing[0]}"
+        )
+    places = {}
+    readers = {number: PartitionReader(client, options.topic, number) for number in wanted}
+    for number in wanted:
+        places[number] = _first(options, starts[number], ends[number])
+        for record in readers[number].records(places[number], ends[number]):
+            _show(options, number, record)
+        places[number] = max(ends[number], places[number])
+    while options.follow:
+        for number, reader in readers.items():
+            for record in _next_records(reader, places, number, 500 // len(readers)):
+                _show(options, number, record)
 
 
 def _first(options: argparse.Namespace, start: int, end: int) -> int:
@@ -95,10 +114,10 @@ def _show(options: argparse.Namespace, partition: int, record: Record) -> None:
     if options.json:
         print(json.dumps(_as_dict(options.topic, partition, record)), flush=options.follow)
         return
-    where = f"{partition}:{record.offset}"
     key = "" if record.key is None else f"{_text(record.key)}\t"
     headers = "".join(f"[{name}={_text(value)}]" for name, value in record.headers)
-    print(f"{where}\t{key}{_text(record.value)}{headers and ' '}{headers}", file=sys.stdout, flush=options.follow)
+    line = f"{partition}:{record.offset}\t{key}{_text(record.value)}{headers and ' '}{headers}"
+    print(printable(line) if options.escapes else line, flush=options.follow)
 
 
 def _text(data: bytes | None) -> str:

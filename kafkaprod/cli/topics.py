@@ -18,28 +18,43 @@ from kafkaprod.admin.topics import (
     log_offsets,
     topic_options,
 )
-from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config, read_options
+from kafkaprod.cli.main import examples
+from kafkaprod.cli.producer_arguments import add_cluster_arguments, open_cluster, read_options
 from kafkaprod.errors import BrokerError, ConfigError
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.text import counted, printable
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand and its own ones."""
-    parser = subparsers.add_parser("topics", help="list, create, describe, delete topics")
+    parser = subparsers.add_parser(
+        "topics",
+        help="list, create, describe, delete topics",
+        epilog=examples(
+            "kafkaprod topics list -b localhost:9092",
+            "kafkaprod topics create orders -b localhost:9092 --partitions 6 --config cleanup.policy=compact",
+            "kafkaprod topics describe orders -b localhost:9092 --json",
+            "kafkaprod topics delete orders -b localhost:9092 --if-exists",
+        ),
+    )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="names of topics, one a line")
-    listing.add_argument("--internal", action="store_true", help="internal ones, too")
-    making = actions.add_parser("create", help="make a topic")
-    making.add_argument("topic")
+    listing = actions.add_parser("list", help="print the names of topics, one a line")
+    listing.add_argument("--internal", action="store_true", help="include internal topics")
+    making = actions.add_parser("create", help="create a topic")
     making.add_argument("--partitions", type=int, default=-1, metavar="N", help="default: the broker's")
     making.add_argument("--replication-factor", type=int, default=-1, metavar="N", help="default: the broker's")
     making.add_argument("--config", action="append", default=[], metavar="NAME=VALUE", help="an option; repeatable")
-    making.add_argument("--if-not-exists", action="store_true", help="be content if there is one")
-    describing = actions.add_parser("describe", help="partitions, leaders, offsets, options")
-    describing.add_argument("topic")
+    making.add_argument("--if-not-exists", action="store_true", help="succeed if the topic already exists")
+    describing = actions.add_parser("describe", help="print partitions, leaders, offsets, options")
     deleting = actions.add_parser("delete", help="delete a topic and its records")
-    deleting.add_argument("topic")
-    deleting.add_argument("--if-exists", action="store_true", help="be content if there is none")
+    deleting.add_argument("--if-exists", action="store_true", help="succeed if the topic does not exist")
+    for action in (making, describing, deleting):
+        action.add_argument("topic", nargs="?", help="name of the topic")
+        action.add_argument(
+            "-t", "--topic", dest="topic_flag", metavar="TOPIC", help="the same, as Kafka's tools spell it"
+        )
+    for action in (making, deleting):
+        action.add_argument("-q", "--quiet", action="store_true", help="print only errors")
     for action, work in ((listing, _list), (making, _create), (describing, _describe), (deleting, _delete)):
         add_cluster_arguments(action)
         if action in (listing, describing):
@@ -48,8 +63,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the action says. Raises KafkaError."""
-    with ClusterClient(make_config(read_options(options))) as client:
+    """Do what the action names. Raises KafkaError."""
+    if options.work is not _list:
+        if (options.topic is None) == (options.topic_flag is None):
+            raise ConfigError(f"name one topic: kafkaprod topics {options.action} TOPIC")
+        options.topic = options.topic or options.topic_flag
+    with open_cluster(options, read_options(options)) as client:
         options.work(client, options)
     return 0
 
@@ -60,7 +79,7 @@ def _list(client: ClusterClient, options: argparse.Namespace) -> None:
         print(json.dumps([{"name": topic.name, "partitions": len(topic.partitions)} for topic in topics]))
     else:
         for topic in topics:
-            print(topic.name)
+            print(printable(topic.name))
 
 
 def _create(client: ClusterClient, options: argparse.Namespace) -> None:
@@ -75,9 +94,10 @@ def _create(client: ClusterClient, options: argparse.Namespace) -> None:
     except BrokerError as error:
         if not (options.if_not_exists and error.code == ErrorCode.TOPIC_ALREADY_EXISTS):
             raise
-        print(f"topic {options.topic} exists")
+        _report(options, "exists")
         return
-    print(f"topic {options.topic} created with {len(find_topic(client, options.topic).partitions)} partitions")
+    partitions = counted(len(find_topic(client, options.topic).partitions), "partition")
+    _report(options, f"created with {partitions}")
 
 
 def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
@@ -86,9 +106,14 @@ def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
     except BrokerError as error:
         if not (options.if_exists and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             raise
-        print(f"there is no topic {options.topic}")
+        _report(options, "does not exist")
         return
-    print(f"topic {options.topic} deleted")
+    _report(options, "deleted")
+
+
+def _report(options: argparse.Namespace, what: str) -> None:
+    if not options.quiet:
+        print(f"topic {printable(options.topic)} {what}")
 
 
 def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
@@ -99,7 +124,8 @@ def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(_as_dict(topic, starts, ends, configs)))
         return
-    print(f"topic {topic.name}, id {topic.topic_id or 'unknown'}, {len(topic.partitions)} partitions")
+    partitions = counted(len(topic.partitions), "partition")
+    print(f"topic {printable(topic.name)}, id {topic.topic_id or 'unknown'}, {partitions}")
     for partition in topic.partitions:
         number = partition.number
         print(
@@ -107,7 +133,7 @@ def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
             f"in sync {_nodes(partition.in_sync)}  offsets {starts[number]}..{ends[number]}"
         )
     for name, value in sorted(configs.items()):
-        print(f"  {name}={value}")
+        print(printable(f"  {name}={value}"))
 
 
 def _nodes(nodes: tuple[int, ...]) -> str:

@@ -106,7 +106,7 @@ def check_kafka_options(kafka: Mapping[str, Any], client: str) -> ProducerConfig
                 f"Kafka option '{name}' is not supported as {what} are serialized with ByteArraySerializer."
             )
     has_servers = bool(kafka.get("bootstrap.servers", kafka.get("bootstrap_servers")))
-    try:  # a misspelt name, of the servers too, is told before what is missing
+    try:  # so that a misspelt name is reported before missing servers
         config = ProducerConfig.from_options(kafka if has_servers else {**kafka, "bootstrap.servers": "none:1"})
     except ConfigError as error:
         raise ConfigError(f"of the options with the prefix '{KAFKA_PREFIX}': {error}") from error

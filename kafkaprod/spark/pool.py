@@ -26,10 +26,10 @@ _producers: dict[tuple[int, bytes], Producer] = {}  # by process id and pickled 
 
 @contextlib.contextmanager
 def borrowed_producer(kafka: Mapping[str, Any]) -> Iterator[Producer]:
-    """The worker's producer of this configuration, for one task.
+    """Yield the worker's producer of this configuration, for one task.
 
-    If the task fails, whatever the reason, the producer is closed and what it still holds is given up: the task is run
-    again, and nobody would look at those records' outcome.
+    If the task fails for any reason, the producer is closed and its unsent records are dropped: Spark runs the task
+    again, and nothing would check the outcome of those records.
     """
     dumps: Any = cloudpickle.dumps  # has no types
     key = (os.getpid(), dumps(sorted(kafka.items(), key=lambda option: option[0])))

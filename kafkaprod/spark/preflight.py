@@ -1,4 +1,4 @@
-"""A look at the cluster from the driver, before any task starts: can it be reached, is the topic there."""
+"""Checks on the driver before any task starts: the cluster can be reached, and the topic exists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATIENCE_MS: Final = 15_000  # a topic that was just made may take a moment; max
 
 
 def check_topic(options: SinkOptions) -> None:
-    """Ask for the topic of every row, if there is one; the brokers make it if they are set up to.
+    """Look up the topic of all rows, if the options name one; the brokers create it if they are configured to.
 
     Raises:
         KafkaError: It does not exist, may not be written to, or no broker can be used: of the class that says which.

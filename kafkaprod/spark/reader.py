@@ -44,7 +44,7 @@ class TopicRange(InputPartition):
 
 
 def make_reader(options: Mapping[str, str]) -> TopicReader:
-    """The reader that the options ask for. Raises ConfigError as parse_reader_options does."""
+    """Return the reader for these options. Raises ConfigError as parse_reader_options does."""
     parsed = parse_reader_options(options)
     return PushedReader(parsed) if parsed.pushes_filters else TopicReader(parsed)
 

@@ -1,6 +1,6 @@
 """The options of the reader, checked on the driver before any task starts: those of Spark's own source for a batch.
 
-What cannot be followed is refused by name, never passed over: it would read other records than were asked for.
+An option that cannot be followed is refused by name, never ignored: the read would return other records.
 Source of the options and of the errors' words: org.apache.spark.sql.kafka010.KafkaSourceProvider and JsonUtils.
 """
 
@@ -51,7 +51,7 @@ _CONSUMER_OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """What a read was asked for.
+    """The validated options of a read.
 
     Attributes:
         kafka: Options of the client, prefix dropped; not shown, for the secrets in them.
@@ -154,7 +154,7 @@ def _offsets(name: str, text: str) -> Offsets:
 
 
 def _json(text: str) -> Any:
-    """None if it is none."""
+    """Return the parsed text; None if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 @dataclass(slots=True)
 class OffsetRange:
-    """Where records of one partition went: offsets of the first and the last of them (-1: not told), and how many."""
+    """The records written to one partition: the offsets of the first and last (-1: unknown), and their number."""
 
     first: int
     last: int

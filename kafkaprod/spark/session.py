@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from kafkaprod.errors import ConfigError
 
-# With a byte limit Spark sizes the whole batch anew for every row; small batches let JVM and Python overlap.
+# With a byte limit Spark measures the whole batch again for every row; small batches let JVM and Python overlap.
 _SETTINGS: Final = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",

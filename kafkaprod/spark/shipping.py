@@ -2,7 +2,7 @@
 
 Compiled modules cannot be imported from a zip archive on the path, and what Spark unpacks is not on the path. So two
 files travel: an archive with the packages as they are installed here, and a small zip archive for the path, whose
-`kafkaprod` finds the unpacked one and becomes it. PySpark asks for the same Python version on both sides anyway; the
+`kafkaprod` finds the unpacked one and becomes it. PySpark requires the same Python version on both sides anyway; the
 platform must be the same, too.
 """
 

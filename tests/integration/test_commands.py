@@ -16,7 +16,6 @@ import pytest
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.cli import perf_stats
 from kafkaprod.cli.main import main
-from kafkaprod.cli.perf_stats import Totals
 from tests.support.loader.load_rig import LoadRig, run_here
 
 PERF_LINE = (
@@ -102,9 +101,9 @@ def file_of(rig: LoadRig, text: str) -> Path:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("produce -t none", "topic 'none' does not exist: make it with `kafkaprod topics create none`"),
+        ("produce -t none", "topic 'none' does not exist: create it with `kafkaprod topics create none`"),
         ("perf --topic none --num-records 1 --record-size 1", "topic 'none' does not exist"),
-        ("produce -t t -p 99", "topic 't' has 1 partitions, none with number 99"),
+        ("produce -t t -p 99", "topic 't' has 1 partition, but no partition 99"),
     ],
 )
 def test_a_topic_or_partition_that_is_not_there_is_told_before_anything_is_sent(
@@ -179,7 +178,7 @@ def test_perf_draws_a_curve(rig: LoadRig, tmp_path: Path, suffix: str) -> None:
     assert done.code == 0, done.err
     text = path.read_text()
     assert text.count("<circle") == 4
-    assert "batch.size 65536" in text
+    assert "batch.size 65,536 bytes" in text
 
 
 @pytest.mark.external
@@ -207,8 +206,8 @@ def rebuilt(line: str, *, is_steady_state: bool = False) -> str:
     records, rate, mb, average, highest, *percentiles = re.findall(r"(?<!\w)\d+(?:\.\d+)?(?= )", line)
     whole = tuple(map(int, percentiles))
     assert len(whole) == 4, line
-    totals = Totals(int(records), float(rate), float(mb), float(average), float(highest), whole)
-    return totals.line(is_steady_state=is_steady_state)
+    numbers = (int(records), float(rate), float(mb), float(average), float(highest))
+    return perf_stats.total_line(*numbers, whole, is_steady_state=is_steady_state)
 
 
 @pytest.mark.external

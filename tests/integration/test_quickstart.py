@@ -9,7 +9,7 @@ from kafkaprod.cli.main import main
 
 def test_the_standard_library_comes_back_as_sent(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["quickstart", "-q"]) == 0
-    assert "every record is in its place" in capsys.readouterr().out
+    assert "Every record is in its place" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+import shlex
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kafkaprod.cli.documentation import cli_page
-from kafkaprod.cli.main import COMMANDS, main
+from kafkaprod.cli.main import COMMANDS, EXAMPLES, build_parser, main
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
 
@@ -26,7 +30,9 @@ def test_each_command_explains_itself(command: str, capsys: pytest.CaptureFixtur
     assert f"usage: kafkaprod {command}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["load"], ["load", "f", "-t", "t", "--format", "xml"]])
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["help", "nonsense"], ["load"], ["load", "f", "-t", "t", "--format", "xml"]]
+)
 def test_wrong_arguments_are_exit_code_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(arguments)
@@ -36,8 +42,11 @@ def test_wrong_arguments_are_exit_code_2(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("load f -t t --kye id", "kafkaprod load: --kye is not known: is it --key?"),
-        ("topics create t --partitons 3", "kafkaprod topics create: --partitons is not known: is it --partitions?"),
+        ("load f -t t --kye id", "kafkaprod load: unknown option --kye; did you mean --key?"),
+        (
+            "topics create t --partitons 3",
+            "kafkaprod topics create: unknown option --partitons; did you mean --partitions?",
+        ),
         ("load f -t t --rate 0", "--rate: '0' is not a number above 0"),
         ("load f -t t --rate nan", "--rate: 'nan' is not a number above 0"),
         ("load f -t t --checkpoint-interval -1", "'-1' is not a number above 0"),
@@ -56,6 +65,69 @@ def test_wrong_arguments_are_named_in_two_lines(
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 2
+
+
+def test_the_command_alone_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "quickstart" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["help"], ["help", "tail"], ["help", "topics", "create"]])
+def test_help_is_a_command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 0
+    assert f"usage: {' '.join(['kafkaprod', *arguments[1:]])} " in capsys.readouterr().out
+
+
+def command_examples() -> Iterator[str]:
+    (children,) = (action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    for name, parser in children.choices.items():
+        lines = (parser.epilog or "").partition(EXAMPLES)[2].splitlines()
+        assert lines or name == "load", f"{name} --help has no examples"
+        yield from (line.strip() for line in lines)
+
+
+@pytest.mark.parametrize("example", list(command_examples()))
+def test_the_examples_in_a_help_can_be_parsed(example: str) -> None:
+    *_, command = example.split("|")
+    _, *arguments = shlex.split(command.partition("<")[0])
+    assert build_parser().parse_args(arguments).command == arguments[0]
+
+
+CLUSTER_COMMANDS = ["load f --format lines -t t", "produce -t t", "tail t", "topics list", "topics delete t", "doctor"]
+CLUSTER_COMMANDS += ["perf -t t --num-records 1 --record-size 1"]
+
+
+@pytest.mark.parametrize("command", CLUSTER_COMMANDS)
+def test_options_of_the_cluster_are_taken_from_everywhere(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("f").write_bytes(b"x\n")
+    Path("file").write_text("bootstrap.servers=127.0.0.1:1\nrequest.timeout.ms=100\n")
+    Path("other").write_text("bootstrap.servers=127.0.0.1:2\nrequest.timeout.ms=100\n")
+    ways = [
+        (["-F", "file"], "127.0.0.1:1"),
+        (["-F", "file", "-X", "bootstrap.servers=127.0.0.1:3"], "127.0.0.1:3"),
+        (["-F", "file", "-X", "bootstrap.servers=127.0.0.1:3", "-b", "127.0.0.1:4"], "127.0.0.1:4"),
+        ([], "127.0.0.1:2"),
+    ]
+    monkeypatch.setenv("KAFKAPROD_CONFIG", "other")
+    for flags, address in ways:
+        assert main([*command.split(), *flags]) == 1
+        output = capsys.readouterr()
+        assert address in output.out + output.err
+
+
+@pytest.mark.parametrize("flags", [["--connect-timeout", "0.2"], ["-X", "max.block.ms=200"]])
+@pytest.mark.parametrize("command", CLUSTER_COMMANDS)
+def test_the_wait_for_the_first_broker_can_be_set(command: str, flags: list[str], tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x\n")
+    arguments = [str(tmp_path / "f") if part == "f" else part for part in command.split()]
+    started_s = time.monotonic()
+    assert main([*arguments, "-b", "127.0.0.1:1", *flags]) == 1
+    assert time.monotonic() - started_s < 20  # 30 s without them
 
 
 def test_a_load_without_a_cluster_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,41 @@
+"""Text for people: counts with their nouns, and foreign text that may be shown on a terminal."""
+
+from __future__ import annotations
+
+import re
+
+# Control characters (C0 but the tab, DEL, C1), line and paragraph separators, changes of direction, lone surrogates.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_SHORT = {"\n": "\\n", "\r": "\\r"}
+
+
+def printable(text: str, limit: int | None = None) -> str:
+    r"""Escape what a terminal or a log would obey: control characters, line ends, changes of direction.
+
+    Use it for everything that comes from a broker, a record or a file: it could forge lines of a log or control a
+    terminal. An escape has the form `\n`, `\x1b` or `\u2028`. Every message of a KafkaError goes through it.
+
+    Args:
+        text: Of any origin.
+        limit: Most characters to keep; None: all.
+    """
+    if limit is not None and len(text) > limit:
+        text = f"{text[:limit]}..."
+    return _UNPRINTABLE.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
+    number = ord(character)
+    return _SHORT.get(character) or (f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}")
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a count and its noun: "1 record", "1,234 records".
+
+    Args:
+        count: How many.
+        noun: The singular.
+        plural: Where it is not the singular with an s.
+    """
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

@@ -1,0 +1,37 @@
+"""Counts with nouns, and foreign text for terminals."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaprod.protocol.error_codes import ErrorCode, error_for
+from kafkaprod.text import counted, printable
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain, with\ttabs and \N{SNOWMAN}", "plain, with\ttabs and \N{SNOWMAN}"),
+        ("\x1b]52;c;aGk=\x07", r"\x1b]52;c;aGk=\x07"),
+        ("two\r\nlines", r"two\r\nlines"),
+        ("\x9b31m \x85 \x7f \x00", r"\x9b31m \x85 \x7f \x00"),
+        ("\u202egnp.exe\u2028", r"\u202egnp.exe\u2028"),
+        ("\ud800", r"\ud800"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_escaped(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_a_brokers_words_in_an_error_are_escaped() -> None:
+    error = error_for(ErrorCode.INVALID_CONFIG, "\x1b[31mred\nline", topic="t\x1b")
+    assert str(error).isprintable()
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 records"), (1, "1 record"), (163099, "163,099 records")])
+def test_counts_have_their_noun_and_separators(count: int, text: str) -> None:
+    assert counted(count, "record") == text
+
+
+def test_a_plural_can_be_irregular() -> None:
+    assert counted(2, "entry", "entries") == "2 entries"
