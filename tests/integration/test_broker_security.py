@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from kafka import KafkaProducer
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker, EmbeddedBrokerError
@@ -197,3 +197,27 @@ def tls_client(broker: EmbeddedBroker, authority: Authority, own: Pem | None = N
     client = RawClient(broker.bootstrap_servers)
     client.socket = context.wrap_socket(client.socket, server_hostname="127.0.0.1")
     return client
+
+
+def test_user_whose_credential_was_set_by_a_client_logs_in(tmp_path: Path) -> None:
+    with EmbeddedBroker(sasl_users={"admin": "secret"}, topics={"t": 1}) as broker:
+        admin = AdminClient(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "admin",
+                "sasl.password": "secret",
+            }
+        )
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
+        change = UserScramCredentialUpsertion("bob", info, b"his own")
+        admin.alter_user_scram_credentials([change])["bob"].result(30)
+        described = admin.describe_user_scram_credentials(["bob"])["bob"].result(30)
+        assert [entry.iterations for entry in described.scram_credential_infos] == [8192]
+        login = {"sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_username": "bob", "sasl_plain_password": "his own"}
+        producer = KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, security_protocol="SASL_PLAINTEXT", **login
+        )
+        assert producer.send("t", b"v").get(30).offset == 0
+        producer.close()

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from kafkaprod.broker.cluster import broker_options
 from kafkaprod.broker.cluster.producer_ids import ProducerIds
+from kafkaprod.broker.cluster.quotas import Quotas
+from kafkaprod.broker.cluster.scram_store import ScramStore
 from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, Settings
 from kafkaprod.broker.cluster.topics import FILE_NAME as TOPICS_FILE
 from kafkaprod.broker.cluster.topics import TopicTable, read_saved_topics
@@ -92,6 +94,8 @@ class Broker:
         self.log_dir = _open_log_dir(config, clock, disk)
         try:
             self.settings = Settings(disk, self.log_dir.path)
+            self.quotas = Quotas(self.settings)
+            self.scram = ScramStore(self.settings, self.credentials)
             self.config = config = self._effective_config(self.settings.get(BROKER_OPTIONS))
             self.topics = TopicTable(self.log_dir, disk, config.log, purgatory.notify)
             self.producer_ids = ProducerIds(disk, self.log_dir.path)

@@ -18,8 +18,8 @@ from typing import NamedTuple, Protocol
 from kafkaprod.errors import AuthenticationError
 from kafkaprod.security.scram import MAX_MESSAGE_BYTES, MIN_ITERATIONS, random_nonce
 
-_SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-MECHANISMS = ("PLAIN", *_SCRAM_HASHES)
+SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISMS = ("PLAIN", *SCRAM_HASHES)
 
 _SALT_BYTES = 16
 
@@ -30,16 +30,17 @@ class ScramKeys(NamedTuple):
     salt: bytes
     stored_key: bytes
     server_key: bytes
+    iterations: int = MIN_ITERATIONS
 
 
 class Credentials:
-    """Users and passwords, and the SCRAM keys made of them. Immutable; thread-safe."""
+    """Users and passwords, and SCRAM keys: those made of the passwords, and others. Thread-safe."""
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._passwords = {user: password.encode() for user, password in users.items()}
         self._keys = {
             (mechanism, user): _derive(name, password)
-            for mechanism, name in _SCRAM_HASHES.items()
+            for mechanism, name in SCRAM_HASHES.items()
             for user, password in self._passwords.items()
         }
         self._decoy = secrets.token_bytes(32)
@@ -53,13 +54,22 @@ class Credentials:
         is_equal = hmac.compare_digest(self._decoy if known is None else known, password)
         return is_equal and known is not None
 
+    def set_scram_keys(self, mechanism: str, user: str, keys: ScramKeys | None) -> None:
+        """Replace or remove a user's keys; counts from the next login on. One thread at a time."""
+        changed = {known: value for known, value in self._keys.items() if known != (mechanism, user)}
+        self._keys = changed if keys is None else {**changed, (mechanism, user): keys}
+
+    def scram_users(self, mechanism: str) -> dict[str, ScramKeys]:
+        """Return the users that can log in by a mechanism, and their keys."""
+        return {user: keys for (known, user), keys in self._keys.items() if known == mechanism}
+
     def scram_keys(self, mechanism: str, user: str) -> ScramKeys:
         """Return the user's keys; for an unknown user keys that no password fits, with the same salt each time."""
         keys = self._keys.get((mechanism, user))
         if keys is None:
             # As those of a known user: a salt for each mechanism, keys as long as its hash.
             salt = hmac.digest(self._decoy, f"{mechanism}\0{user}".encode(), "sha256")[:_SALT_BYTES]
-            size = hashlib.new(_SCRAM_HASHES[mechanism]).digest_size
+            size = hashlib.new(SCRAM_HASHES[mechanism]).digest_size
             keys = ScramKeys(salt, secrets.token_bytes(size), secrets.token_bytes(size))
         return keys
 
@@ -136,7 +146,7 @@ class _Scram:
         self.user: str | None = None
         self._credentials = credentials
         self._mechanism = mechanism
-        self._hash = _SCRAM_HASHES[mechanism]
+        self._hash = SCRAM_HASHES[mechanism]
         self._claimed_user = ""
         self._client_first_bare = ""
         self._server_first = ""
@@ -160,7 +170,7 @@ class _Scram:
         self._keys = self._credentials.scram_keys(self._mechanism, user)
         self._nonce = client_nonce + random_nonce()
         salt = base64.b64encode(self._keys.salt).decode()
-        self._server_first = f"r={self._nonce},s={salt},i={MIN_ITERATIONS}"
+        self._server_first = f"r={self._nonce},s={salt},i={self._keys.iterations}"
         return self._server_first.encode()
 
     def _finish(self, message: str) -> bytes:
@@ -183,9 +193,14 @@ class _Scram:
 
 def _derive(hash_name: str, password: bytes) -> ScramKeys:
     salt = secrets.token_bytes(_SALT_BYTES)
-    salted = hashlib.pbkdf2_hmac(hash_name, password, salt, MIN_ITERATIONS)
-    client_key = hmac.digest(salted, b"Client Key", hash_name)
-    return ScramKeys(salt, hashlib.new(hash_name, client_key).digest(), hmac.digest(salted, b"Server Key", hash_name))
+    return scram_keys_of(hash_name, hashlib.pbkdf2_hmac(hash_name, password, salt, MIN_ITERATIONS), salt)
+
+
+def scram_keys_of(hash_name: str, salted_password: bytes, salt: bytes, iterations: int = MIN_ITERATIONS) -> ScramKeys:
+    """Return the keys that belong to a salted password."""
+    client_key = hmac.digest(salted_password, b"Client Key", hash_name)
+    server_key = hmac.digest(salted_password, b"Server Key", hash_name)
+    return ScramKeys(salt, hashlib.new(hash_name, client_key).digest(), server_key, iterations)
 
 
 def _text(token: bytes) -> str:

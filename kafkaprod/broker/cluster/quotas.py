@@ -1,0 +1,133 @@
+"""Quotas of users, client ids and addresses (KIP-546): kept and shown. They are not enforced: nobody is slowed down.
+
+An entity is one or two parts, type -> name, None for the default of the type: {"user": "ann", "client-id": None}.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kafkaprod.broker.cluster.settings import QUOTAS, Settings
+from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.protocol.error_codes import ErrorCode
+
+Entity = Mapping[str, str | None]
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+EXACT, DEFAULT, ANY = 0, 1, 2
+
+_CLIENT_KEYS: Final = frozenset(
+    {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
+)
+_IP_KEYS: Final = frozenset({"connection_creation_rate"})
+_FRACTIONAL_KEYS: Final = frozenset({"request_percentage", "controller_mutation_rate"})
+
+
+class Filter(NamedTuple):
+    """Matches one part of an entity.
+
+    Attributes:
+        match_type: EXACT, DEFAULT or ANY.
+        name: for EXACT.
+    """
+
+    entity_type: str
+    match_type: int
+    name: str | None
+
+
+class Change(NamedTuple):
+    """Sets a quota, or removes it if `value` is None."""
+
+    key: str
+    value: float | None
+
+
+class Quotas:
+    """See the module docstring. Used on the control thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def find(
+        self, filters: Sequence[Filter], *, is_strict: bool
+    ) -> list[tuple[dict[str, str | None], dict[str, float]]]:
+        """Return entities and their quotas; strictly, those that have no parts but the filtered ones.
+
+        Raises:
+            RequestRefusedError: 42 or 35 for filters that mean nothing.
+        """
+        types = [wanted.entity_type for wanted in filters]
+        if len(set(types)) < len(types):
+            raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "An entity type is filtered twice.")
+        for wanted in filters:
+            _check_type(wanted.entity_type)
+            if wanted.match_type not in (EXACT, DEFAULT, ANY) or (wanted.match_type == EXACT) == (wanted.name is None):
+                raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Match type {wanted.match_type} is wrong here.")
+        if IP in types and len(types) > 1:
+            raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "Addresses cannot be combined with other entities.")
+        return [
+            (entry["entity"], entry["values"])
+            for entry in self._settings.get(QUOTAS)
+            if all(_matches(entry["entity"], wanted) for wanted in filters)
+            and (not is_strict or len(entry["entity"]) == len(filters))
+        ]
+
+    def alter(self, parts: Iterable[tuple[str, str | None]], changes: Sequence[Change], *, validate_only: bool) -> None:
+        """Change the quotas of one entity, all or none.
+
+        Raises:
+            RequestRefusedError: 42, 35 or 40 for what means nothing; 56, the disk refused.
+        """
+        pairs = list(parts)
+        entity = dict(pairs)
+        if not pairs or len(entity) < len(pairs) or (IP in entity and len(entity) > 1):
+            raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "The entity is empty or contradicts itself.")
+        for entity_type, name in pairs:
+            _check_type(entity_type)
+            if name == "":
+                raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"The name of the {entity_type} is empty.")
+        for change in changes:
+            _check_change(change, _IP_KEYS if IP in entity else _CLIENT_KEYS)
+        if not validate_only:
+            self._save(entity, changes)
+
+    def _save(self, entity: Entity, changes: Sequence[Change]) -> None:
+        others: list[dict[str, Any]] = []
+        values: dict[str, float] = {}
+        for entry in self._settings.get(QUOTAS):
+            if entry["entity"] == entity:
+                values = dict(entry["values"])
+            else:
+                others.append(entry)
+        for change in changes:
+            if change.value is None:
+                values.pop(change.key, None)
+            else:
+                values[change.key] = change.value
+        self._settings.put(QUOTAS, [*others, {"entity": dict(entity), "values": values}] if values else others)
+
+
+def _matches(entity: Entity, wanted: Filter) -> bool:
+    if wanted.entity_type not in entity:
+        return False
+    return wanted.match_type == ANY or entity[wanted.entity_type] == wanted.name
+
+
+def _check_type(entity_type: str) -> None:
+    if not entity_type:
+        raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "The entity type is empty.")
+    if entity_type not in (USER, CLIENT_ID, IP):
+        raise RequestRefusedError(ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{entity_type}' not supported.")
+
+
+def _check_change(change: Change, known_keys: Iterable[str]) -> None:
+    if change.key not in known_keys:
+        raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {change.key}")
+    if change.value is None:
+        return
+    is_whole = change.key in _FRACTIONAL_KEYS or change.value.is_integer()
+    if not math.isfinite(change.value) or change.value <= 0 or not is_whole:
+        raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"{change.key}={change.value} is not a positive number.")

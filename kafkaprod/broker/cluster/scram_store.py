@@ -1,0 +1,86 @@
+"""SCRAM credentials that clients set (KIP-554), over those made of the passwords the broker was started with.
+
+Numbers of mechanisms: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512. A user may have another password with each. Passwords for
+PLAIN cannot be set by clients.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafkaprod.broker.cluster.settings import SCRAM, Settings
+from kafkaprod.broker.server.login import SCRAM_HASHES, Credentials, ScramKeys, scram_keys_of
+from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.security.scram import MIN_ITERATIONS
+
+MECHANISMS: Final[Mapping[int, str]] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+MAX_ITERATIONS = 16_384
+
+
+class ScramStore:
+    """See the module docstring. Changed on the control thread; a change counts from the next login on."""
+
+    def __init__(self, settings: Settings, credentials: Credentials) -> None:
+        self._settings = settings
+        self._credentials = credentials
+        for user, mechanisms in settings.get(SCRAM).items():
+            for mechanism, saved in mechanisms.items():
+                credentials.set_scram_keys(mechanism, user, None if saved is None else _decode(saved))
+
+    def describe(self) -> dict[str, dict[int, int]]:
+        """Return the iterations of each mechanism of each user."""
+        found: dict[str, dict[int, int]] = {}
+        for number, mechanism in MECHANISMS.items():
+            for user, keys in self._credentials.scram_users(mechanism).items():
+                found.setdefault(user, {})[number] = keys.iterations
+        return found
+
+    def check_deletion(self, user: str, mechanism: int) -> None:
+        """Raise RequestRefusedError 93, 33 or 91 unless there is such a credential."""
+        self._check(user, mechanism)
+        if mechanism not in self.describe().get(user, {}):
+            raise RequestRefusedError(
+                ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+            )
+
+    def check_upsertion(self, user: str, mechanism: int, iterations: int) -> None:
+        """Raise RequestRefusedError 93 or 33 unless such a credential may be set."""
+        self._check(user, mechanism)
+        if iterations < MIN_ITERATIONS:
+            raise RequestRefusedError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+        if iterations > MAX_ITERATIONS:
+            raise RequestRefusedError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+
+    def delete(self, user: str, mechanism: int) -> None:
+        """Delete a credential. Raises RequestRefusedError 56: the disk refused; nothing was changed."""
+        self._put(user, MECHANISMS[mechanism], None)
+
+    def upsert(self, user: str, mechanism: int, iterations: int, salt: bytes, salted_password: bytes) -> None:
+        """Set a credential. Raises RequestRefusedError 56: the disk refused; nothing was changed."""
+        name = MECHANISMS[mechanism]
+        self._put(user, name, scram_keys_of(SCRAM_HASHES[name], salted_password, salt, iterations))
+
+    def _check(self, user: str, mechanism: int) -> None:
+        if not user:
+            raise RequestRefusedError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+        if mechanism not in MECHANISMS:
+            raise RequestRefusedError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+
+    def _put(self, user: str, mechanism: str, keys: ScramKeys | None) -> None:
+        saved = self._settings.get(SCRAM)
+        entry = {**saved.get(user, {}), mechanism: None if keys is None else _encode(keys)}
+        self._settings.put(SCRAM, {**saved, user: entry})
+        self._credentials.set_scram_keys(mechanism, user, keys)
+
+
+def _encode(keys: ScramKeys) -> dict[str, Any]:
+    secrets = {name: base64.b64encode(getattr(keys, name)).decode() for name in ("salt", "stored_key", "server_key")}
+    return {**secrets, "iterations": keys.iterations}
+
+
+def _decode(saved: Mapping[str, Any]) -> ScramKeys:
+    salt, stored_key, server_key = (base64.b64decode(saved[name]) for name in ("salt", "stored_key", "server_key"))
+    return ScramKeys(salt, stored_key, server_key, int(saved["iterations"]))

@@ -1,0 +1,40 @@
+"""AlterClientQuotas (49): set and remove quotas. They are kept, not enforced."""
+
+from __future__ import annotations
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.quotas import Change
+from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntryResult,
+)
+
+API = ApiKey.ALTER_CLIENT_QUOTAS
+LANE = Lane.CONTROL
+MAX_VERSION = 1
+
+
+def handle(broker: Broker, request: ClientRequest[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:
+    """Change each entity as a whole, or not at all."""
+    results = []
+    for entry in request.body.entries:
+        result = EntryResult(entity=entry.entity)
+        parts = [(part.entity_type, part.entity_name) for part in entry.entity]
+        changes = [Change(op.key, None if op.remove else op.value) for op in entry.ops]
+        try:
+            broker.quotas.alter(parts, changes, validate_only=request.body.validate_only)
+        except BrokerError as error:
+            result.error_code, result.error_message = error.code, str(error)
+        results.append(result)
+    return AlterClientQuotasResponse(entries=results)
+
+
+def refuse(request: ClientRequest[AlterClientQuotasRequest], error_code: int) -> AlterClientQuotasResponse:
+    """Answer the error for every entity."""
+    return AlterClientQuotasResponse(
+        entries=[EntryResult(entity=entry.entity, error_code=error_code) for entry in request.body.entries]
+    )

@@ -1,0 +1,212 @@
+"""SCRAM credentials and quotas that clients set."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from kafkaprod.broker.server.login import Login
+from kafkaprod.errors import AuthenticationError
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages import alter_client_quotas as alter_quotas
+from kafkaprod.protocol.messages import alter_user_scram_credentials as alter_scram
+from kafkaprod.protocol.messages import describe_client_quotas as describe_quotas
+from kafkaprod.protocol.messages import describe_user_scram_credentials as describe_scram
+from kafkaprod.security.scram import ScramMechanism
+from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
+
+SHA_256, SHA_512 = 1, 2
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> BrokerWithoutSockets:
+    return BrokerWithoutSockets(tmp_path, sasl_users={"ann": "first"})
+
+
+def upsertion(user: str, mechanism: int, password: str, iterations: int = 4096) -> alter_scram.ScramCredentialUpsertion:
+    name = "sha256" if mechanism == SHA_256 else "sha512"
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), b"salt", iterations)
+    return alter_scram.ScramCredentialUpsertion(
+        name=user, mechanism=mechanism, iterations=iterations, salt=b"salt", salted_password=salted
+    )
+
+
+def alter(
+    box: BrokerWithoutSockets,
+    *upsertions: alter_scram.ScramCredentialUpsertion,
+    deletions: tuple[tuple[str, int], ...] = (),
+) -> dict[str, int]:
+    request = alter_scram.AlterUserScramCredentialsRequest(
+        upsertions=list(upsertions),
+        deletions=[alter_scram.ScramCredentialDeletion(name=name, mechanism=number) for name, number in deletions],
+    )
+    answer = box.ask(request, alter_scram.AlterUserScramCredentialsResponse, 0)
+    return {result.user: result.error_code for result in answer.results}
+
+
+def described(box: BrokerWithoutSockets, *names: str) -> dict[str, object]:
+    users = [describe_scram.UserName(name=name) for name in names]
+    request = describe_scram.DescribeUserScramCredentialsRequest(users=users)
+    answer = box.ask(request, describe_scram.DescribeUserScramCredentialsResponse, 0)
+    return {
+        result.user: result.error_code or [(info.mechanism, info.iterations) for info in result.credential_infos]
+        for result in answer.results
+    }
+
+
+def can_log_in(box: BrokerWithoutSockets, mechanism: str, user: str, password: str) -> bool:
+    login = Login(box.broker.credentials)
+    assert login.begin(mechanism)
+    client = ScramMechanism(mechanism, user, password)
+    try:
+        answer = client.step(login.step(client.first()))
+        assert answer is not None
+        client.step(login.step(answer))
+    except AuthenticationError:
+        return False
+    return login.user == user
+
+
+def test_a_user_has_a_password_for_each_mechanism_and_keeps_it(tmp_path: Path) -> None:
+    box = BrokerWithoutSockets(tmp_path, sasl_users={"ann": "first"})
+    assert alter(box, upsertion("ann", SHA_512, "second", 8192), upsertion("bob", SHA_256, "third")) == {
+        "ann": 0,
+        "bob": 0,
+    }
+    for again in range(2):
+        assert described(box) == {"ann": [(SHA_256, 4096), (SHA_512, 8192)], "bob": [(SHA_256, 4096)]}, again
+        assert can_log_in(box, "SCRAM-SHA-256", "ann", "first")
+        assert can_log_in(box, "SCRAM-SHA-512", "ann", "second")
+        assert not can_log_in(box, "SCRAM-SHA-512", "ann", "first")
+        assert can_log_in(box, "SCRAM-SHA-256", "bob", "third")
+        assert not can_log_in(box, "SCRAM-SHA-512", "bob", "third")
+        box.broker.close()
+        box = BrokerWithoutSockets(tmp_path, sasl_users={"ann": "first"})
+    assert alter(box, deletions=(("ann", SHA_256),)) == {"ann": 0}
+    assert not can_log_in(box, "SCRAM-SHA-256", "ann", "first")
+    assert described(box, "ann", "bob", "carl") == {
+        "ann": [(SHA_512, 8192)],
+        "bob": [(SHA_256, 4096)],
+        "carl": ErrorCode.RESOURCE_NOT_FOUND,
+    }
+    assert described(box, "bob", "bob") == {"bob": ErrorCode.DUPLICATE_RESOURCE}
+
+
+@pytest.mark.parametrize(
+    ("user", "mechanism", "iterations", "expected"),
+    [
+        ("", SHA_256, 4096, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ("bob", 3, 4096, ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+        ("bob", SHA_256, 4095, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ("bob", SHA_256, 16385, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+    ],
+)
+def test_bad_credentials_are_refused(
+    box: BrokerWithoutSockets, user: str, mechanism: int, iterations: int, expected: ErrorCode
+) -> None:
+    assert alter(box, upsertion(user, mechanism, "x", iterations)) == {user: expected}
+    assert described(box) == {"ann": [(SHA_256, 4096), (SHA_512, 4096)]}
+
+
+def test_changes_of_a_user_are_all_made_or_none(box: BrokerWithoutSockets) -> None:
+    assert alter(box, upsertion("bob", SHA_256, "x"), deletions=(("bob", SHA_512),)) == {
+        "bob": ErrorCode.RESOURCE_NOT_FOUND
+    }
+    twice = upsertion("bob", SHA_256, "x")
+    assert alter(box, twice, twice) == {"bob": ErrorCode.DUPLICATE_RESOURCE}
+    assert "bob" not in described(box)
+
+
+Entity = dict[str, str | None]
+
+
+def set_quotas(box: BrokerWithoutSockets, entity: Entity, validate_only: bool = False, **values: float | None) -> int:
+    entry = alter_quotas.EntryData(
+        entity=[
+            alter_quotas.EntityData(entity_type=kind.replace("_", "-"), entity_name=name)
+            for kind, name in entity.items()
+        ],
+        ops=[alter_quotas.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in values.items()],
+    )
+    request = alter_quotas.AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
+    return box.ask(request, alter_quotas.AlterClientQuotasResponse, 1).entries[0].error_code
+
+
+def quotas(
+    box: BrokerWithoutSockets, *filters: tuple[str, int, str | None], strict: bool = False
+) -> list[tuple[Entity, dict[str, float]]] | int:
+    parts = [describe_quotas.ComponentData(entity_type=kind, match_type=how, match=name) for kind, how, name in filters]
+    request = describe_quotas.DescribeClientQuotasRequest(components=parts, strict=strict)
+    answer = box.ask(request, describe_quotas.DescribeClientQuotasResponse, 1)
+    if answer.entries is None:
+        return answer.error_code
+    return [
+        (
+            {part.entity_type: part.entity_name for part in entry.entity},
+            {item.key: item.value for item in entry.values},
+        )
+        for entry in answer.entries
+    ]
+
+
+def test_quotas_are_kept_and_found_by_filters(tmp_path: Path) -> None:
+    box = BrokerWithoutSockets(tmp_path)
+    ann: Entity = {"user": "ann"}
+    both: Entity = {"user": "ann", "client-id": None}
+    assert set_quotas(box, ann, producer_byte_rate=10.0, request_percentage=0.5) == 0
+    assert set_quotas(box, both, consumer_byte_rate=7.0) == 0
+    assert set_quotas(box, {"ip": "127.0.0.1"}, connection_creation_rate=3.0) == 0
+    assert set_quotas(box, {"user": None}, True, producer_byte_rate=1.0) == 0
+    box.broker.close()
+    box = BrokerWithoutSockets(tmp_path)
+    everything = quotas(box)
+    assert isinstance(everything, list)
+    assert len(everything) == 3
+    assert quotas(box, ("user", 0, "ann"), strict=True) == [
+        (ann, {"producer_byte_rate": 10.0, "request_percentage": 0.5})
+    ]
+    assert quotas(box, ("client-id", 1, None)) == [(both, {"consumer_byte_rate": 7.0})]
+    assert quotas(box, ("client-id", 2, None), ("user", 2, None)) == [(both, {"consumer_byte_rate": 7.0})]
+    assert quotas(box, ("user", 1, None)) == []
+    assert set_quotas(box, ann, producer_byte_rate=None, request_percentage=None) == 0
+    assert quotas(box, ("user", 0, "ann"), strict=True) == []
+
+
+@pytest.mark.parametrize(
+    ("entity", "values", "expected"),
+    [
+        ({}, {"producer_byte_rate": 1.0}, ErrorCode.INVALID_REQUEST),
+        ({"user": ""}, {"producer_byte_rate": 1.0}, ErrorCode.INVALID_REQUEST),
+        ({"team": "x"}, {"producer_byte_rate": 1.0}, ErrorCode.UNSUPPORTED_VERSION),
+        ({"user": "ann", "ip": "::1"}, {"producer_byte_rate": 1.0}, ErrorCode.INVALID_REQUEST),
+        ({"user": "ann"}, {"no_such_rate": 1.0}, ErrorCode.INVALID_REQUEST),
+        ({"user": "ann"}, {"connection_creation_rate": 1.0}, ErrorCode.INVALID_REQUEST),
+        ({"user": "ann"}, {"producer_byte_rate": -1.0}, ErrorCode.INVALID_REQUEST),
+        ({"user": "ann"}, {"producer_byte_rate": 1.5}, ErrorCode.INVALID_REQUEST),
+        ({"user": "ann"}, {"request_percentage": float("nan")}, ErrorCode.INVALID_REQUEST),
+        ({"user": "ann"}, {"producer_byte_rate": float("inf")}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_quotas_that_mean_nothing_are_refused(
+    box: BrokerWithoutSockets, entity: Entity, values: dict[str, float], expected: ErrorCode
+) -> None:
+    assert set_quotas(box, entity, **values) == expected
+    assert quotas(box) == []
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ([("user", 0, "a"), ("user", 0, "b")], ErrorCode.INVALID_REQUEST),
+        ([("user", 0, None)], ErrorCode.INVALID_REQUEST),
+        ([("user", 1, "a")], ErrorCode.INVALID_REQUEST),
+        ([("user", 5, None)], ErrorCode.INVALID_REQUEST),
+        ([("team", 2, None)], ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_filters_that_mean_nothing_are_refused(
+    box: BrokerWithoutSockets, filters: list[tuple[str, int, str | None]], expected: ErrorCode
+) -> None:
+    assert quotas(box, *filters) == expected
