@@ -55,22 +55,22 @@ class ConnectionOptions:
         REQUIRED,
         Addresses(),
         HIGH,
-        "Servers asked for the cluster's metadata first; all brokers are found from there. Kept as (host, port) pairs.",
+        "Addresses of brokers to contact first; the others are discovered from there. Kept as (host, port) pairs.",
         aliases=("metadata.broker.list",),
     )
     client_id: str = _SERVERS.option(
         "",
         Text(may_be_empty=True),
         MEDIUM,
-        "Name of this producer in the brokers' logs, metrics and quotas. Empty: `producer-` and the "
-        "`transactional_id`, or `producer-` and a number that counts the producers of this process.",
+        "Name of this producer in the brokers' logs, metrics and quotas. If empty: `producer-<transactional_id>`, or "
+        "`producer-<n>`, where n counts the producers of the process.",
     )
     request_timeout_ms: int = _SERVERS.option(
         30_000,
         Integer(1),
         MEDIUM,
         "How long to wait for the answer to one request; then its connection is closed and the request retried. Also "
-        "what a broker is told to wait for its replicas.",
+        "the time that a Produce request gives the broker to replicate.",
         unit="ms",
     )
     max_in_flight_requests_per_connection: int = _SERVERS.option(
@@ -87,7 +87,9 @@ class ConnectionOptions:
         "First wait before connecting to a broker again; doubles with each failure, +-20 %.",
         unit="ms",
     )
-    reconnect_backoff_max_ms: int = _SERVERS.option(1000, Integer(), LOW, "Longest such wait.", unit="ms")
+    reconnect_backoff_max_ms: int = _SERVERS.option(
+        1000, Integer(), LOW, "Upper bound of the wait before connecting to a broker again.", unit="ms"
+    )
     socket_connection_setup_timeout_ms: int = _SERVERS.option(
         10_000,
         Integer(1),
@@ -96,13 +98,17 @@ class ConnectionOptions:
         unit="ms",
     )
     socket_connection_setup_timeout_max_ms: int = _SERVERS.option(
-        30_000, Integer(1), MEDIUM, "Longest such time.", unit="ms"
+        30_000,
+        Integer(1),
+        MEDIUM,
+        "Upper bound of the time for a connect, after repeated failures.",
+        unit="ms",
     )
     connections_max_idle_ms: int = _SERVERS.option(
         540_000,
         Integer(0),
         MEDIUM,
-        "A connection unused for so long is closed. Keep it below the brokers' own limit (600000).",
+        "A connection that is unused for this time is closed. Keep it below the brokers' own limit (600000).",
         unit="ms",
     )
     send_buffer_bytes: int = _SERVERS.option(
@@ -136,20 +142,21 @@ class ConnectionOptions:
         "rebootstrap",
         Choice(("rebootstrap", "none")),
         LOW,
-        "What to do when no known broker can be reached: start over from `bootstrap_servers`, or go on (KIP-899).",
+        "What to do when no known broker can be reached: start over from `bootstrap_servers`, or keep trying the known "
+        "ones (KIP-899).",
     )
     metadata_recovery_rebootstrap_trigger_ms: int = _METADATA.option(
         300_000,
         Integer(),
         LOW,
-        "Start over from `bootstrap_servers` after so long without metadata (KIP-1102).",
+        "Start over from `bootstrap_servers` after this time without metadata (KIP-1102).",
         unit="ms",
     )
     metadata_cluster_check_enable: bool = _METADATA.option(
         True,
         Boolean(),
         LOW,
-        "Tell brokers which cluster and node is expected, so that a misrouted connection is refused (KIP-1242).",
+        "Send brokers the expected cluster and node ids, so that a misrouted connection is refused (KIP-1242).",
     )
 
     # --- security ---
@@ -158,7 +165,7 @@ class ConnectionOptions:
         "PLAINTEXT",
         Choice(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
         MEDIUM,
-        "Encryption (SSL) and login (SASL). There is never a fall back to less.",
+        "Encryption (SSL) and login (SASL). It never falls back to a weaker protocol.",
     )
     ssl_context: ssl.SSLContext | None = _SECURITY.option(
         None, TlsContext(), MEDIUM, "A ready context; replaces all other `ssl_` options."
@@ -197,7 +204,7 @@ class ConnectionOptions:
         True,
         Boolean(),
         LOW,
-        "Whether a certificate must name the host. Turning it off lets anybody with a trusted certificate read along.",
+        "Whether a certificate must name the host. If not, everyone with a trusted certificate can read along.",
         translated={"ssl.endpoint.identification.algorithm": _checks_names},
     )
     sasl_mechanism: str | None = _SECURITY.option(

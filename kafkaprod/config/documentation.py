@@ -1,64 +1,81 @@
-"""The page docs/configuration.md, made from the table: `python -m kafkaprod.config > docs/configuration.md`."""
+"""Make the page docs/configuration.md from the table: `python -m kafkaprod.config > docs/configuration.md`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from kafkaprod.config.option import REQUIRED, Option
 from kafkaprod.config.producer_config import OPTIONS
 from kafkaprod.config.refused import REFUSED, REFUSED_VALUES
 from kafkaprod.config.rules import RULES
 
+NOT_YET: Final[dict[str, str]] = {
+    "transactional_id": "transactions are not in this version: the option is refused",
+    "transaction_timeout_ms": "transactions are not in this version",
+    "transaction_two_phase_commit_enable": "transactions are not in this version",
+    "enable_metrics_push": "KIP-714 is not in this version: nothing is pushed",
+}
+"""Options of the table that this version does not implement, and why: they get no entry on the page."""
+
 _HEAD = """\
 # Configuration
 
 <!-- Made by `python -m kafkaprod.config`; change the table in kafkaprod/config instead. -->
 
-Options are given to `Producer` as keyword arguments or as a mapping, or come from a Java `.properties` file
-(`ProducerConfig.from_file`). Each can be written in Kafka's spelling (`linger.ms`), with underscores (`linger_ms`), or
-by the other clients' names in the last column. Values may be text (`"5"`, `"true"`). An unknown option, a value out of
+Give options to `Producer` as keyword arguments or as a mapping, or read them from a Java `.properties` file with
+`ProducerConfig.from_file`. Each can be written with dots as in Kafka (`linger.ms`), with underscores (`linger_ms`), or
+under the names of other clients listed with it. Values may be text (`"5"`, `"true"`). An unknown option, a value out of
 range, an option given twice, or options in conflict raise `ConfigError`; nothing is ignored or turned off silently.
 Passwords never appear in messages and logs. `${...}` is not expanded.
+
+Each option has a link of its own: `configuration.md#linger_ms`.
 """
 
 
 def configuration_page() -> str:
-    """The whole page as Markdown."""
-    return "\n".join([_HEAD, *_sections(), *_rules(), *_refused()])
+    """Return the whole page as Markdown."""
+    return "\n".join([_HEAD, *_sections(), *_rules(), *_not_yet(), *_refused()])
 
 
 def _sections() -> Iterator[str]:
-    titles = dict.fromkeys(option.section.title for option in OPTIONS.values())
-    for title in titles:
+    documented = [option for option in OPTIONS.values() if option.name not in NOT_YET]
+    for title in dict.fromkeys(option.section.title for option in documented):
         yield f"## {title}\n"
-        yield from _table(
-            ("option", "default", "allowed", "importance", "meaning", "also known as"),
-            (_row(option) for option in OPTIONS.values() if option.section.title == title),
-        )
+        for option in documented:
+            if option.section.title == title:
+                yield from _entry(option)
 
 
-def _row(option: Option) -> tuple[str, ...]:
-    default = "required" if option.default is REQUIRED else f"`{option.show(option.default)}`"
-    return (
-        f"`{option.name}`",
-        f"{default} {option.unit if option.default is not REQUIRED else ''}".strip(),
-        option.allowed,
-        option.importance,
-        option.doc,
-        ", ".join(f"`{alias}`" for alias in option.aliases),
-    )
+def _entry(option: Option) -> Iterator[str]:
+    yield f"### `{option.name}`\n"
+    yield f"{option.doc}\n"
+    if option.default is REQUIRED:
+        yield "- required"
+    else:
+        yield f"- default: `{option.show(option.default)}` {option.unit}".rstrip()
+    yield f"- allowed: {option.allowed}"
+    if option.aliases:
+        yield f"- also known as: {', '.join(f'`{alias}`' for alias in option.aliases)}"
+    yield f"- importance: {option.importance}\n"
 
 
 def _rules() -> Iterator[str]:
     yield "## Rules between options\n"
-    yield from (f"- {rule.doc}" for rule in RULES)
-    yield "- `transaction_timeout_ms` is not given with `transaction_two_phase_commit_enable`"
+    yield from (f"- {rule.doc}" for rule in RULES if not any(f"`{name}`" in rule.doc for name in NOT_YET))
     yield ""
+
+
+def _not_yet() -> Iterator[str]:
+    if NOT_YET:
+        yield "## Not in this version\n"
+        yield from (f"- `{name}`: {reason}" for name, reason in NOT_YET.items())
+        yield ""
 
 
 def _refused() -> Iterator[str]:
     yield "## Names that are refused\n"
-    yield "Options of other clients that have no equivalent; the error says the same.\n"
+    yield "Options of other clients that have no equivalent. The error contains the same advice.\n"
     values = ((f"`{name}` other than {', '.join(legal)}", advice) for name, (legal, advice) in REFUSED_VALUES.items())
     names = ((f"`{name}`", advice) for name, advice in REFUSED.items())
     yield from _table(("name", "instead"), sorted([*values, *names]))

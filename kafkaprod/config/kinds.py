@@ -177,7 +177,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Acks:
-    """Whose acknowledgement counts: -1 all in-sync replicas (also `all`), 1 the leader, 0 nobody's."""
+    """The replicas that must acknowledge: -1 all in-sync ones (also `all`), 1 the leader, 0 none."""
 
     type_name: str = "int"
     allowed: str = "all, -1, 0 or 1"
@@ -197,7 +197,7 @@ class Acks:
 class Addresses:
     """`host:port` pairs: text with commas, or a sequence of texts and (host, port) pairs.
 
-    A port left out is 9092; IPv6 addresses with a port stand in brackets. Kept as a tuple of (host, port).
+    A missing port is 9092; IPv6 addresses with a port have brackets. Kept as a tuple of (host, port).
     """
 
     type_name: str = "list"

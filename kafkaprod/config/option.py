@@ -4,7 +4,7 @@
     ...
     linger_ms: int = _BATCHING.option(5, Integer(), MEDIUM, "...", unit="ms", aliases=("queue.buffering.max.ms",))
 
-The declaration makes a dataclass field, so name, type and default are said once; the rest travels in its metadata.
+The declaration makes a dataclass field, so name, type and default are written once; the rest is in its metadata.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Option:
 
     Attributes:
         name: In snake case; with dots for underscores it is Kafka's name.
-        section: The chapter of the documentation it stands in.
+        section: Its chapter of the documentation.
         default: The value when the user gives none; `REQUIRED` if he must.
         kind: What it can hold.
         importance: How likely a user is to need it, as in Kafka's own documentation.

@@ -65,7 +65,7 @@ class ProducerOptions(ConnectionOptions):
         -1,
         Acks(),
         LOW,
-        "Who must have a record before it is delivered: -1 (`all`) all in-sync replicas, 1 the leader, 0 nobody.",
+        "Replicas that must have a record before it is delivered: -1 (`all`) all in-sync ones, 1 the leader, 0 none.",
         aliases=("request.required.acks",),
     )
     enable_idempotence: bool = _DELIVERY.option(
@@ -97,7 +97,9 @@ class ProducerOptions(ConnectionOptions):
         "First wait before a batch or a metadata request is sent again; doubles each time, +-20 %.",
         unit="ms",
     )
-    retry_backoff_max_ms: int = _DELIVERY.option(1000, Integer(), LOW, "Longest such wait.", unit="ms")
+    retry_backoff_max_ms: int = _DELIVERY.option(
+        1000, Integer(), LOW, "Upper bound of the wait before a batch or a metadata request is sent again.", unit="ms"
+    )
     max_block_ms: int = _DELIVERY.option(
         60_000,
         Integer(0, INT64_MAX),
@@ -164,7 +166,7 @@ class ProducerOptions(ConnectionOptions):
         "block",
         Choice(("block", "raise")),
         MEDIUM,
-        "What `send()` does when that is full: wait up to `max_block_ms`, or raise BufferFullError at once.",
+        "What `send()` does when `buffer_memory` is full: wait up to `max_block_ms`, or raise BufferFullError at once.",
     )
 
     # --- compression ---
@@ -177,10 +179,14 @@ class ProducerOptions(ConnectionOptions):
         aliases=("compression.codec",),
     )
     compression_gzip_level: int = _COMPRESSION.option(
-        -1, Integer(-1, 9, excluded=0), MEDIUM, "-1 is the library's default."
+        -1, Integer(-1, 9, excluded=0), MEDIUM, "Level of gzip; -1 is the library's default."
     )
-    compression_lz4_level: int = _COMPRESSION.option(9, Integer(1, 17), MEDIUM, "9 is the fast compressor, as in Java.")
-    compression_zstd_level: int = _COMPRESSION.option(3, Integer(-131_072, 22), MEDIUM, "Negative levels are faster.")
+    compression_lz4_level: int = _COMPRESSION.option(
+        9, Integer(1, 17), MEDIUM, "Level of lz4; 9 is the fast compressor, as in Java."
+    )
+    compression_zstd_level: int = _COMPRESSION.option(
+        3, Integer(-131_072, 22), MEDIUM, "Level of zstd; negative levels are faster."
+    )
     compression_workers: int = _COMPRESSION.option(
         2,
         Integer(0, 64),
@@ -199,7 +205,7 @@ class ProducerOptions(ConnectionOptions):
         aliases=("partitioner.class",),
     )
     partitioner_ignore_keys: bool = _PARTITIONING.option(
-        False, Boolean(), MEDIUM, "Spread records that have a key as if they had none."
+        False, Boolean(), MEDIUM, "Spread records with a key as if they had no key."
     )
     partitioner_adaptive_partitioning_enable: bool = _PARTITIONING.option(
         True, Boolean(), LOW, "Records without a key go rather to brokers whose queues are short (KIP-794)."
@@ -208,7 +214,7 @@ class ProducerOptions(ConnectionOptions):
         0,
         Integer(0, INT64_MAX),
         LOW,
-        "Records without a key avoid a broker that took no data for so long; 0: never avoid one.",
+        "Records without a key avoid a broker that took no data for this time; 0: never avoid one.",
         unit="ms",
     )
     partitioner_rack_aware: bool = _PARTITIONING.option(
@@ -222,7 +228,7 @@ class ProducerOptions(ConnectionOptions):
         300_000,
         Integer(5000),
         LOW,
-        "The metadata of a topic not sent to for so long is forgotten (KIP-526).",
+        "The metadata of a topic is dropped after this time without a record for it (KIP-526).",
         unit="ms",
     )
     allow_auto_create_topics: bool = _TOPICS.option(
@@ -238,7 +244,9 @@ class ProducerOptions(ConnectionOptions):
         "Turns keys into bytes: f(key), f(key, context) as in confluent-kafka, or an object with "
         "serialize(topic, headers, data) as in kafka-python. None: keys are bytes.",
     )
-    value_serializer: Any = _RECORDS.option(None, Hook(("serialize",)), HIGH, "Turns values into bytes, likewise.")
+    value_serializer: Any = _RECORDS.option(
+        None, Hook(("serialize",)), HIGH, "Turns values into bytes; as `key_serializer`."
+    )
     interceptors: tuple[Any, ...] = _RECORDS.option(
         (),
         Hooks(Hook(("on_send", "on_acknowledgement"), accepts_callable=False)),
@@ -258,7 +266,9 @@ class ProducerOptions(ConnectionOptions):
     metrics_num_samples: int = _METRICS.option(
         2, Integer(1, 1000), LOW, "Windows that rates, averages and maxima cover."
     )
-    metrics_sample_window_ms: int = _METRICS.option(30_000, Integer(1), LOW, "Length of one window.", unit="ms")
+    metrics_sample_window_ms: int = _METRICS.option(
+        30_000, Integer(1), LOW, "Length of one window of the metrics.", unit="ms"
+    )
     enable_metrics_push: bool = _METRICS.option(
-        True, Boolean(), LOW, "Send metrics to brokers that ask for them (KIP-714)."
+        True, Boolean(), LOW, "Send metrics to brokers that request them (KIP-714)."
     )

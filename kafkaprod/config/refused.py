@@ -66,7 +66,7 @@ REFUSED: Final[dict[str, str]] = {
     "socket.timeout.ms": _TIMEOUT,
     "broker.version.fallback": "versions are always negotiated; leave it out",
     "message.copy.max.bytes": "records are copied once, into their batch; leave it out",
-    "enable.gapless.guarantee": "order is kept; a failed record is reported and later ones go on",
+    "enable.gapless.guarantee": "order is kept; a failed record is reported and later ones continue",
     "enable.ssl.certificate.verification": "certificates are always verified; for anything else give an ssl_context",
     "ssl.ca.pem": _INLINE_PEM,
     "ssl.certificate.pem": _INLINE_PEM,

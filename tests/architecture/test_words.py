@@ -33,7 +33,6 @@ REFUSED = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.IGNORECASE)
 NOT_REWRITTEN: tuple[str, ...] = (
     "docs/application.md",
     "docs/cli.md",  # from kafkaprod/cli/load.py
-    "docs/configuration.md",
     "docs/exactly-once.md",
     "docs/loading.md",
     "docs/spark.md",
@@ -55,7 +54,6 @@ NOT_REWRITTEN: tuple[str, ...] = (
     "kafkaprod/broker/storage/log/",
     "kafkaprod/broker/storage/recovery/",
     "kafkaprod/cli/load",
-    "kafkaprod/config/",
     "kafkaprod/engine/",
     "kafkaprod/errors.py",
     "kafkaprod/hooks/",
