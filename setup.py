@@ -1,6 +1,6 @@
 """Build the extension modules of kafkaprod._core; everything else is in pyproject.toml.
 
-KAFKAPROD_DEBUG=1 builds with bounds checks, assertions and poisoned memory.
+KAFKAPROD_DEBUG=1 builds with assertions and poisoned memory.
 KAFKAPROD_SANITIZE=address,undefined (or thread) builds with those sanitizers; see tests/sanitizers/README.md.
 """
 
@@ -17,12 +17,14 @@ SANITIZE = os.environ.get("KAFKAPROD_SANITIZE", "")
 
 directives = {
     "language_level": 3,
-    "boundscheck": DEBUG,
+    # On: it costs nothing where it counts, because hot loops go over C pointers, which it does not concern.
+    "boundscheck": True,
     "wraparound": False,
     "cdivision": True,
     "initializedcheck": DEBUG,
     "embedsignature": True,
     "freethreading_compatible": True,
+    "auto_pickle": False,  # no object of the core can be pickled: it would be a second way to make one
     # A pure function that raises where its declaration says noexcept would only print: make it an error instead.
     "legacy_implicit_noexcept": False,
 }
@@ -44,10 +46,13 @@ if SANITIZE:
 if sys.platform != "win32":
     link_args.append("-pthread")
 
+HEADERS = sorted(str(path) for path in Path("kafkaprod").rglob("*.h"))
 extensions = [
     Extension(
         ".".join(path.with_suffix("").parts),
         [str(path)],
+        include_dirs=["."],
+        depends=HEADERS,
         extra_compile_args=compile_args,
         extra_link_args=link_args,
         define_macros=macros,

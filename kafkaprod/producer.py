@@ -166,8 +166,8 @@ class Producer(RecordSender):
             values: Bytes-like objects or None, or what the serializers take.
             keys: As many, likewise; None: no keys.
             headers: Pairs (str, bytes or None) for every record alike, or a list of such lists, one per record.
-            timestamps_ms: int64 array (NumPy, array.array) of ms since the epoch, one per record; None: now.
-            partitions: int32 array, one per record, -1 to choose by key or sticky; None: choose for all.
+            timestamps_ms: Integers, one per record: ms since the epoch; fastest as int64 array (NumPy). None: now.
+            partitions: Integers, one per record, -1 to choose by key or sticky; fastest as int32 array. None: choose.
             partition: One partition for all.
 
         Returns:
@@ -212,7 +212,8 @@ class Producer(RecordSender):
         Args:
             topic: Its name.
             value, key: A Column, or a tuple (offsets, data) or (offsets, data, validity) of buffers: int32 or int64
-                offsets, one more than rows, as Arrow and NumPy have them; None: null in every row.
+                offsets, one more than rows; validity is an Arrow bitmap, or an array of bool with one item per row.
+                None: null in every row. Buffers must not change until the call returns.
             headers: Headers, or pairs (str, bytes or None) for every row.
             timestamps_ms, partitions, partition: As for send_many.
             row_count: Needed only if neither value nor key has a length.

@@ -21,7 +21,7 @@ cdef class Wakeup:
     cdef int _descriptor
     cdef bint _is_pending       # a byte was written and the poller has not said that it took it
 
-    def __init__(self, int descriptor):
+    def __cinit__(self, int descriptor):
         self._descriptor = descriptor
 
     def __call__(self):

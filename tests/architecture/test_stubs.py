@@ -43,5 +43,5 @@ def test_cdef_functions_declare_their_exception_contract(path):
 
 
 def test_core_directory_holds_nothing_else():
-    known = {".pyx", ".pxd", ".pyi", ".py", ".so", ".html"}
+    known = {".pyx", ".pxd", ".pyi", ".py", ".h", ".so", ".html"}
     assert {path.suffix for path in CORE.rglob("*") if path.is_file() and path.parent.name != "__pycache__"} <= known

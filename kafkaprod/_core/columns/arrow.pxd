@@ -9,7 +9,7 @@ cdef class ArrowBatch:
     """Some rows of a table: columns of equal length."""
 
     cdef readonly Py_ssize_t row_count
-    cdef readonly list fields               # of Field
+    cdef readonly tuple fields              # of Field; immutable, nodes are made by it
     cdef OwnedArray _owner
     cdef bint _is_struct
     cdef dict _nodes                        # index of a column -> Node
@@ -22,7 +22,7 @@ cdef class ArrowStream:
 
     cdef ArrowArrayStream _stream
     cdef object _capsule
-    cdef readonly list fields
+    cdef readonly tuple fields
     cdef Field _field
     cdef OwnedArray _only                   # of __arrow_c_array__; None: a stream, or taken
     cdef bint _is_over

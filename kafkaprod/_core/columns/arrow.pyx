@@ -9,12 +9,21 @@ cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memset
+from kafkaprod._core.machine.types cimport forbid_new
 
-from kafkaprod._core.columns.arrow_array cimport adopt_array, integer_at, is_valid, list_range
+from kafkaprod._core.columns.arrow_array cimport (
+    MOST_ROWS,
+    adopt_array,
+    integer_at,
+    is_valid,
+    list_range,
+    new_owner,
+)
 from kafkaprod._core.columns.arrow_schema cimport (
     BINARY32,
     BINARY64,
     BINARY_VIEW,
+    BOOL,
     DATE32,
     DATE64,
     DICTIONARY,
@@ -34,6 +43,7 @@ from kafkaprod._core.columns.arrow_schema cimport (
     STRUCT,
     TIMESTAMP,
     UINT64,
+    UNSUPPORTED,
     read_field,
 )
 from kafkaprod._core.columns.arrow_structs cimport ArrowArray, ArrowSchema
@@ -51,15 +61,18 @@ from kafkaprod._core.columns.columns cimport (
     Place,
     column_get,
 )
+from kafkaprod._core.records.integers cimport to_int64
 from kafkaprod._core.records.record_view cimport NULL_LENGTH, HeaderView
 
 import array
 import os
+import sys
 
 from kafkaprod.errors import InvalidRecordError
 
 cdef enum:
     NO_PARTITION = -1
+    MOST_PAIRS = 0x7FFFFFFF     # headers of one batch; views of more would not fit any memory that a producer has
     MS_PER_DAY = 86_400_000
 
 cdef str BYTE_TYPES = "string, binary, their large, view and fixed-size forms, or a dictionary of these"
@@ -73,7 +86,7 @@ cdef class ArrowStream:
     Raises: InvalidRecordError: the object has neither method, or its structs break the specification.
     """
 
-    def __init__(self, source not None):
+    def __cinit__(self, source not None):
         cdef ArrowSchema schema
         memset(&schema, 0, sizeof(schema))
         if hasattr(source, "__arrow_c_stream__"):
@@ -95,7 +108,7 @@ cdef class ArrowStream:
             self._field = read_field(&schema)
         finally:
             _release_schema(&schema)
-        self.fields = self._field.children if self._field.kind == STRUCT else [self._field]
+        self.fields = self._field.children if self._field.kind == STRUCT else (self._field,)
 
     def __dealloc__(self):
         if self._stream.release is not NULL:
@@ -167,13 +180,13 @@ cdef ArrowBatch _batch(Field field, OwnedArray owner):
     cdef ArrowArray *top = &owner.array
     cdef const uint8_t *validity
     cdef int64_t i
-    if top.length < 0 or top.offset < 0:
-        raise InvalidRecordError(f"an Arrow batch of length={top.length} at offset={top.offset} is none")
+    if not 0 <= top.length <= <int64_t>MOST_ROWS or not 0 <= top.offset <= <int64_t>MOST_ROWS:
+        raise InvalidRecordError(f"invalid Arrow batch: length={top.length}, offset={top.offset}")
     batch._owner = owner
     batch._nodes = {}
     batch.row_count = top.length
     batch._is_struct = field.kind == STRUCT
-    batch.fields = field.children if batch._is_struct else [field]
+    batch.fields = field.children if batch._is_struct else (field,)
     if batch._is_struct:
         if top.n_children != len(batch.fields) or (top.n_children > 0 and top.children is NULL):
             raise InvalidRecordError(f"an Arrow batch has {top.n_children} columns, its schema {len(batch.fields)}")
@@ -185,9 +198,13 @@ cdef ArrowBatch _batch(Field field, OwnedArray owner):
     return batch
 
 
+@cython.final
 cdef class _Node:
     # A node in a dict; the batch's owner has its memory.
     cdef ArrowNode *node
+
+
+forbid_new(_Node)
 
 
 @cython.final
@@ -196,8 +213,11 @@ cdef class ArrowBatch:
 
     cdef ArrowNode *node(self, Py_ssize_t index) except NULL:
         """The checked node of a column, checked at its first use."""
-        cdef _Node entry = self._nodes.get(index)
+        cdef _Node entry
         cdef Field field
+        if not 0 <= index < len(self.fields):
+            raise IndexError(f"column {index} is outside the batch's {len(self.fields)}")
+        entry = self._nodes.get(index)
         if entry is None:
             field = self.fields[index]
             entry = _Node.__new__(_Node)
@@ -217,26 +237,31 @@ cdef class ArrowBatch:
         Args: columns: tuples (name, Arrow format, rows, [validity or None, further buffers]), all of as many rows.
         Raises: InvalidRecordError for columns of unequal length.
         """
-        cdef OwnedArray owner = OwnedArray.__new__(OwnedArray)
+        cdef OwnedArray owner = new_owner()
         cdef ArrowBatch batch = ArrowBatch.__new__(ArrowBatch)
         cdef ArrowArray *child
         cdef const void **places
         cdef Py_ssize_t i
         cdef Py_ssize_t j
-        cdef list given = list(columns)
+        cdef int64_t row_count
+        cdef list buffers
+        cdef list given = [tuple(column) for column in columns]
         owner._kept = []
         batch._owner = owner
         batch._nodes = {}
         batch._is_struct = True
-        batch.fields = [_plain_field(name, text) for name, text, _, _ in given]
+        batch.fields = tuple([_plain_field(name, text) for name, text, _, _ in given])
         owner.array.n_children = len(given)
         owner.array.children = <ArrowArray **>owner._allocate(len(given), sizeof(void *))
         for i in range(len(given)):
-            name, _, row_count, buffers = given[i]
+            name, _, rows, held = given[i]
+            row_count = to_int64(rows, f"rows of column {name!r}", 0, MOST_ROWS)
+            buffers = [None if buffer is None else memoryview(buffer).cast("B") for buffer in held]
             if i == 0:
                 batch.row_count = row_count
             elif row_count != batch.row_count:
                 raise InvalidRecordError(f"column {name!r} has {row_count} rows, {given[0][0]!r} {batch.row_count}")
+            _check_plain_buffers(batch.fields[i], row_count, buffers)
             child = <ArrowArray *>owner._allocate(1, sizeof(ArrowArray))
             owner.array.children[i] = child
             child.release = _forget_array
@@ -359,6 +384,9 @@ cdef class ArrowBatch:
         return [{name: python_value(self.node(i), self.fields[i], row) for name, i in columns} for row in range(first, end)]
 
 
+forbid_new(ArrowBatch)
+
+
 cdef void _forget_array(ArrowArray *plain) noexcept:
     plain.release = NULL            # its memory belongs to the OwnedArray
 
@@ -378,10 +406,31 @@ cdef Field _plain_field(str name, str text):
     return read_field(&schema)
 
 
-cdef const void *_address(OwnedArray owner, object buffer) except? NULL:
-    """Where a contiguous buffer begins; it is held as long as `owner` lives."""
+cdef int _check_plain_buffers(Field field, int64_t row_count, list buffers) except -1:
+    """Raise InvalidRecordError if the buffers of a column are too few, too short, or of a type with children."""
+    cdef list needed = [(row_count + 7) // 8]
+    if field.kind in (BINARY_VIEW, STRING_VIEW, UNSUPPORTED) or field.kind >= STRUCT:
+        raise InvalidRecordError(f"column {field.name!r} of type {field.type_name} is more than plain buffers")
+    if field.kind == BOOL:
+        needed.append((row_count + 7) // 8)
+    elif BINARY32 <= field.kind <= STRING64:
+        needed += [(row_count + 1) * field.width, 0]
+    elif field.kind != NULL_TYPE:
+        needed.append(row_count * field.width)
+    sizes = [None if buffer is None else buffer.nbytes for buffer in buffers]
+    if len(sizes) != len(needed) or None in sizes[1:]:
+        raise InvalidRecordError(f"column {field.name!r} of type {field.type_name} needs {len(needed)} buffers")
+    if len(needed) == 3 and sizes[1] >= needed[1]:
+        needed[2] = int.from_bytes(buffers[1][row_count * field.width:needed[1]], sys.byteorder, signed=True)
+    for i in range(len(needed)):
+        if sizes[i] is not None and sizes[i] < needed[i]:
+            raise InvalidRecordError(f"column {field.name!r}: buffer {i} has {sizes[i]} bytes, {row_count} rows need {needed[i]}")
+    return 0
+
+
+cdef const void *_address(OwnedArray owner, object raw) except? NULL:
+    """Return where a view of bytes begins; it is held as long as `owner` lives."""
     cdef const uint8_t[::1] view
-    raw = memoryview(buffer).cast("B")
     owner._kept.append(raw)
     if not raw.nbytes:
         return NULL
@@ -476,7 +525,7 @@ cdef Column _resolve(const ArrowNode *node, OwnedArray owner, str name, str type
     """A dictionary column as places of its values."""
     cdef Column values = _column_of(node.dictionary, owner, name, type_name)
     cdef Column column = Column.__new__(Column)
-    cdef Place *places = <Place *>column._allocate(node.length * sizeof(Place))
+    cdef Place *places = <Place *>column._allocate(node.length, sizeof(Place))
     cdef int64_t i
     column._kept = values
     column.row_count = node.length
@@ -518,7 +567,10 @@ cdef Headers _headers_of(const ArrowNode *node, OwnedArray owner, Field field):
     values = _column_of(&pairs.children[1], owner, f"{field.name}.{value.name}", value.type_name)
     headers = Headers.__new__(Headers)
     headers._kept = (owner, keys, values)
-    headers._make_rows(node.length, _count_pairs(node))
+    cdef int64_t count = _count_pairs(node)
+    if count < 0:
+        raise InvalidRecordError(f"column {field.name!r} has more than {MOST_PAIRS} headers")
+    headers._make_rows(node.length, count)
     with nogil:
         bad = _fill_headers(node, pairs, &keys.c, &values.c, headers._views, headers._offsets)
     if bad >= 0:
@@ -536,6 +588,7 @@ cdef object _wrong_headers(Field field):
 
 
 cdef int64_t _count_pairs(const ArrowNode *node) noexcept nogil:
+    """Return how many pairs all rows have together, -1 if they are more than MOST_PAIRS."""
     cdef int64_t i
     cdef int64_t begin
     cdef int64_t end
@@ -543,6 +596,8 @@ cdef int64_t _count_pairs(const ArrowNode *node) noexcept nogil:
     for i in range(node.length):
         if is_valid(node, i):
             list_range(node, i, &begin, &end)
+            if end - begin > MOST_PAIRS - count:
+                return -1
             count += end - begin
     return count
 

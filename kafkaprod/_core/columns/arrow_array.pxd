@@ -54,6 +54,11 @@ cdef class OwnedArray:
     cdef int _fill_children(self, ArrowNode *node, const ArrowArray *array, Field field, str path) except -1
 
 
+cdef enum:
+    MOST_ROWS = 0x80000000000000            # rows times 16 bytes stay inside 63 bits
+
+
+cdef OwnedArray new_owner()
 cdef OwnedArray adopt_array(ArrowArray *source)
 
 

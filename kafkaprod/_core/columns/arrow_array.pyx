@@ -8,6 +8,7 @@ released exactly once, when the last column that reads it dies. Buffers that are
 cimport cython
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
+from kafkaprod._core.machine.types cimport forbid_new
 
 from kafkaprod._core.columns.arrow_schema cimport (
     BINARY32,
@@ -26,13 +27,18 @@ from kafkaprod._core.columns.arrow_schema cimport (
 
 from kafkaprod.errors import InvalidRecordError
 
-cdef int64_t MOST_ROWS = 0x80000000000000      # rows times 16 bytes stay inside 63 bits
+cdef int64_t MOST_BYTES = 0x7FFFFFFFFFFFFFFF
 cdef const char *NO_BYTES = ""
 
 
+cdef OwnedArray new_owner():
+    """Return an owner of nothing yet."""
+    return OwnedArray.__new__(OwnedArray)
+
+
 cdef OwnedArray adopt_array(ArrowArray *source):
-    """Move the struct out of `source`, as the specification has it: `source` is marked released."""
-    cdef OwnedArray owner = OwnedArray.__new__(OwnedArray)
+    """Move the struct out of `source` and mark that as released, as the specification demands."""
+    cdef OwnedArray owner = new_owner()
     if source is NULL or source.release is NULL:
         raise InvalidRecordError("the Arrow array has been released, or was consumed before")
     owner.array = source[0]
@@ -56,6 +62,8 @@ cdef class OwnedArray:
         if grown is NULL:
             raise MemoryError
         self._allocations = grown
+        if not 0 <= count <= MOST_BYTES // max(size, <int64_t>1):
+            raise MemoryError
         cdef size_t total = <size_t>max(count * size, <int64_t>1)
         cdef void *memory = malloc(total)
         if memory is NULL:
@@ -75,7 +83,7 @@ cdef class OwnedArray:
                    str path) except -1:
         if array is NULL or array.release is NULL:
             raise InvalidRecordError(f"column {path!r}: its Arrow array is missing or released")
-        if not 0 <= array.length <= MOST_ROWS or not 0 <= array.offset <= MOST_ROWS:
+        if not 0 <= array.length <= <int64_t>MOST_ROWS or not 0 <= array.offset <= <int64_t>MOST_ROWS:
             raise InvalidRecordError(f"column {path!r}: length={array.length}, offset={array.offset} is no Arrow array")
         if length < 0:
             length = array.length
@@ -115,7 +123,7 @@ cdef class OwnedArray:
         elif kind == STRUCT:
             pass
         elif kind == FIXED_LIST:
-            if end > MOST_ROWS // max(<int64_t>field.width, <int64_t>1):
+            if end > <int64_t>MOST_ROWS // max(<int64_t>field.width, <int64_t>1):
                 raise InvalidRecordError(f"column {path!r}: {end} lists of {field.width} items are no Arrow array")
         elif kind in (BINARY32, STRING32, LIST32, MAP):
             node.values = <const char *>self._offsets(array, end, 4, field, path)
@@ -152,6 +160,8 @@ cdef class OwnedArray:
         cdef void *copy
         if index >= array.n_buffers:
             raise InvalidRecordError(f"column {path!r} of type {field.type_name} has only {array.n_buffers} buffers")
+        if count > MOST_BYTES // max(size, <int64_t>1):
+            raise InvalidRecordError(f"column {path!r}: {count} rows of {size} bytes are more than any memory")
         buffer = array.buffers[index]
         if buffer is NULL:
             if count * size > 0:
@@ -207,6 +217,9 @@ cdef class OwnedArray:
         return 0
 
 
+forbid_new(OwnedArray)
+
+
 cdef int64_t _alignment(int64_t size) noexcept:
     """Items of 16 bytes (views, decimals) are read in halves of 8; odd widths are bytes."""
     return 8 if size == 16 else size if size in (2, 4, 8) else 1
@@ -254,7 +267,10 @@ cdef int64_t _first_bad_row(const ArrowNode *node) noexcept nogil:
             begin = integer_at(node.index_kind, node.values, node.offset + i)
             if (begin < 0 or begin >= limit) and is_valid(node, i):
                 return i
-    elif kind in (LIST32, LIST64, LIST_VIEW32, LIST_VIEW64, FIXED_LIST, MAP):
+    elif kind == FIXED_LIST:        # not row by row: lists of no items can be more than any loop ends with
+        if node.length > 0 and (node.offset + node.length) * node.width > node.children[0].length:
+            return node.children[0].length // max(node.width, 1) - node.offset
+    elif kind in (LIST32, LIST64, LIST_VIEW32, LIST_VIEW64, MAP):
         limit = node.children[0].length
         for i in range(node.length):
             list_range(node, i, &begin, &end)

@@ -55,7 +55,7 @@ cdef class Field:
     cdef int32_t units_per_second   # TIMESTAMP, TIME32, TIME64
     cdef readonly str timezone      # TIMESTAMP; None: none
     cdef int32_t zone_offset_s      # of `timezone`, if it is a fixed one; else 0
-    cdef readonly list children
+    cdef readonly tuple children
     cdef readonly Field dictionary
     cdef bytes json_key             # '"name":', escaped
 

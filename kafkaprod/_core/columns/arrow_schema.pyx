@@ -6,6 +6,7 @@ only a column that is used is complained about.
 
 cimport cython
 from libc.stdint cimport int64_t
+from kafkaprod._core.machine.types cimport forbid_new
 
 import json
 import re
@@ -55,6 +56,9 @@ cdef class Field:
         return f"Field({self.name!r}, {self.type_name})"
 
 
+forbid_new(Field)
+
+
 cdef Field read_field(const ArrowSchema *schema, str path="", int depth=0):
     """The schema as Fields. Raises InvalidRecordError for a struct that breaks the specification."""
     cdef Field field = Field.__new__(Field)
@@ -67,7 +71,7 @@ cdef Field read_field(const ArrowSchema *schema, str path="", int depth=0):
         raise InvalidRecordError(f"the Arrow schema{path} has n_children={schema.n_children} but no such children")
     field.name = "" if schema.name is NULL else (<bytes>schema.name).decode("utf-8", "replace")
     field.json_key = json.dumps(field.name, ensure_ascii=False).encode("utf-8", "replace") + b":"
-    field.children = [read_field(schema.children[i], f"{path}[{i}]", depth + 1) for i in range(schema.n_children)]
+    field.children = tuple([read_field(schema.children[i], f"{path}[{i}]", depth + 1) for i in range(schema.n_children)])
     _read_format(field, (<bytes>schema.format).decode("utf-8", "replace"))
     if schema.dictionary is not NULL:
         field.dictionary = read_field(schema.dictionary, f"{path}.dictionary", depth + 1)

@@ -16,9 +16,10 @@ Source of the layouts: Arrow columnar format 1.4. `validity` is a bitmap, least 
 
 from cpython.buffer cimport Py_buffer
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from kafkaprod._core.machine.lock cimport load_i32, load_i64
 from kafkaprod._core.machine.prefetch cimport prefetch_read
 from kafkaprod._core.records.record_view cimport NULL_LENGTH, HeaderView
 
@@ -76,7 +77,7 @@ cdef class Column:
     cdef object _kept
 
     cdef Py_buffer *_hold(self, object source, str name, Py_ssize_t item_size) except NULL
-    cdef void *_allocate(self, Py_ssize_t size) except NULL
+    cdef void *_allocate(self, Py_ssize_t count, Py_ssize_t size) except NULL
     cdef int _adopt(self, void *memory) except -1
     cdef int check(self, str name) except -1
 
@@ -97,8 +98,24 @@ cdef class Headers:
     cdef int _add_row(self, object arguments, object headers, Py_ssize_t row) except -1
 
 
+cdef inline bint is_within(const ByteColumn *c, int64_t begin, int64_t size, int64_t data_size) noexcept nogil:
+    """Check that a row is no longer than the longest one was, and inside the data."""
+    # Unsigned: a negative size is larger than any limit. data_size - size cannot wrap once the first test holds.
+    return <uint64_t>size <= <uint64_t>c.longest and 0 <= begin <= data_size - size
+
+
+cdef inline int64_t wrapping_difference(int64_t end, int64_t begin) noexcept nogil:
+    return <int64_t>(<uint64_t>end - <uint64_t>begin)
+
+
 cdef inline void column_get(const ByteColumn *c, Py_ssize_t i, const char **data, Py_ssize_t *length) noexcept nogil:
-    """Pointer and length of row i, NULL_LENGTH for a null. The column was checked: no bounds are looked at here."""
+    """Set pointer and length of row i; NULL_LENGTH for a null.
+
+    The column was checked, but its offsets and views are memory of the caller, which another thread may change while the
+    GIL is released. So each is read once, and a row that no longer lies within the data comes out as null.
+    """
+    cdef int64_t begin
+    cdef int64_t size
     cdef int32_t short_length
     cdef int32_t place[2]
     cdef const char *view
@@ -106,14 +123,18 @@ cdef inline void column_get(const ByteColumn *c, Py_ssize_t i, const char **data
     if c.validity is not NULL and not (c.validity[i >> 3] >> (i & 7)) & 1:
         length[0] = NULL_LENGTH
     elif c.layout == OFFSETS32:
-        data[0] = c.data + c.offsets32[i]
-        length[0] = c.offsets32[i + 1] - c.offsets32[i]
+        begin = load_i32(&c.offsets32[i])
+        size = load_i32(&c.offsets32[i + 1]) - begin
+        data[0] = c.data + begin
+        length[0] = size if is_within(c, begin, size, c.data_size) else NULL_LENGTH
     elif c.layout == PLACES:
         data[0] = c.places[i].data
         length[0] = c.places[i].length
     elif c.layout == OFFSETS64:
-        data[0] = c.data + c.offsets64[i]
-        length[0] = c.offsets64[i + 1] - c.offsets64[i]
+        begin = load_i64(&c.offsets64[i])
+        size = wrapping_difference(load_i64(&c.offsets64[i + 1]), begin)
+        data[0] = c.data + begin
+        length[0] = size if is_within(c, begin, size, c.data_size) else NULL_LENGTH
     elif c.layout == FIXED:
         data[0] = c.data + i * c.width
         length[0] = c.width
@@ -123,12 +144,16 @@ cdef inline void column_get(const ByteColumn *c, Py_ssize_t i, const char **data
     elif c.layout == VIEWS:
         view = c.views + 16 * i
         memcpy(&short_length, view, 4)
-        if short_length <= 12:
-            data[0] = view + 4
-        else:
-            memcpy(place, view + 8, 8)
-            data[0] = c.view_buffers[place[0]] + place[1]
         length[0] = short_length
+        if 0 <= short_length <= 12:
+            data[0] = view + 4
+            return
+        memcpy(place, view + 8, 8)
+        if (<uint32_t>place[0] < <uint64_t>c.view_buffer_count
+                and is_within(c, place[1], short_length, c.view_buffer_sizes[place[0]])):
+            data[0] = c.view_buffers[place[0]] + place[1]
+        else:
+            length[0] = NULL_LENGTH
     else:
         length[0] = NULL_LENGTH
 

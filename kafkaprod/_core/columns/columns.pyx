@@ -8,15 +8,21 @@ from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBuffer_Release, PyObject_C
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport INT64_MAX
 from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memset
 
-from kafkaprod._core.machine.lock cimport FREE_THREADED
+from kafkaprod._core.machine.lock cimport FREE_THREADED, load_i64
 from kafkaprod._core.machine.prefetch cimport prefetch_write
+from kafkaprod._core.records.integers cimport to_int64
 from kafkaprod._core.records.record_arguments cimport RecordArguments
+
+import sys
 
 from kafkaprod.errors import InvalidRecordError
 
 cdef extern from "Python.h":
+    const Py_ssize_t PY_SSIZE_T_MAX
     Py_ssize_t PySequence_Fast_GET_SIZE(object items)
     PyObject **PySequence_Fast_ITEMS(object items)
 
@@ -24,6 +30,7 @@ cdef enum:
     ITEMS_AHEAD = 8
 
 cdef char[1] NO_BYTES
+cdef bint IS_LITTLE_ENDIAN = sys.byteorder == "little"
 
 
 @cython.final
@@ -61,8 +68,11 @@ cdef class Column:
             raise InvalidRecordError(f"{name} must have items of {item_size} bytes, not {buffer.itemsize}")
         return buffer
 
-    cdef void *_allocate(self, Py_ssize_t size) except NULL:
-        cdef void *memory = malloc(<size_t>max(size, 1))
+    cdef void *_allocate(self, Py_ssize_t count, Py_ssize_t size) except NULL:
+        """Return memory for `count` items of `size` bytes that lives as long as the column."""
+        if not 0 <= count <= PY_SSIZE_T_MAX // size:
+            raise MemoryError
+        cdef void *memory = malloc(<size_t>max(count * size, 1))
         if memory is NULL:
             raise MemoryError
         self._adopt(memory)
@@ -104,14 +114,18 @@ cdef class Column:
     def from_list(values not None, str name="values"):
         """A sequence of bytes-like objects or None. Raises InvalidRecordError naming the row of a wrong one."""
         cdef Column column = Column.__new__(Column)
+        if isinstance(values, (bytes, bytearray, memoryview, str)):
+            raise InvalidRecordError(
+                f"{name} must be a list with one item per record, not a single {type(values).__name__} object"
+            )
         # Elsewhere the GIL keeps others from changing a list that is read here.
         source = values if isinstance(values, (list, tuple)) and not FREE_THREADED else list(values)
         cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(source)
-        cdef Place *places = <Place *>column._allocate(count * sizeof(Place))
+        cdef Place *places = <Place *>column._allocate(count, sizeof(Place))
         cdef PyObject **items
         cdef Py_buffer *buffer
         cdef Py_ssize_t i
-        column._items = <PyObject **>column._allocate(count * sizeof(PyObject *))
+        column._items = <PyObject **>column._allocate(count, sizeof(PyObject *))
         column.row_count = count
         column.c.layout = PLACES
         column.c.places = places
@@ -146,21 +160,23 @@ cdef class Column:
         """Arrow's binary and large_binary layout.
 
         Args:
-            offsets: buffer of int32 or int64, one more than rows. data: buffer of bytes. validity: bitmap or None.
+            offsets: buffer of int32 or int64, one more than rows. data: buffer of bytes.
+            validity: an Arrow bitmap (bytes, uint8), or an array of bool with one item per row; None: no nulls.
             start: first row of the buffers that belongs to the column. row_count: None takes all.
         Raises: InvalidRecordError: offsets that run backwards or past the data, buffers too short; names the row.
         """
         cdef Column column = Column.__new__(Column)
         cdef Py_buffer *buffer = column._hold(offsets, f"{name}.offsets", 0)
         cdef Py_ssize_t available
-        if buffer.itemsize == 4:
+        width = _integer_width(buffer)
+        if width == 4:
             column.c.layout = OFFSETS32
             column.c.offsets32 = <const int32_t *>buffer.buf
-        elif buffer.itemsize == 8:
+        elif width == 8:
             column.c.layout = OFFSETS64
             column.c.offsets64 = <const int64_t *>buffer.buf
         else:
-            raise InvalidRecordError(f"{name}.offsets must be int32 or int64, not items of {buffer.itemsize} bytes")
+            raise InvalidRecordError(f"{name}.offsets must be int32 or int64, not items of {_describe_format(buffer)}")
         available = buffer.len // buffer.itemsize - 1
         buffer = column._hold(data, f"{name}.data", 0)
         column.c.data = <const char *>buffer.buf if buffer.len > 0 else NO_BYTES
@@ -180,8 +196,8 @@ cdef class Column:
         column.c.layout = VIEWS
         column.c.views = <const char *>buffer.buf
         buffers = list(buffers)
-        starts = <const char **>column._allocate(len(buffers) * sizeof(void *))
-        sizes = <int64_t *>column._allocate(len(buffers) * sizeof(int64_t))
+        starts = <const char **>column._allocate(len(buffers), sizeof(void *))
+        sizes = <int64_t *>column._allocate(len(buffers), sizeof(int64_t))
         for i in range(len(buffers)):
             buffer = column._hold(buffers[i], f"{name}.buffers[{i}]", 0)
             starts[i] = <const char *>buffer.buf
@@ -212,8 +228,8 @@ cdef class Column:
         cdef Column column
         if self.row_count < 0:
             return self
-        if first < 0 or count < 0 or first + count > self.row_count:
-            raise InvalidRecordError(f"rows {first}..{first + count} are outside the column's {self.row_count}")
+        if first < 0 or count < 0 or first > self.row_count or count > self.row_count - first:
+            raise InvalidRecordError(f"{count} rows from row {first} on are outside the column's {self.row_count}")
         column = Column.__new__(Column)
         column._kept = self
         column.c = self.c
@@ -226,17 +242,19 @@ cdef class Column:
         cdef const int64_t[::1] wanted = rows
         cdef Py_ssize_t count = wanted.shape[0]
         cdef Py_ssize_t i
+        cdef int64_t row
         cdef Column column
         cdef Place *places
         if self.row_count < 0:
             return self
         column = Column.__new__(Column)
-        places = <Place *>column._allocate(count * sizeof(Place))
+        places = <Place *>column._allocate(count, sizeof(Place))
         for i in range(count):
-            if not 0 <= wanted[i] < self.row_count:
-                raise InvalidRecordError(f"row {wanted[i]} is outside the column's {self.row_count}")
+            row = load_i64(&wanted[i])      # once: other threads may write to the array
+            if not 0 <= row < self.row_count:
+                raise InvalidRecordError(f"row {row} is outside the column's {self.row_count}")
             places[i].data = NULL
-            column_get(&self.c, wanted[i], &places[i].data, &places[i].length)
+            column_get(&self.c, row, &places[i].data, &places[i].length)
         column._kept = self
         column.row_count = count
         column.c.layout = PLACES
@@ -269,22 +287,62 @@ cdef class Column:
 
 
 cdef int _finish(Column column, object validity, object first, object row_count, Py_ssize_t available, str name) except -1:
-    cdef Py_buffer *buffer
-    cdef Py_ssize_t start
-    cdef Py_ssize_t count
-    wanted = available - first if row_count is None else row_count
-    if first < 0 or wanted < 0 or first + wanted > available:
-        raise InvalidRecordError(f"{name}: rows {first}..{first + wanted} are outside the {max(available, 0)} rows given")
-    start = first
-    count = wanted
+    cdef Py_ssize_t start = to_int64(first, "start", 0, INT64_MAX)
+    cdef Py_ssize_t count = max(available - start, -1) if row_count is None else to_int64(row_count, "row_count", 0, INT64_MAX)
+    if start > available or not 0 <= count <= available - start:
+        raise InvalidRecordError(
+            f"{name}: {max(count, 0)} rows from row {start} on are outside the {max(available, 0)} rows given"
+        )
     column.c.start = start
     column.row_count = count
     if validity is not None:
-        buffer = column._hold(validity, f"{name}.validity", 0)
-        if buffer.len * 8 < start + count:
-            raise InvalidRecordError(f"{name}.validity of {buffer.len} bytes is too short for {start + count} rows")
-        column.c.validity = <const uint8_t *>buffer.buf
+        column.c.validity = _validity_bitmap(column, validity, f"{name}.validity", start + count)
     return column.check(name)
+
+
+cdef const uint8_t *_validity_bitmap(Column column, object validity, str name, Py_ssize_t row_count) except NULL:
+    """Return a bitmap, 1 where the row has a value: the caller's own, or one made of a mask of one bool per row."""
+    cdef Py_buffer *buffer = column._hold(validity, name, 0)
+    cdef const char *mask = <const char *>buffer.buf
+    cdef uint8_t *bitmap
+    cdef Py_ssize_t i
+    cdef char code = _format_code(buffer)
+    cdef bint is_mask = code == c"?"
+    if not is_mask and (buffer.itemsize != 1 or code not in (c"B", c"b", c"c")):
+        raise InvalidRecordError(
+            f"{name} must be an Arrow bitmap (bytes, uint8) or an array of bool, not items of {_describe_format(buffer)}"
+        )
+    if buffer.len < (row_count if is_mask else row_count // 8 + (row_count % 8 != 0)):
+        raise InvalidRecordError(
+            f"{name} of {buffer.len} {'rows' if is_mask else 'bytes'} is too short for {row_count} rows"
+        )
+    if not is_mask:
+        return <const uint8_t *>mask if buffer.len > 0 else <const uint8_t *>NO_BYTES
+    bitmap = <uint8_t *>column._allocate((row_count + 7) // 8, 1)
+    memset(bitmap, 0, <size_t>((row_count + 7) // 8))
+    for i in range(row_count):
+        bitmap[i >> 3] |= <uint8_t>((mask[i] != 0) << (i & 7))
+    return bitmap
+
+
+cdef char _format_code(const Py_buffer *buffer) noexcept:
+    """Return the struct code of a buffer of single native items, 0 for anything else."""
+    cdef const char *text = buffer.format
+    if text is NULL:
+        return c"B"
+    if text[0] == c"@" or text[0] == c"=" or text[0] == (c"<" if IS_LITTLE_ENDIAN else c">"):
+        text += 1
+    return text[0] if text[0] != 0 and text[1] == 0 else 0
+
+
+cdef int _integer_width(const Py_buffer *buffer) noexcept:
+    """Return the size of a buffer's items in bytes if they are integers in native order, else 0."""
+    return <int>buffer.itemsize if _format_code(buffer) in (c"i", c"l", c"q", c"n", c"I", c"L", c"Q", c"N") else 0
+
+
+cdef str _describe_format(const Py_buffer *buffer):
+    text = "B" if buffer.format is NULL else (<bytes>buffer.format).decode("ascii", "replace")
+    return f"{buffer.itemsize} bytes in format {text!r}"
 
 
 cdef bint _offsets_are_fine(ByteColumn *c, Py_ssize_t row_count) noexcept nogil:
@@ -312,6 +370,8 @@ cdef Py_ssize_t _first_bad_row(ByteColumn *c, Py_ssize_t row_count) noexcept nog
     cdef int64_t end
     cdef int32_t length
     cdef int32_t place[2]
+    if c.layout != OFFSETS32 and c.layout != OFFSETS64 and c.layout != VIEWS:
+        return -1               # places are ours; the other layouts' sizes were compared once
     if c.layout == OFFSETS32 and _offsets_are_fine(c, row_count):
         return -1
     for i in range(c.start, c.start + row_count):
@@ -354,6 +414,15 @@ cdef str _describe_bad_row(const ByteColumn *c, Py_ssize_t row):
     return f"has offsets {begin}..{end}, which run backwards or past the {c.data_size} bytes of data"
 
 
+cdef list _offsets_list(object offsets, str name):
+    """Return a buffer of int32 or int64 as a list of int."""
+    cdef Column holder = Column.__new__(Column)
+    cdef int width = _integer_width(holder._hold(offsets, name, 0))
+    if width not in (4, 8):
+        raise InvalidRecordError(f"{name} must be int32 or int64, not items of {_describe_format(&holder._buffers[0])}")
+    return memoryview(offsets).cast("B").cast("i" if width == 4 else "q").tolist()
+
+
 @cython.final
 cdef class Headers:
     def __dealloc__(self):
@@ -363,10 +432,12 @@ cdef class Headers:
     cdef HeaderView *_reserve(self, Py_ssize_t count) except NULL:
         cdef HeaderView *grown
         cdef Py_ssize_t capacity = max(16, self._view_capacity)
+        if count > <Py_ssize_t>(PY_SSIZE_T_MAX // (2 * sizeof(HeaderView))) - self._view_count:
+            raise MemoryError
         while capacity < self._view_count + count:
             capacity *= 2
         if capacity > self._view_capacity:
-            grown = <HeaderView *>realloc(self._views, capacity * sizeof(HeaderView))
+            grown = <HeaderView *>realloc(self._views, <size_t>capacity * sizeof(HeaderView))
             if grown is NULL:
                 raise MemoryError
             self._views = grown
@@ -388,8 +459,8 @@ cdef class Headers:
         cdef Headers headers
         if self.row_count < 0:
             return self
-        if first < 0 or count < 0 or first + count > self.row_count:
-            raise InvalidRecordError(f"rows {first}..{first + count} are outside the headers' {self.row_count}")
+        if first < 0 or count < 0 or first > self.row_count or count > self.row_count - first:
+            raise InvalidRecordError(f"{count} rows from row {first} on are outside the headers' {self.row_count}")
         headers = Headers.__new__(Headers)
         headers._kept = self
         headers.row_count = count
@@ -400,24 +471,22 @@ cdef class Headers:
     def take(self, rows not None):
         """The rows of an array of int64, in that order."""
         cdef const int64_t[::1] wanted = rows
-        cdef Py_ssize_t count = 0
+        cdef Py_ssize_t count
         cdef Py_ssize_t i
-        cdef Py_ssize_t j
+        cdef int64_t row
         cdef Headers headers
         if self.row_count < 0:
             return self
-        for i in range(wanted.shape[0]):
-            if not 0 <= wanted[i] < self.row_count:
-                raise InvalidRecordError(f"row {wanted[i]} is outside the headers' {self.row_count}")
-            count += self.c.offsets[wanted[i] + 1] - self.c.offsets[wanted[i]]
         headers = Headers.__new__(Headers)
-        headers._make_rows(wanted.shape[0], count)
-        count = 0
+        headers._make_rows(wanted.shape[0], 0)
         for i in range(wanted.shape[0]):
-            for j in range(self.c.offsets[wanted[i]], self.c.offsets[wanted[i] + 1]):
-                headers._views[count] = self.c.headers[j]
-                count += 1
-            headers._offsets[i + 1] = count
+            row = load_i64(&wanted[i])      # once: other threads may write to the array
+            if not 0 <= row < self.row_count:
+                raise InvalidRecordError(f"row {row} is outside the headers' {self.row_count}")
+            count = self.c.offsets[row + 1] - self.c.offsets[row]
+            memcpy(headers._reserve(count), self.c.headers + self.c.offsets[row], <size_t>count * sizeof(HeaderView))
+            headers._view_count += count
+            headers._offsets[i + 1] = headers._view_count
         headers._kept = self
         headers.c.headers = headers._views
         headers.c.offsets = headers._offsets
@@ -484,11 +553,12 @@ cdef class Headers:
         cdef HeaderView *views
         if keys.row_count != values.row_count:
             raise InvalidRecordError(f"headers have {keys.row_count} keys but {values.row_count} values")
-        view = memoryview(offsets)
-        cdef list places = view.cast("B").cast("i" if view.itemsize == 4 else "q").tolist()
-        self.row_count = len(places) - 1 if row_count is None else row_count
-        if self.row_count < 0 or self.row_count + 1 > len(places):
-            raise InvalidRecordError(f"headers.offsets of {len(places)} items are too few for {self.row_count} rows")
+        if keys.row_count < 0:
+            raise InvalidRecordError("headers need columns of keys and values with a length, not constant ones")
+        cdef list places = _offsets_list(offsets, "headers.offsets")
+        self.row_count = len(places) - 1 if row_count is None else to_int64(row_count, "row_count", 0, INT64_MAX)
+        if self.row_count < 0 or self.row_count > len(places) - 1:
+            raise InvalidRecordError(f"headers.offsets of {len(places)} items are too few for {max(self.row_count, 0)} rows")
         self._offsets = <int64_t *>calloc(self.row_count + 1, sizeof(int64_t))
         if self._offsets is NULL:
             raise MemoryError

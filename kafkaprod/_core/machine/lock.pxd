@@ -14,6 +14,8 @@ MOST_SLEEP_NS before he looks again himself. Zeroed memory is a free lock; there
 Lock order, outermost first: Partition.lock, Accumulator._incomplete_lock, BufferPool._lock.
 """
 
+from libc.stdint cimport int32_t, int64_t
+
 cdef extern from * nogil:
     """
     #include <stdint.h>
@@ -91,6 +93,8 @@ cdef extern from * nogil:
     int load32 "kp_load32"(const int *p)
     void store32 "kp_store32"(int *p, int v)
     long long load64 "kp_load64"(const long long *p)
+    int32_t load_i32 "kp_load32"(const int32_t *p)
+    int64_t load_i64 "kp_load64"(const int64_t *p)
     void store64 "kp_store64"(long long *p, long long v)
     # A pointer for others to follow without the lock: what was written before publish64 is there after observe64.
     void publish64 "kp_publish64"(long long *p, long long v)

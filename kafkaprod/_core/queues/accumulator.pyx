@@ -47,6 +47,7 @@ from kafkaprod._core.machine.lock cimport (
 )
 from kafkaprod._core.records.murmur2 cimport fast_modulo, partition_for_key
 from kafkaprod._core.machine.prefetch cimport prefetch_write
+from kafkaprod._core.machine.types cimport forbid_new
 from kafkaprod._core.records.integers cimport to_int64
 from kafkaprod._core.records.record_arguments cimport RecordArguments
 from kafkaprod._core.records.record_view cimport (
@@ -137,6 +138,9 @@ cdef class TopicQueues:
         return self.allocated_count > self.partition_count
 
 
+forbid_new(TopicQueues)
+
+
 @cython.final
 @cython.no_gc_clear
 cdef class Accumulator:
@@ -195,11 +199,17 @@ cdef class Accumulator:
             topic = TopicQueues.__new__(TopicQueues, name, <int32_t>len(self.topic_list))
         if count > topic.allocated_count:
             topic.grow(count)
+        # Records without a key go where a leader takes them, from the first draw on (KIP-480).
+        led = [i for i in range(count) if leaders[i] >= 0] or list(range(count))
         if is_new:
-            topic.sticky = StickyPartitioner(count, self.seed + <uint64_t>topic.index)
-        elif count != topic.partition_count:
-            topic.sticky.set_loads(range(count))
-            if topic.sticky.current >= count:
+            topic.sticky = StickyPartitioner(count, self.seed + <uint64_t>topic.index, led)
+        elif count != topic.partition_count or topic.sticky.current not in led:
+            topic.sticky.set_loads(led)
+            if topic.sticky.current not in led:
+                p = topic.partitions[<int32_t>topic.sticky.current]
+                mutex_lock(&p.lock)
+                p.sticky_bytes = 0
+                mutex_unlock(&p.lock)
                 topic.sticky.next()
         topic.partition_count = count
         topic.modulo = fast_modulo(count)

@@ -11,7 +11,7 @@ prefix of each partition's rows, not of the block's. Only one lock is held at a 
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
-from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
 
@@ -29,7 +29,7 @@ from kafkaprod._core.queues.batch cimport (
 from kafkaprod._core.queues.buffer_pool cimport slab_total
 from kafkaprod._core.columns.columns cimport NULLS, ByteColumn, HeaderColumn, column_fetch, column_get
 from kafkaprod._core.queues.completion cimport batch_result
-from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, store32, store64
+from kafkaprod._core.machine.lock cimport load32, load_i32, mutex_lock, mutex_unlock, store32, store64
 from kafkaprod._core.records.murmur2 cimport FastModulo, fast_modulo, partition_for_key
 from kafkaprod._core.machine.prefetch cimport prefetch_read, prefetch_write
 from kafkaprod._core.records.integers cimport to_int64
@@ -43,7 +43,12 @@ from kafkaprod._core.records.record_writer cimport (
 )
 from kafkaprod._core.records.varint cimport uvarint_size
 
+import array
+import sys
+
 from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
+
+cdef int64_t MOST_BLOCK_ROWS = 0x10000000000     # sizes of arrays of rows stay far from overflow
 
 cdef enum:
     MOST_OVERHEAD = RECORD_OVERHEAD_BOUND + 1 + 5 + 5      # no headers; lengths of key and value
@@ -96,9 +101,9 @@ cdef class Block:
     Raises: InvalidRecordError, RecordTooLargeError naming argument and row; nothing is appended then.
     """
 
-    def __init__(self, Accumulator accumulator not None, TopicQueues topic not None, Column value not None,
-                 Column key=None, Headers headers=None, row_count=None, timestamps=None, timestamp=-1, partitions=None,
-                 partition=ANY_PARTITION):
+    def __cinit__(self, Accumulator accumulator not None, TopicQueues topic not None, Column value not None,
+                  Column key=None, Headers headers=None, row_count=None, timestamps=None, timestamp=-1, partitions=None,
+                  partition=ANY_PARTITION):
         self.accumulator = accumulator
         self.topic = topic
         self._value = value
@@ -110,22 +115,23 @@ cdef class Block:
         )
         self._timestamp = to_int64(timestamp, "timestamp", -1, INT64_MAX)
         cdef int64_t chosen = to_int64(partition, "partition", INT32_MIN, INT32_MAX)
-        if not ANY_PARTITION <= chosen < topic.partition_count:
-            raise InvalidRecordError(
-                f"partition={chosen} of topic {topic.name!r} is outside 0..{topic.partition_count - 1}"
-            )
         self._kept = [_int_array(timestamps, "timestamps", "q", self.row_count),
                       _int_array(partitions, "partitions", "i", self.row_count)]
         cdef const int64_t[::1] timestamp_view
         cdef const int32_t[::1] partition_view
+        # What an argument's own code may have changed meanwhile counts only from here on.
+        self._partition_array = topic.partitions
+        self._partition_count = topic.partition_count
+        if not ANY_PARTITION <= chosen < self._partition_count:
+            raise InvalidRecordError(
+                f"partition={chosen} of topic {topic.name!r} is outside 0..{self._partition_count - 1}"
+            )
         if self._kept[0] is not None and self.row_count:
             timestamp_view = self._kept[0]
             self._timestamps = &timestamp_view[0]
         if self._kept[1] is not None and self.row_count:
             partition_view = self._kept[1]
             self._partitions = &partition_view[0]
-        self._partition_array = topic.partitions
-        self._partition_count = topic.partition_count
         self._row_partitions = <int32_t *>malloc(<size_t>(self.row_count + 1) * sizeof(int32_t))
         self._round_rows = min(
             self.row_count, min(MOST_ROWS, max(FEWEST_ROWS, ROWS_A_PARTITION * self._partition_count))
@@ -157,18 +163,20 @@ cdef class Block:
     cdef int _check_rows(self) except -1:
         cdef Py_ssize_t i
         cdef RecordView r
+        cdef int32_t partition
         if self._timestamps is not NULL:
             for i in range(self.row_count):
                 if self._timestamps[i] < -1:
                     raise InvalidRecordError(f"timestamps[{i}]={self._timestamps[i]} must be at least 0, or -1 for none")
         if self._partitions is not NULL:
             for i in range(self.row_count):
-                if not ANY_PARTITION <= self._partitions[i] < self._partition_count:
+                partition = load_i32(&self._partitions[i])      # once: other threads may write to the array
+                if not ANY_PARTITION <= partition < self._partition_count:
                     raise InvalidRecordError(
-                        f"partitions[{i}]={self._partitions[i]} of topic {self.topic.name!r} is outside "
+                        f"partitions[{i}]={partition} of topic {self.topic.name!r} is outside "
                         f"0..{self._partition_count - 1}"
                     )
-                self._row_partitions[i] = self._partitions[i]
+                self._row_partitions[i] = partition
         if self._headers.c.headers is NULL and (self._key.c.longest + self._value.c.longest + MOST_OVERHEAD
                                                 <= self.accumulator.max_record_bytes):
             return 0            # the longest key with the longest value fits: so does every row
@@ -537,7 +545,7 @@ cdef class RowPartitions:
     cdef Py_ssize_t _shape
     cdef Py_ssize_t _stride
 
-    def __init__(self, Block block not None):
+    def __cinit__(self, Block block not None):
         self._block = block
         self._shape = block.row_count
         self._stride = sizeof(int32_t)
@@ -557,26 +565,56 @@ cdef class RowPartitions:
 
 
 cdef object _int_array(object source, str name, str code, Py_ssize_t row_count):
-    """A one-dimensional view of `source` with items of native `code`; None stays None."""
+    """Return `source` as a one-dimensional buffer of int32 or int64, by `code`; None stays None.
+
+    A buffer of such items is used as it is; other integers are copied, and checked one by one.
+    """
     if source is None:
         return None
-    try:
-        view = memoryview(source)
-    except TypeError:
-        raise InvalidRecordError(f"{name} must support the buffer protocol, not {type(source).__name__}") from None
     size = 8 if code == "q" else 4
-    if view.itemsize != size or view.format not in ("i", "l", "q", "=i", "=q", "<i", "<q", "<l"):
-        raise InvalidRecordError(f"{name} must be int{size * 8}, not items of format {view.format!r}")
-    if not view.c_contiguous or view.ndim != 1:
-        raise InvalidRecordError(f"{name} must be one-dimensional and contiguous")
-    if len(view) != row_count:
-        raise InvalidRecordError(f"{name} has {len(view)} rows, the block {row_count}")
-    return view.cast("B").cast(code)
+    items = source
+    if not isinstance(source, (list, tuple)):
+        try:
+            view = memoryview(source)
+        except (TypeError, ValueError, BufferError) as error:       # NumPy says ValueError, of datetime64
+            raise InvalidRecordError(
+                f"{name} must be an int{size * 8} array or a list of int, not {type(source).__name__}: {error}"
+            ) from None
+        if view.ndim != 1:
+            raise InvalidRecordError(f"{name} must have one dimension, not {view.ndim}")
+        format = view.format.lstrip("@=" + ("<" if sys.byteorder == "little" else ">"))
+        if format not in tuple("bhilqnBHILQN"):
+            raise InvalidRecordError(f"{name} must be int{size * 8}, not items of format {view.format!r}")
+        if view.itemsize == size and view.c_contiguous and format in tuple("ilqn"):
+            items = view.cast("B").cast(code)
+        else:
+            items = _native_items(view, format)
+    if len(items) != row_count:
+        raise InvalidRecordError(f"{name} has {len(items)} rows, the block {row_count}")
+    return items if isinstance(items, memoryview) else _checked_items(items, name, code)
+
+
+cdef list _native_items(object view, str format):
+    """Return the items of a view of integers as a list; memoryview itself reads no format with a byte order."""
+    return memoryview(view.tobytes()).cast(format).tolist()
+
+
+cdef object _checked_items(object items, str name, str code):
+    """Return integers as an array of native `code`. Raises InvalidRecordError naming the row."""
+    cdef int64_t lowest = INT64_MIN if code == "q" else INT32_MIN
+    cdef int64_t highest = INT64_MAX if code == "q" else INT32_MAX
+    out = array.array(code)
+    for i, item in enumerate(items):
+        try:
+            out.append(to_int64(item, name, lowest, highest))
+        except InvalidRecordError as error:
+            raise InvalidRecordError(f"{name}[{i}]: {error}") from None
+    return out
 
 
 cdef Py_ssize_t _agree(list columns, object row_count) except -1:
-    """The number of rows that all columns with a length have."""
-    count = row_count
+    """Return the number of rows that all columns with a length have."""
+    count = None if row_count is None else to_int64(row_count, "row_count", 0, MOST_BLOCK_ROWS)
     owner = "row_count"
     for name, rows in columns:
         if rows < 0:
@@ -585,6 +623,8 @@ cdef Py_ssize_t _agree(list columns, object row_count) except -1:
             count, owner = rows, name
         elif rows != count:
             raise InvalidRecordError(f"{name} has {rows} rows, {owner} {count}")
-    if count is None or count < 0:
+    if count is None:
         raise InvalidRecordError("row_count is needed where no column has a length of its own")
+    if count > MOST_BLOCK_ROWS:
+        raise InvalidRecordError(f"{owner} has {count} rows, a block at most {MOST_BLOCK_ROWS}")
     return count

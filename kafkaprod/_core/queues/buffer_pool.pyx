@@ -202,6 +202,8 @@ cdef class BufferPool:
         called again after a try that failed, and must not block. End every wait with dequeue_waiter(ticket).
         Raises InvalidRecordError if need exceeds the capacity.
         """
+        if need < 0:
+            raise InvalidRecordError(f"need={need} bytes is negative")
         if need > self._capacity:
             raise InvalidRecordError(f"{need} bytes can never be free in a pool of capacity={self._capacity} bytes")
         cdef Waiter *waiter = <Waiter *>calloc(1, sizeof(Waiter))
@@ -313,7 +315,7 @@ cdef class SlabLease:
     cdef Slab *_slab
     cdef uint32_t _generation
 
-    def __init__(self, BufferPool pool not None, Py_ssize_t need, int64_t ticket=0):
+    def __cinit__(self, BufferPool pool not None, Py_ssize_t need, int64_t ticket=0):
         """Take a slab of at least `need` bytes. Raises BufferError if there is no room."""
         if need < 0:
             raise InvalidRecordError(f"need={need} bytes is negative")

@@ -14,6 +14,7 @@ from cpython.ref cimport PyObject, Py_INCREF
 
 from kafkaprod._core.queues.batch cimport FAILED, PENDING, SPLIT, SUCCEEDED
 from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock
+from kafkaprod._core.machine.types cimport forbid_new
 
 from kafkaprod.errors import IllegalStateError
 from kafkaprod.structs import RecordMetadata
@@ -167,7 +168,7 @@ cdef class ResultMaker:
     Args: kind: BatchResult, or a subclass that has no constructor of its own.
     """
 
-    def __init__(self, type kind not None, ledger=None, guard=None):
+    def __cinit__(self, type kind not None, ledger=None, guard=None):
         if not issubclass(kind, BatchResult) or kind.__init__ is not BatchResult.__init__:
             raise TypeError(f"{kind.__name__} is no subclass of BatchResult, or has a constructor of its own")
         self._kind = kind
@@ -313,6 +314,9 @@ cdef class DeliveryFuture:
             self._key_size,
             self._value_size,
         ))
+
+
+forbid_new(DeliveryFuture)
 
 
 cdef DeliveryFuture make_future(BatchResult batch, int32_t index, Py_ssize_t key_size, Py_ssize_t value_size,

@@ -20,13 +20,14 @@ cdef class StickyPartitioner:
     Args:
         partition_count: partitions of the topic.
         seed: of the random draw; any integer.
+        candidates: partitions to draw from until set_loads() is called; None: all.
     """
 
-    def __cinit__(self, int32_t partition_count, uint64_t seed=1):
+    def __cinit__(self, int32_t partition_count, uint64_t seed=1, candidates=None):
         if partition_count < 1:
             raise InvalidRecordError(f"partition_count must be at least 1, not {partition_count}")
         self._random = seed * <uint64_t>0x9E3779B97F4A7C15U + 1
-        self.set_loads(range(partition_count))
+        self.set_loads(range(partition_count) if candidates is None else candidates)
         self._current = self.draw()
 
     def __dealloc__(self):

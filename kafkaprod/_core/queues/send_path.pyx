@@ -14,6 +14,8 @@ from kafkaprod._core.records.integers cimport to_int64
 from kafkaprod._core.records.record_arguments cimport RecordArguments
 from kafkaprod._core.records.record_view cimport NULL_LENGTH, RecordView
 
+from kafkaprod.errors import IllegalStateError
+
 
 cdef class RecordSender:
     """Base of Producer.
@@ -64,6 +66,8 @@ cdef class RecordSender:
         cdef int32_t chosen = ANY_PARTITION
         cdef RecordArguments arguments
         cdef TopicQueues queues
+        if self.accumulator is None:
+            raise IllegalStateError(f"{type(self).__name__}.__init__() has not run: a subclass must call it")
         if self.has_hooks or self.accumulator.is_closed:
             return None         # the general path says why
         if (not FREE_THREADED and topic is self._last_name

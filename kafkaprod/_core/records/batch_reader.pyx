@@ -110,8 +110,8 @@ cdef class RecordBatchReader:
     Raises: CorruptDataError for a cut batch, another magic, an impossible length or count, a wrong CRC.
     """
 
-    def __init__(self, data not None, Py_ssize_t position=0, decompress=None, bint check_crc=True,
-                 Py_ssize_t limit=104857600):
+    def __cinit__(self, data not None, Py_ssize_t position=0, decompress=None, bint check_crc=True,
+                  Py_ssize_t limit=104857600):
         PyObject_GetBuffer(data, &self._buffer, PyBUF_SIMPLE)
         self._is_held = True
         cdef Py_ssize_t available = self._buffer.len - position
@@ -359,7 +359,10 @@ cdef list _headers(const ParsedRecord *record, int32_t index):
     cdef int32_t i
     for i in range(record.header_count):
         at = _get_field(at, record.end, &key, &key_length)
-        at = _get_field(at, record.end, &value, &value_length)
+        if at is not NULL:
+            at = _get_field(at, record.end, &value, &value_length)
+        if at is NULL or key_length < 0:        # parse_record() saw other bytes: the buffer was written to meanwhile
+            raise CorruptDataError(f"record {index} changed while it was read")
         try:
             name = key[:key_length].decode("utf-8")
         except UnicodeDecodeError as error:

@@ -21,6 +21,12 @@ cdef extern from "Python.h":
 cdef char[1] NO_BYTES
 
 
+cdef str _advice(str name):
+    if name.startswith("headers"):
+        return "encode it: serializers do not see header values"
+    return "set a serializer to send objects"
+
+
 @cython.final
 cdef class RecordArguments:
     def __cinit__(self):
@@ -44,9 +50,10 @@ cdef class RecordArguments:
         return &self.view
 
     cdef int set_headers(self, object headers) except -1:
-        cdef Py_ssize_t count = 0
+        cdef Py_ssize_t count
         cdef Py_ssize_t i
         cdef HeaderView *grown
+        cdef tuple pairs
         self.view.headers = NULL
         if headers is None:
             self.view.header_count = 0
@@ -54,21 +61,20 @@ cdef class RecordArguments:
             return 0
         if isinstance(headers, dict):
             headers = headers.items()
-        if type(headers) is not list and type(headers) is not tuple:
-            try:
-                headers = list(headers)
-            except TypeError:
-                raise InvalidRecordError(f"headers must be (str, bytes) pairs, not {type(headers).__name__}") from None
-            self._kept.append(headers)
-        count = len(headers)
+        try:
+            pairs = tuple(headers)      # an exact one, which no code of the pairs below can change
+        except TypeError:
+            raise InvalidRecordError(f"headers must be (str, bytes) pairs, not {type(headers).__name__}") from None
+        self._kept.append(pairs)
+        count = len(pairs)
         if count > self._header_capacity:
-            grown = <HeaderView *>realloc(self._headers, count * sizeof(HeaderView))
+            grown = <HeaderView *>realloc(self._headers, <size_t>count * sizeof(HeaderView))
             if grown is NULL:
                 raise MemoryError
             self._headers = grown
             self._header_capacity = count
         for i in range(count):
-            self._set_header(i, headers[i])
+            self._set_header(i, pairs[i])
         self.view.headers = self._headers
         self.view.header_count = count
         self.view.headers_size = headers_size(self._headers, count)
@@ -76,26 +82,27 @@ cdef class RecordArguments:
 
     cdef int _set_header(self, Py_ssize_t i, object header) except -1:
         cdef HeaderView *view = &self._headers[i]
-        if not isinstance(header, (tuple, list)) or len(header) != 2:
+        cdef tuple pair = None
+        if type(header) is tuple:
+            pair = <tuple>header
+        elif isinstance(header, (tuple, list)):
+            pair = tuple(header)
+            self._kept.append(pair)
+        if pair is None or len(pair) != 2:
             raise InvalidRecordError(f"headers[{i}] must be a (str, bytes or None) pair, not {header!r:.80}")
-        name = header[0]
+        name = pair[0]
         if not PyUnicode_Check(name):
             raise InvalidRecordError(f"headers[{i}] key must be str, not {type(name).__name__}")
         try:
             view.key = PyUnicode_AsUTF8AndSize(name, &view.key_length)
         except UnicodeEncodeError as error:
             raise InvalidRecordError(f"headers[{i}] key {name!r:.80} cannot be written as UTF-8") from error
-        value = header[1]
+        value = pair[1]
         if PyBytes_CheckExact(value):
             view.value = PyBytes_AS_STRING(value)
             view.value_length = PyBytes_GET_SIZE(value)
         else:
             self.point_at(value, f"headers[{i}] value", &view.value, &view.value_length)
-        # A tuple keeps what is in it; a list may lose it while another argument's own code runs.
-        if type(header) is tuple:
-            self._kept.append(header)
-        else:
-            self._kept.append((name, value))
         return 0
 
     cdef int point_at(self, object data, str name, const char **pointer, Py_ssize_t *length) except -1:
@@ -112,7 +119,7 @@ cdef class RecordArguments:
             return 0
         if not PyObject_CheckBuffer(data):
             raise InvalidRecordError(
-                f"{name} must be bytes-like or None, not {type(data).__name__} (set a serializer to send objects)"
+                f"{name} must be bytes-like or None, not {type(data).__name__} ({_advice(name)})"
             )
         if self._buffer_count == self._buffer_capacity:
             grown = <Py_buffer *>realloc(self._buffers, (self._buffer_capacity + 4) * sizeof(Py_buffer))

@@ -41,6 +41,7 @@ from kafkaprod._core.machine.cache_lines cimport CACHE_LINE
 from kafkaprod._core.machine.gil_turns cimport have_gil, want_gil
 from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, observe64, store32
 from kafkaprod._core.machine.prefetch cimport prefetch_write
+from kafkaprod._core.machine.types cimport forbid_new
 from kafkaprod._core.requests.produce_request cimport ProduceRequest
 from kafkaprod._core.requests.settlement cimport finish_batch
 from kafkaprod._core.queues.sequences cimport assign_sequence, sequence_allows
@@ -68,6 +69,9 @@ cdef class NodeQueues:
         free(self.partitions)
 
 
+forbid_new(NodeQueues)
+
+
 @cython.final
 cdef class Drain:
     """Selection for one producer.
@@ -83,9 +87,9 @@ cdef class Drain:
         availability_timeout_ms: records without a key avoid a node that could not be sent to for so long; 0: never.
     """
 
-    def __init__(self, Accumulator accumulator not None, int64_t linger_ms=5, Py_ssize_t max_request_bytes=1048576,
-                 bint is_idempotent=False, bint mutes=False, codec=None, workers=None, bint is_adaptive=True,
-                 int64_t availability_timeout_ms=0):
+    def __cinit__(self, Accumulator accumulator not None, int64_t linger_ms=5, Py_ssize_t max_request_bytes=1048576,
+                  bint is_idempotent=False, bint mutes=False, codec=None, workers=None, bint is_adaptive=True,
+                  int64_t availability_timeout_ms=0):
         self.accumulator = accumulator
         self.linger_ms = linger_ms
         self.max_request_bytes = max_request_bytes

@@ -41,6 +41,7 @@ from kafkaprod._core.records.big_endian cimport put_i16, put_i32
 from kafkaprod._core.machine.gil_turns cimport have_gil, want_gil
 from kafkaprod._core.machine.lock cimport add32, load32, mutex_lock, mutex_unlock
 from kafkaprod._core.machine.prefetch cimport prefetch_read, prefetch_write
+from kafkaprod._core.machine.types cimport forbid_new
 from kafkaprod._core.requests.settlement cimport make_ref
 from kafkaprod._core.records.varint cimport put_uvarint
 
@@ -84,6 +85,9 @@ cdef class SlabBuffer:
     def __releasebuffer__(self, Py_buffer *view):
         if add32(&self._request._export_count, -1) == 0 and self._request._is_finished:
             self._request._give_back()
+
+
+forbid_new(SlabBuffer)
 
 
 @cython.final
@@ -402,6 +406,8 @@ cdef class RequestBody:
         cdef list buffers = []
         cdef Py_ssize_t i
         cdef Piece *piece
+        if start < 0:
+            raise IndexError(f"byte {start} is before the body's first")
         for i in range(self._piece_count):
             piece = &self._pieces[i]
             if start >= piece.size:
@@ -426,6 +432,9 @@ cdef class RequestBody:
         buffer._start = piece.slab.data + piece.start + skipped
         buffer._size = piece.size - skipped
         return buffer
+
+
+forbid_new(RequestBody)
 
 
 cdef inline int _time_group(int64_t queue_ms) noexcept nogil:

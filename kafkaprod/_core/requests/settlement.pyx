@@ -25,6 +25,7 @@ from kafkaprod._core.queues.batch cimport (
 )
 from kafkaprod._core.queues.completion cimport BatchResult, batch_result, publish
 from kafkaprod._core.machine.lock cimport add32, mutex_lock, mutex_unlock, store32
+from kafkaprod._core.machine.types cimport forbid_new
 from kafkaprod._core.queues.sequences cimport (
     forget_sequence,
     note_acked,
@@ -182,6 +183,9 @@ cdef class BatchRef:
         cdef bint done = forget_sequence(self.batch.partition, self.batch)
         mutex_unlock(&self.batch.partition.lock)
         return done
+
+
+forbid_new(BatchRef)
 
 
 cdef BatchRef make_ref(Accumulator accumulator, Batch *b):

@@ -5,7 +5,7 @@ differences. A column is checked before the first row is written; after that not
 """
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -36,6 +36,7 @@ from kafkaprod._core.columns.arrow_schema cimport (
 )
 from kafkaprod._core.columns.arrow_values cimport bytes_at, float_of_half
 from kafkaprod._core.columns.columns cimport OFFSETS64, Column
+from kafkaprod._core.records.integers cimport to_int64
 from kafkaprod._core.text.json_text cimport (
     MOST_TIME_TEXT,
     append_base64,
@@ -59,6 +60,7 @@ from kafkaprod.errors import InvalidRecordError
 cdef enum:
     SCALAR_ROOM = MOST_DECIMAL_TEXT + MOST_TIME_TEXT        # more than any value of fixed size needs, quotes included
     MS_PER_DAY = 86_400_000
+    MOST_TEXT = 0x40000000      # bytes of one column
 
 
 @cython.final
@@ -75,9 +77,10 @@ cdef class JsonEncoder:
     cdef bint _ignores_nulls
     cdef Py_ssize_t _row_size               # bytes of a typical row so far
 
-    def __init__(self, ArrowBatch batch not None, indexes not None, bint ignore_null_fields=True):
+    def __cinit__(self, ArrowBatch batch not None, indexes not None, bint ignore_null_fields=True):
         cdef Py_ssize_t i
-        cdef list wanted = list(indexes)
+        cdef list wanted = [to_int64(index, "index", 0, INT32_MAX) for index in indexes]
+        cdef Field field
         self._batch = batch
         self._count = len(wanted)
         self._ignores_nulls = ignore_null_fields
@@ -86,7 +89,10 @@ cdef class JsonEncoder:
         if self._nodes is NULL:
             raise MemoryError
         for i in range(self._count):
-            _check_type(batch.fields[wanted[i]], (<Field>batch.fields[wanted[i]]).name)
+            if wanted[i] >= len(batch.fields):
+                raise IndexError(f"column {wanted[i]} is outside the batch's {len(batch.fields)}")
+            field = batch.fields[wanted[i]]
+            _check_type(field, field.name)
             self._nodes[i] = batch.node(wanted[i])
 
     def __dealloc__(self):
@@ -100,16 +106,18 @@ cdef class JsonEncoder:
         cdef Output out
         cdef Column column = Column.__new__(Column)
         cdef Py_ssize_t left = self._batch.row_count - first
-        cdef Py_ssize_t most_rows = min(left, max(most_bytes // 16, <Py_ssize_t>1))
+        cdef Py_ssize_t most_rows
         cdef Py_ssize_t count = 0
         cdef int64_t *offsets
         cdef int64_t longest = 0
         cdef int status = 0
+        most_bytes = min(max(most_bytes, <Py_ssize_t>1), <Py_ssize_t>MOST_TEXT)
         if left <= 0 or first < 0:
             raise IndexError(f"row {first} is outside the batch's {self._batch.row_count}")
-        offsets = <int64_t *>column._allocate((most_rows + 1) * sizeof(int64_t))
+        most_rows = min(left, max(most_bytes // 16, <Py_ssize_t>1))
+        offsets = <int64_t *>column._allocate(most_rows + 1, sizeof(int64_t))
         out.size = 0
-        out.capacity = min(most_bytes + most_bytes // 4, 2 * self._row_size * left) + 1024
+        out.capacity = min(most_bytes + most_bytes // 4, 2 * self._row_size * min(left, MOST_TEXT // self._row_size)) + 1024
         out.data = <char *>malloc(<size_t>out.capacity)
         if out.data is NULL:
             raise MemoryError

@@ -437,6 +437,29 @@ cdef int take_value(const char *data, Py_ssize_t at, Py_ssize_t size, Py_ssize_t
     return FIELD_FOUND_C
 
 
+cdef Py_ssize_t first_bad_view(const char *views, Py_ssize_t count, Py_ssize_t size) noexcept nogil:
+    """Return the first view that reaches outside of `size` bytes of text, -1 if there is none."""
+    cdef Py_ssize_t i
+    cdef int32_t length
+    cdef int32_t offset
+    for i in range(count):
+        memcpy(&length, views + i * VIEW_BYTES, 4)
+        memcpy(&offset, views + i * VIEW_BYTES + 12, 4)
+        if length < 0 or (length > INLINE_BYTES and (offset < 0 or offset + <int64_t>length > size)):
+            return i
+    return -1
+
+
+cdef bytes checked_views(const unsigned char[::1] views, Py_ssize_t size):
+    """Return a copy of the views, which other threads may change, after a check of each against the size of the text."""
+    cdef Py_ssize_t count = views.shape[0] // VIEW_BYTES
+    cdef bytes copy = b"" if count == 0 else (<const char *>&views[0])[:count * VIEW_BYTES]
+    cdef Py_ssize_t bad = first_bad_view(copy, count, size)
+    if bad >= 0:
+        raise InvalidRecordError(f"view {bad} reaches outside of the {size} bytes of text")
+    return copy
+
+
 cdef void find_all(const char *data, const char *views, Py_ssize_t count, const char *name, Py_ssize_t name_size,
                    char *found, uint8_t *statuses) noexcept nogil:
     cdef Py_ssize_t i
@@ -473,13 +496,17 @@ def find_fields(data not None, const unsigned char[::1] views not None, bytes na
     cdef char *found_start = found
     cdef char *statuses_start = statuses
     cdef const char *name_start = name
+    cdef const char *views_start
+    cdef bytes checked
     cdef Py_ssize_t name_size = len(name)
     if count == 0:
         return found, statuses
     _hold_text(data, &buffer)
     try:
+        checked = checked_views(views, buffer.len)
+        views_start = checked
         with nogil:
-            find_all(<const char *>buffer.buf, <const char *>&views[0], count, name_start, name_size, found_start,
+            find_all(<const char *>buffer.buf, views_start, count, name_start, name_size, found_start,
                      <uint8_t *>statuses_start)
     finally:
         PyBuffer_Release(&buffer)
@@ -639,6 +666,8 @@ def split_keys(data not None, const unsigned char[::1] views not None, bytes sep
     cdef char *values_start = values
     cdef char *has_key_start = has_key
     cdef const char *separator_start = separator
+    cdef const char *views_start
+    cdef bytes checked
     cdef Py_ssize_t width = len(separator)
     if width < 1:
         raise InvalidRecordError("a separator has one byte at least")
@@ -646,8 +675,10 @@ def split_keys(data not None, const unsigned char[::1] views not None, bytes sep
         return keys, values, has_key
     _hold_text(data, &buffer)
     try:
+        checked = checked_views(views, buffer.len)
+        views_start = checked
         with nogil:
-            split_pairs(<const char *>buffer.buf, <const char *>&views[0], count, separator_start, width, keys_start,
+            split_pairs(<const char *>buffer.buf, views_start, count, separator_start, width, keys_start,
                         values_start, <uint8_t *>has_key_start)
     finally:
         PyBuffer_Release(&buffer)

@@ -7,7 +7,7 @@ import struct
 import pyarrow as pa
 import pytest
 
-from kafkaprod._core.columns.arrow import ArrowStream
+from kafkaprod._core.columns.arrow import ArrowBatch, ArrowStream
 from kafkaprod._core.text.json_rows import JsonEncoder
 from kafkaprod.errors import InvalidRecordError
 from tests.support.core.arrow_structs import HandMade
@@ -69,7 +69,7 @@ def test_slice_and_take_of_columns_and_headers_give_the_named_rows():
     headers = batch.headers(1)
     assert headers.slice(1, 3).row_count == 3
     assert headers.take(memoryview(struct.pack("=2q", 2, 0)).cast("q")).row_count == 2
-    with pytest.raises(InvalidRecordError, match=r"rows 2\.\.9 are outside the column's 4"):
+    with pytest.raises(InvalidRecordError, match=r"7 rows from row 2 on are outside the column's 4"):
         column.slice(2, 7)
     with pytest.raises(InvalidRecordError, match="row 7 is outside"):
         column.take(memoryview(struct.pack("=q", 7)).cast("q"))
@@ -186,8 +186,8 @@ HOSTILE = {
     "no buffers": (HandMade("u", 2, []), "has 0 buffers"),
     "nulls without bitmap": (HandMade("u", 2, [None, OFFSETS, b"abc"], null_count=1), "no validity bitmap"),
     "negative length": (HandMade("u", -1, [None, OFFSETS, b"abc"]), "length=-1"),
-    "negative offset": (HandMade("u", 2, [None, OFFSETS, b"abc"], offset=-1), "at offset=-1"),
-    "huge offset": (HandMade("u", 2, [None, OFFSETS, b"abc"], offset=1 << 60), "is no Arrow array"),
+    "negative offset": (HandMade("u", 2, [None, OFFSETS, b"abc"], offset=-1), "offset=-1"),
+    "huge offset": (HandMade("u", 2, [None, OFFSETS, b"abc"], offset=1 << 60), "offset=1152921504606846976"),
     "view outside": (
         HandMade("vu", 1, [None, struct.pack("=i4sii", 20, b"abcd", 0, 3), b"x" * 20, struct.pack("=q", 20)]),
         "row 0 has a view of 20 bytes at 3 of buffer 0",
@@ -257,3 +257,31 @@ def test_misaligned_buffers_are_read_right():
 def test_objects_without_the_interface_are_refused():
     with pytest.raises(InvalidRecordError, match="list has neither __arrow_c_stream__ nor"):
         ArrowStream([1])
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (("x", "l", 10, [None, b"12345678"]), "buffer 1 has 8 bytes, 10 rows need 80"),
+        (("x", "l", 10, [b"1", b"1" * 80]), "buffer 0 has 1 bytes, 10 rows need 2"),
+        (("x", "Z", 1, [None, struct.pack("=qq", 0, 9), b"short"]), "buffer 2 has 5 bytes, 1 rows need 9"),
+        (("x", "Z", 1, [None, b"", b""]), "buffer 1 has 0 bytes, 1 rows need 16"),
+        (("x", "b", 9, [None, b"1"]), "buffer 1 has 1 bytes, 9 rows need 2"),
+        (("x", "l", 1, [None]), "needs 2 buffers"),
+        (("x", "vu", 1, [None, b"1" * 16]), "is more than plain buffers"),
+        (("x", "+s", 1, [None]), "is more than plain buffers"),
+        (("x", "l", -1, [None, b""]), "rows of column 'x'=-1 is outside"),
+        (("x", "l", 2**62, [None, b""]), "rows of column 'x'=4611686018427387904 is outside"),
+    ],
+)
+def test_plain_buffers_that_are_too_short_are_refused(column, message):
+    with pytest.raises(InvalidRecordError, match=message):
+        ArrowBatch.from_columns([column])
+
+
+def test_column_outside_of_the_batch_is_an_index_error():
+    batch = only_batch(pa.table({"x": [1], "y": [2]}))
+    for index in (-1, 2, 2**40):
+        with pytest.raises(IndexError):
+            batch.byte_column(index)
+    assert isinstance(batch.fields, tuple)

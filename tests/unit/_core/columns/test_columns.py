@@ -118,6 +118,86 @@ def test_held_buffers_are_let_go_with_the_column():
 OFFSETS = np.array([0, 1, 2], dtype=np.int32)
 
 
+@pytest.mark.parametrize("call", [lambda rows: rows.slice(5, 2**63 - 1), lambda rows: rows.slice(2**63 - 1, 1)])
+def test_slice_of_more_rows_than_there_are_numbers_is_refused(call):
+    for rows in (Column.from_list([b"x"] * 10), Headers.from_python([[("h", b"1")]] * 10)):
+        with pytest.raises(InvalidRecordError, match=r"are outside the .* 10"):
+            call(rows)
+    assert len(Column.from_list([b"x"] * 10).slice(10, 0)) == 0
+
+
+class Turncoat:
+    """A number that is what it should be when it is checked, and another one if it is asked again."""
+
+    def __init__(self, first):
+        self.answers = [first, 2**40]
+
+    def __index__(self):
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def __lt__(self, other):
+        return False
+
+    __gt__ = __lt__
+
+    def __add__(self, other):
+        return 0
+
+    __radd__ = __rsub__ = __sub__ = __add__
+
+
+def test_numbers_of_a_column_are_converted_once():
+    assert rows(Column.from_offsets(OFFSETS, b"ab", start=Turncoat(1), row_count=Turncoat(1))) == [b"b"]
+
+
+@pytest.mark.parametrize("kind", ["i4", "i8"])
+@pytest.mark.parametrize("damage", [2**31 - 1, -5, 1])
+def test_offsets_changed_after_the_check_never_point_outside(kind, damage):
+    offsets = np.array([0, 2, 4, 6], kind)
+    column = Column.from_offsets(offsets, b"aabbcc")
+    offsets[2] = damage
+    assert all(row is None or row in b"aabbcc" for row in rows(column))
+    offsets[:] = [2**31 - 1] * 4
+    assert rows(column)[0] is None or rows(column)[0] == b""
+
+
+def test_views_changed_after_the_check_never_point_outside():
+    views = np.frombuffer(struct.pack("=i4sii", 20, b"aaaa", 0, 3), "i4").copy()
+    column = Column.from_views(views.view(np.uint8), [b"a" * 30])
+    for place, damage in ((0, 21), (0, -1), (2, 1), (2, -1), (3, 11), (3, -1)):
+        views[:] = np.frombuffer(struct.pack("=i4sii", 20, b"aaaa", 0, 3), "i4")
+        views[place] = damage
+        assert rows(column) == [None]
+
+
+def test_mask_of_bool_is_a_validity_with_one_item_per_row():
+    offsets = np.arange(10, dtype=np.int64)
+    for mask in (np.ones(9, np.bool_), np.array([True, False, True] * 3)):
+        expected = [b"abcdefghi"[i : i + 1] if mask[i] else None for i in range(9)]
+        assert rows(Column.from_offsets(offsets, b"abcdefghi", mask)) == expected
+        assert rows(Column.from_fixed(b"abcdefghi", 1, mask, start=4)) == expected[4:]
+    bitmap = np.packbits(np.array([True, False, True] * 3), bitorder="little")
+    assert rows(Column.from_offsets(offsets, b"abcdefghi", bitmap)) == expected
+
+
+@pytest.mark.parametrize("kind", ["f8", "f4", ">i4", "i2", "M8[ms]", "V8"])
+def test_offsets_of_other_types_are_refused_by_name(kind):
+    with pytest.raises(InvalidRecordError, match=r"key\.offsets must be"):
+        Column.from_offsets(np.zeros(3, kind), b"abc", name="key")
+
+
+@pytest.mark.parametrize("kind", ["i4", "i8", "f4", "i2"])
+def test_validity_of_other_types_is_refused_by_name(kind):
+    with pytest.raises(InvalidRecordError, match=r"key\.validity must be an Arrow bitmap .* or an array of bool"):
+        Column.from_offsets(OFFSETS, b"ab", np.ones(9, kind), name="key")
+
+
+@pytest.mark.parametrize("values", [b"abc", bytearray(b"abc"), memoryview(b"abc"), "abc"])
+def test_single_object_in_place_of_a_list_is_refused(values):
+    with pytest.raises(InvalidRecordError, match="values must be a list with one item per record, not a single"):
+        Column.from_list(values)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -145,11 +225,18 @@ OFFSETS = np.array([0, 1, 2], dtype=np.int32)
         (lambda: Column.from_offsets(np.array([0, 2**62], "i8"), b"ab", name="key"), "key: row 0 has offsets"),
         (
             lambda: Column.from_offsets(OFFSETS, b"ab", start=1, row_count=2, name="key"),
-            r"key: rows 1\.\.3 are outside the 2 rows given",
+            r"key: 2 rows from row 1 on are outside the 2 rows given",
         ),
-        (lambda: Column.from_offsets(OFFSETS, b"ab", start=-1, name="key"), r"key: rows -1\.\.\d are outside"),
-        (lambda: Column.from_offsets(OFFSETS, b"ab", row_count=-1, name="key"), "key: rows"),
-        (lambda: Column.from_offsets(np.array([], "i4"), b"", name="key"), "key: rows"),
+        (lambda: Column.from_offsets(OFFSETS, b"ab", start=-1, name="key"), r"start=-1 is outside"),
+        (lambda: Column.from_offsets(OFFSETS, b"ab", row_count=-1, name="key"), "row_count=-1 is outside"),
+        (
+            lambda: Column.from_offsets(np.array([], "i4"), b"", name="key"),
+            "key: 0 rows from row 0 on are outside the 0 rows given",
+        ),
+        (
+            lambda: Column.from_offsets(OFFSETS, b"ab", np.ones(1, np.bool_), name="key"),
+            "key.validity of 1 rows is too short for 2 rows",
+        ),
         (
             lambda: Column.from_offsets(OFFSETS, b"ab", b"", name="key"),
             "key.validity of 0 bytes is too short for 2 rows",
@@ -158,7 +245,7 @@ OFFSETS = np.array([0, 1, 2], dtype=np.int32)
         (lambda: Column.from_fixed(b"abc", 0, name="key"), "key: width=0 must be at least 1 byte"),
         (
             lambda: Column.from_fixed(b"abc", 2, row_count=2, name="key"),
-            r"key: rows 0\.\.2 are outside the 1 rows given",
+            r"key: 2 rows from row 0 on are outside the 1 rows given",
         ),
         (
             lambda: Column.from_views(struct.pack("<iiii", 20, 0, 0, 0), [b"x" * 19], name="key"),

@@ -114,8 +114,18 @@ def test_topic_without_partitions_is_refused():
     assert "empty" not in engine.accumulator.topics
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_records_without_a_key_go_to_a_partition_with_a_leader_from_the_first_on(seed):
+    engine = Engine(leaders=[-1, -1, 3, -1], seed=seed)
+    assert engine.append(b"v", -1).partition == 2
+    engine.lead([1, -1, -1, -1])  # the sticky partition has lost its leader
+    assert engine.append(b"v", -1).partition == 0
+    engine.lead([-1, -1, -1, -1])
+    assert engine.append(b"v", -1).partition == 0
+
+
 def test_topics_are_made_by_the_accumulator_only():
-    with pytest.raises(TypeError, match="set_topic"):
+    with pytest.raises(TypeError, match="cannot create"):
         TopicQueues("x", 0)
 
 

@@ -291,23 +291,30 @@ def test_input_is_let_go_of_once_all_of_it_is_appended():
         ({"headers": Headers.from_python([None, None])}, InvalidRecordError, "headers has 2 rows, value 3"),
         ({"row_count": 4}, InvalidRecordError, "value has 3 rows, row_count 4"),
         ({"timestamps": array.array("q", [1, 2])}, InvalidRecordError, "timestamps has 2 rows, the block 3"),
+        ({"timestamps": [1, 2]}, InvalidRecordError, "timestamps has 2 rows, the block 3"),
+        ({"timestamps": [1, "x", 3]}, InvalidRecordError, r"timestamps\[1\]: timestamps must be int .*, not str"),
+        ({"timestamps": [1, 2**70, 3]}, InvalidRecordError, r"timestamps\[1\]: timestamps=\d+ is outside"),
+        ({"timestamps": np.zeros((3, 1), "i8")}, InvalidRecordError, "timestamps must have one dimension, not 2"),
+        ({"timestamps": {1, 2, 3}}, InvalidRecordError, "timestamps must be an int64 array or a list of int, not set"),
         (
-            {"timestamps": array.array("i", [1, 2, 3])},
+            {"timestamps": np.zeros(3, "M8[ms]")},
             InvalidRecordError,
-            "timestamps must be int64, not items of format 'i'",
+            "timestamps must be an int64 array or a list of int, not ndarray",
         ),
-        ({"timestamps": [1, 2, 3]}, InvalidRecordError, "timestamps must support the buffer protocol, not list"),
         ({"timestamps": array.array("q", [1, -2, 3])}, InvalidRecordError, r"timestamps\[1\]=-2 must be at least 0"),
-        (
-            {"timestamps": np.zeros(6, "i8")[::2]},
-            InvalidRecordError,
-            "timestamps must be one-dimensional and contiguous",
-        ),
         ({"timestamps": np.zeros(3, "f8")}, InvalidRecordError, "timestamps must be int64, not items of format 'd'"),
-        ({"timestamps": np.zeros(3, "u8")}, InvalidRecordError, "timestamps must be int64"),
+        ({"timestamps": np.full(3, 2**63, "u8")}, InvalidRecordError, r"timestamps\[0\]: timestamps=\d+ is outside"),
         ({"timestamps": np.zeros(3, ">i8")}, InvalidRecordError, "timestamps must be int64"),
         ({"timestamp": -2}, InvalidRecordError, "timestamp=-2 is outside -1"),
-        ({"partitions": array.array("q", [0, 0, 0])}, InvalidRecordError, "partitions must be int32"),
+        ({"partitions": array.array("q", [0, 5, 0])}, InvalidRecordError, r"partitions\[1\]=5 of topic"),
+        (
+            {"partitions": array.array("q", [0, 2**32, 0])},
+            InvalidRecordError,
+            r"partitions\[1\]: partitions=4294967296",
+        ),
+        ({"partitions": np.zeros(3, "f4")}, InvalidRecordError, "partitions must be int32, not items of format 'f'"),
+        ({"row_count": 2**62 - 1}, InvalidRecordError, "row_count=4611686018427387903 is outside 0..1099511627776"),
+        ({"row_count": -1}, InvalidRecordError, "row_count=-1 is outside"),
         (
             {"partitions": array.array("i", [0, 5, 0])},
             InvalidRecordError,
@@ -334,6 +341,47 @@ def test_wrong_block_is_refused_whole(options, error, message):
     with pytest.raises(error, match=message):
         block(engine, [b"a", b"b", b"c"], **options)
     assert snapshot(engine) == before
+
+
+def test_offsets_changed_while_the_block_waits_send_no_foreign_memory():
+    engine = Engine(pool_bytes=4096, batch_size=1024)
+    offsets = np.arange(0, 100 * 101, 100, dtype=np.int32)
+    made = block(engine, Column.from_offsets(offsets, b"x" * 10_000))
+    assert not made.run(engine.now_ms)
+    offsets[:] = np.iinfo(np.int32).max
+    values = []
+    while made.rows_left:
+        for request in engine.take_all():
+            values += [record.value for batch in batches_of(request) for record in decode_batch(batch).records]
+            succeed(request)
+        made.run(engine.now_ms)
+    assert {value for value in values if value} == {b"x" * 100}
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [1, 0, 1],
+        (1, 0, 1),
+        array.array("q", [1, 0, 1]),
+        np.array([1, 0, 1]),
+        np.array([1, 0, 1], "u1"),
+        np.array([1, 9, 0, 9, 1, 9])[::2],
+        np.array([1, 0, 1], "i4"),
+    ],
+    ids=repr,
+)
+def test_partitions_and_timestamps_may_be_any_integers(numbers):
+    engine = Engine(leaders=[1, 1])
+    made = block(engine, [b"a", b"b", b"c"], partitions=numbers, timestamps=numbers)
+    assert made.run(engine.now_ms)
+    assert list(memoryview(made.partition_of_rows())) == [1, 0, 1]
+
+
+def test_block_without_columns_of_its_own_cannot_be_larger_than_memory():
+    engine = Engine()
+    with pytest.raises((InvalidRecordError, MemoryError)):
+        Block(engine.accumulator, engine.accumulator.topics[TOPIC], Column.nulls(), row_count=2**62 - 1)
 
 
 def test_closed_accumulator_takes_no_block():

@@ -9,11 +9,43 @@ from kafkaprod._core.records.record_writer import encode_record, size_bound
 from kafkaprod.errors import InvalidRecordError
 
 
-class Pair(tuple):
+class Pair(list):
     """A pair whose value exists only while it is looked at."""
 
+    def __iter__(self):
+        return iter(("h", bytes(bytearray(b"fresh" * 40))))
+
+
+class Emptying(list):
+    """A pair that empties the list of headers which it belongs to, once it is looked at."""
+
+    def __init__(self, headers):
+        super().__init__(("h", b"1"))
+        self.headers = headers
+
+    def __len__(self):
+        self.headers.clear()
+        return 2
+
+    def __iter__(self):
+        self.headers.clear()
+        return iter(("h", b"1"))
+
     def __getitem__(self, index):
-        return "h" if index == 0 else bytes(bytearray(b"fresh" * 40))
+        self.headers.clear()
+        return ("h", b"1")[index]
+
+
+def test_pair_may_empty_the_list_it_belongs_to():
+    headers = []
+    headers.extend(Emptying(headers) for _ in range(50))
+    assert encode_record(None, None, headers) == encode_record(None, None, [("h", b"1")] * 50)
+    assert headers == []
+
+
+def test_header_value_of_text_says_that_it_must_be_encoded():
+    with pytest.raises(InvalidRecordError, match=r"headers\[0\] value .* not str \(encode it"):
+        encode_record(None, None, [("h", "text")])
 
 
 def _header_rows():

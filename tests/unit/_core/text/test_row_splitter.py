@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 
 import numpy as np
 import pytest
@@ -232,3 +233,12 @@ def test_partitions_are_counted_and_those_without_a_place_refused() -> None:
     for wrong in (-1, 3):
         with pytest.raises(InvalidRecordError, match=r"outside 0\.\.2"):
             count_partitions(np.array([wrong], dtype=np.int32).data, counts.data)
+
+
+@pytest.mark.parametrize(("length", "offset"), [(20, 90), (20, -1), (-1, 0), (2**31 - 1, 0), (20, 2**31 - 1)])
+def test_views_that_reach_outside_of_the_text_are_refused(length, offset):
+    views = struct.pack("=iiii", 3, 0, 0, 0) + struct.pack("=iiii", length, 0, 0, offset)
+    with pytest.raises(InvalidRecordError, match="view 1 reaches outside of the 100 bytes of text"):
+        find_fields(b"x" * 100, views, b"a")
+    with pytest.raises(InvalidRecordError, match="view 1 reaches outside of the 100 bytes of text"):
+        split_keys(b"x" * 100, views, b",")
