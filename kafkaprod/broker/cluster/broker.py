@@ -21,6 +21,7 @@ from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
 from kafkaprod.broker.coordinator.markers import MarkerWriter
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC, OffsetLog
+from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.coordinator.transaction_coordinator import OpenTransaction, TransactionCoordinator
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC, TransactionLog
 from kafkaprod.broker.embedding.faults import Faults
@@ -180,7 +181,7 @@ class Broker:
             lambda call: self.run_control(call, _nothing),
         )
         open_transactions = [
-            OpenTransaction(topic_partition, entry.producer_id, entry.epoch)
+            OpenTransaction(topic_partition, ProducerIdAndEpoch(entry.producer_id, entry.epoch))
             for topic_partition, partition_log in self.log_dir.partitions.items()
             for entry in partition_log.producers()
             if entry.has_transaction

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kafkaprod.broker.coordinator import transaction as rules
 from kafkaprod.broker.coordinator.markers import Marker, MarkerWriter
 from kafkaprod.broker.coordinator.transaction import (
-    LAST_EPOCH,
+    AT_REST,
     PREPARED,
     TV2,
     ProducerIdAndEpoch,
@@ -76,8 +76,7 @@ class OpenTransaction(NamedTuple):
     """A transaction that is open in a partition, as the partition's log knows it."""
 
     partition: TopicPartition
-    producer_id: int
-    epoch: int
+    producer: ProducerIdAndEpoch
 
 
 class TransactionCoordinator:
@@ -131,20 +130,15 @@ class TransactionCoordinator:
         for transaction in list(self.states.values()):
             if transaction.state in PREPARED:
                 self._complete(transaction.transactional_id, now_ms)
-        held = {state.producer_id for state in self.states.values() if state.state is TransactionState.ONGOING}
-        held.update(state.producer_id for state in self.states.values() if state.state in PREPARED)
-        outcomes = {}
-        for state in self.states.values():
-            is_commit = state.state is TransactionState.COMPLETE_COMMIT
-            outcomes[state.producer_id, state.epoch - 1] = is_commit
-            if state.epoch == 0:
-                outcomes[state.previous_producer_id, LAST_EPOCH] = is_commit
-        for partition, producer_id, epoch in open_transactions:
-            if producer_id not in held:
-                is_commit = outcomes.get((producer_id, epoch), False)
-                logger.warning("producer %d left a transaction open in %s: ended it", producer_id, partition)
-                marker = Marker(producer_id, epoch, is_commit, self._log.coordinator_epoch, 0)
-                self._markers.write(marker, [partition])
+            elif transaction.state is TransactionState.ONGOING:
+                self._wake()
+        held = {state.identity for state in self.states.values() if state.state not in AT_REST}
+        orphans = [open_one for open_one in open_transactions if open_one.producer not in held]
+        outcomes = self._log.find_outcomes({orphan.producer for orphan in orphans})
+        for partition, producer in orphans:
+            is_commit = outcomes.get(producer, False)
+            logger.warning("%s had a transaction open in %s that no id knows of: ended it", producer, partition)
+            self._markers.write(Marker(*producer, is_commit, self._log.coordinator_epoch, 0), [partition])
 
     # -- requests ------------------------------------------------------------------------------------------------
 

@@ -8,16 +8,28 @@ Kafka broker wrote all are used, with Kafka's rule for which id is where. The co
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from kafkaprod.broker.coordinator.internal_log import InternalLog, LoggedRecord
 from kafkaprod.broker.coordinator.internal_records import NOT_TRANSACTIONAL, KeyValue
-from kafkaprod.broker.coordinator.transaction import Transaction
+from kafkaprod.broker.coordinator.transaction import (
+    LAST_EPOCH,
+    TV2,
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionState,
+)
 from kafkaprod.broker.coordinator.transaction_records import decode_transaction, encode_key, encode_transaction
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 
 TRANSACTIONS_TOPIC = "__transaction_state"
 
+_DECIDED = {
+    TransactionState.PREPARE_COMMIT: True,
+    TransactionState.COMPLETE_COMMIT: True,
+    TransactionState.PREPARE_ABORT: False,
+    TransactionState.COMPLETE_ABORT: False,
+}
 _STATE_BYTES = 256  # about what one state takes in the log
 
 
@@ -46,10 +58,11 @@ class TransactionLog:
         self.coordinator_epoch = max(self.coordinator_epoch, 0)
         self._level = level
         self._logs = [InternalLog(log, make_log) for log in logs] or [InternalLog(None, make_log)]
-        for log in self._logs:
-            for entry in log.replay():
-                if isinstance(entry, LoggedRecord):
-                    self._apply(entry)
+        for transactional_id, state in self._replay():
+            if state is not None:
+                self.states[transactional_id] = state
+            else:
+                self.states.pop(transactional_id, None)
 
     def write(self, after: Transaction) -> None:
         """Make a state durable, then visible.
@@ -75,6 +88,28 @@ class TransactionLog:
             for transactional_id in ids:
                 del self.states[transactional_id]
 
+    def find_outcomes(self, producers: Collection[ProducerIdAndEpoch]) -> dict[ProducerIdAndEpoch, bool]:
+        """Whether the transactions of these producers were committed, as far as the log still knows it.
+
+        Only TV2 has an epoch for each transaction, so only its outcomes are certain.
+
+        Raises:
+            LogError, CorruptDataError: as when the log was read first.
+        """
+        found: dict[ProducerIdAndEpoch, bool] = {}
+        for _, state in self._replay() if producers else ():
+            if state is None or state.client_version < TV2 or state.state not in _DECIDED:
+                continue
+            is_rotated = state.epoch == 0
+            producer = (
+                ProducerIdAndEpoch(state.previous_producer_id, LAST_EPOCH)
+                if is_rotated
+                else ProducerIdAndEpoch(state.producer_id, state.epoch - 1)
+            )
+            if producer in producers:
+                found[producer] = _DECIDED[state.state]
+        return found
+
     def maybe_compact(self, now_ms: int) -> bool:
         """Rewrite the logs that are mostly out of date; return whether there was one.
 
@@ -92,15 +127,12 @@ class TransactionLog:
     def _encode(self, state: Transaction) -> KeyValue:
         return encode_transaction(state, self._level)
 
-    def _apply(self, record: LoggedRecord) -> None:
-        decoded = decode_transaction(record.key, record.value)
-        if decoded is None:
-            return
-        transactional_id, state = decoded
-        if state is not None:
-            self.states[transactional_id] = state
-        else:
-            self.states.pop(transactional_id, None)
+    def _replay(self) -> Iterator[tuple[str, Transaction | None]]:
+        for log in self._logs:
+            for entry in log.replay():
+                decoded = decode_transaction(entry.key, entry.value) if isinstance(entry, LoggedRecord) else None
+                if decoded is not None:
+                    yield decoded
 
     def _partition_of(self, transactional_id: str) -> int:
         return abs(_java_hash(transactional_id)) % len(self._logs)
