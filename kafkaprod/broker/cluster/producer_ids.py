@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from kafkaprod.broker.storage.disk import Disk, replace_file_durably
+from kafkaprod.broker.storage.disk import Disk, read_file, replace_file_durably
 from kafkaprod.errors import CorruptDataError
 
 FILE_NAME = "producer-id-block"
@@ -44,8 +44,7 @@ class ProducerIds:
 
 def _read(path: str) -> int:
     try:
-        with open(path, "rb") as file:
-            content = file.read(64).strip()
+        content = read_file(path)[:64].strip()
     except FileNotFoundError:
         return 0
     if not content.isdigit():

@@ -18,7 +18,7 @@ from typing import Any
 from kafkaprod.broker.cluster.topic_options import check_option
 from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC
 from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.storage.disk import Disk, replace_file_durably
+from kafkaprod.broker.storage.disk import Disk, read_file, replace_file_durably
 from kafkaprod.broker.storage.log.log_config import LogConfig, parse_properties
 from kafkaprod.broker.storage.log.log_dir import LogDir
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
@@ -298,8 +298,7 @@ def read_saved_topics(path: str) -> dict[str, dict[str, Any]]:
         CorruptDataError: it is not what `TopicTable` writes.
     """
     try:
-        with open(path, "rb") as file:
-            topics = json.load(file)["topics"]
+        topics = json.loads(read_file(path))["topics"]
         for entry in topics.values():
             decode_uuid(entry["id"]), int(entry["partitions"]), dict(entry["properties"])
     except FileNotFoundError:

@@ -2,18 +2,24 @@
 
 `Disk` has the system calls, one method each; subclasses in tests override them. What is built from several calls
 (`write_at`, `replace_file`) lives in functions below, so that an injected fault hits a real sequence of calls.
-All paths are absolute strings. Errors are OSError as the system gives them. Thread-safe: no state.
+All paths are absolute strings. No link is followed in their last part: one that another program left in the data
+directory would make the broker write elsewhere. Errors are OSError as the system gives them. Thread-safe: no state.
 """
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import stat
 from typing import TypeAlias
+
+from kafkaprod.errors import ConfigError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 ReadableBytes: TypeAlias = Buffer | mmap.mmap  # a file may be mapped rather than copied
 
+_OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 _FILE_MODE = 0o600
 _DIR_MODE = 0o700
 
@@ -23,7 +29,7 @@ class Disk:
 
     def create(self, path: str) -> LogFile:
         """Open `path` for reading and writing, creating it if missing; its content is kept."""
-        return LogFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE), path)
+        return LogFile(os.open(path, os.O_RDWR | os.O_CREAT | _OPEN_FLAGS, _FILE_MODE), path)
 
     def mkdir(self, path: str) -> None:
         """Make a directory only its owner can enter."""
@@ -46,7 +52,7 @@ class Disk:
 
     def sync_dir(self, path: str) -> None:
         """Return when the directory's entries are on the disk."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _OPEN_FLAGS)
         try:
             os.fsync(fd)
         finally:
@@ -94,7 +100,69 @@ class LogFile:
 
 def open_for_read(path: str) -> LogFile:
     """Open an existing file for reading only."""
-    return LogFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
+    return LogFile(os.open(path, os.O_RDONLY | _OPEN_FLAGS), path)
+
+
+def read_file(path: str) -> bytes:
+    """Return the content of an existing file."""
+    with open(os.open(path, os.O_RDONLY | _OPEN_FLAGS), "rb") as file:
+        return file.read()
+
+
+def map_file(file: LogFile) -> mmap.mmap | bytes:
+    """Map a .log file for the checks at start; an empty one is b"". The map outlives the file object.
+
+    A file that is cut while it is mapped ends the process with SIGBUS: a broker that serves does not map files.
+    """
+    if os.fstat(file.fd).st_size == 0:
+        return b""
+    return mmap.mmap(file.fd, 0, access=mmap.ACCESS_READ)
+
+
+def list_files(directory: str) -> dict[str, int]:
+    """Return the size in bytes of each file of a directory.
+
+    Raises:
+        OSError: ELOOP, there is a link among them.
+    """
+    found = {}
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                raise OSError(errno.ELOOP, "a data directory must not hold links", entry.path)
+            if entry.is_file(follow_symlinks=False):
+                found[entry.name] = entry.stat(follow_symlinks=False).st_size
+    return found
+
+
+def is_directory(path: str) -> bool:
+    """Whether there is a directory.
+
+    Raises:
+        OSError: ELOOP, there is a link.
+    """
+    if os.path.islink(path):
+        raise OSError(errno.ELOOP, "a data directory must not hold links", path)
+    return os.path.isdir(path)
+
+
+def check_owner(path: str) -> None:
+    """Refuse a data directory that others can put files into.
+
+    Raises:
+        ConfigError: it belongs to another user, or every user may write to it.
+    """
+    status = os.stat(path)
+    if status.st_uid != os.geteuid():
+        raise ConfigError(
+            f"data directory {path} belongs to user {status.st_uid}, but this process runs as {os.geteuid()}: "
+            "use another one, or change its owner"
+        )
+    if status.st_mode & stat.S_IWOTH:
+        raise ConfigError(
+            f"data directory {path} has mode {stat.S_IMODE(status.st_mode):04o}: every user may write to it. "
+            f"Use another one, or: chmod 700 {path}"
+        )
 
 
 def write_at(disk: Disk, file: LogFile, data: Buffer, position: int) -> None:

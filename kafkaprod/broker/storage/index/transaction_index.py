@@ -11,7 +11,7 @@ import os
 import struct
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.disk import Disk, write_at
+from kafkaprod.broker.storage.disk import Disk, read_file, write_at
 
 ENTRY = struct.Struct(">hqqqq")
 ENTRY_BYTES = ENTRY.size
@@ -78,10 +78,9 @@ def encode_entries(entries: list[AbortedTransaction]) -> bytes:
 
 def read_entries(path: str) -> list[AbortedTransaction]:
     """Read a .txnindex file, unchecked; one that is missing or of an impossible size has no entries."""
-    if not os.path.exists(path):
+    if not os.path.lexists(path):
         return []
-    with open(path, "rb") as file:
-        content = file.read()
+    content = read_file(path)
     if len(content) % ENTRY_BYTES:
         return []
     return [AbortedTransaction(*fields) for _, *fields in ENTRY.iter_unpack(content)]

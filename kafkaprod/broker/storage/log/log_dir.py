@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkaprod.broker.storage.directory_lock import lock_directory
-from kafkaprod.broker.storage.disk import Disk, LogFile, replace_file_durably
+from kafkaprod.broker.storage.disk import Disk, LogFile, check_owner, is_directory, read_file, replace_file_durably
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_files import PARTITION_METADATA
@@ -114,7 +114,7 @@ class LogDir:
                 return self._logs[topic_partition]
             directory = os.path.join(self.path, directory_name(topic_partition))
             try:
-                if not os.path.isdir(directory):
+                if not is_directory(directory):
                     self._disk.mkdir(directory)
                 metadata = os.path.join(directory, PARTITION_METADATA)
                 replace_file_durably(self._disk, metadata, encode_partition_metadata(topic_id))
@@ -157,9 +157,10 @@ class LogDir:
             for name in os.listdir(self.path):
                 if name.endswith(_DELETE_SUFFIX):
                     directory = os.path.join(self.path, name)
-                    for inner in os.listdir(directory):
-                        self._disk.unlink(os.path.join(directory, inner))
-                    self._disk.rmdir(directory)
+                    if is_directory(directory):
+                        for inner in os.listdir(directory):
+                            self._disk.unlink(os.path.join(directory, inner))
+                        self._disk.rmdir(directory)
         except OSError as error:
             raise LogError.of_disk(f"cannot purge deleted partitions in {self.path}", error) from error
 
@@ -235,7 +236,7 @@ class LogDir:
         self._saved_watermarks = self._read_offsets(HIGH_WATERMARKS)
         for name in sorted(os.listdir(self.path)):
             key = parse_directory_name(name)
-            if key is not None and os.path.isdir(os.path.join(self.path, name)):
+            if key is not None and is_directory(os.path.join(self.path, name)):
                 self._load_topic_id(key)
                 config = topic_configs.get(key.topic, self._defaults)
                 self._open(key, config, self.was_clean, points.get(key, 0), starts.get(key, 0))
@@ -297,13 +298,14 @@ def open_log_dir(
 
     Raises:
         DirectoryLockedError: another broker uses it.
-        ConfigError: it belongs to another broker or cluster.
+        ConfigError: it belongs to another broker, cluster or user, or every user may write to it.
         OSError: it cannot be read or written.
     """
-    path = os.path.abspath(path)
+    path = os.path.realpath(path)
     if not os.path.isdir(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         environment.disk.mkdir(path)
+    check_owner(path)
     lock = lock_directory(environment.disk, path)
     identity = _load_identity(environment.disk, path, node_id, cluster_id)
     directory = LogDir(path, environment, defaults or LogConfig(), identity, lock)
@@ -354,7 +356,6 @@ def _load_identity(disk: Disk, path: str, node_id: int, cluster_id: str | None) 
 
 def _read_file(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        return read_file(path)
     except FileNotFoundError as error:
         raise CorruptDataError(f"{path} is missing") from error

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from kafkaprod.broker.storage.disk import Disk, LogFile, open_for_read, write_at
 from kafkaprod.broker.storage.errors import PartitionFencedError
-from kafkaprod.broker.storage.index.index_file import map_file
 from kafkaprod.broker.storage.index.index_rule import IndexRule
 from kafkaprod.broker.storage.index.offset_index import OffsetIndex, OffsetPosition
 from kafkaprod.broker.storage.index.time_index import TimeIndex
@@ -39,6 +38,7 @@ from kafkaprod.broker.storage.lru_cache import LruCache
 from kafkaprod.broker.storage.recovery.segment_scan import follows, valid_batch_at
 from kafkaprod.errors import CorruptDataError
 
+_CHECK_BYTES = 1024 * 1024  # one read of the checksum scan; a larger batch is read whole
 _SCAN_BYTES = 16 * 1024  # one read of the header scan: a few batches between two index entries
 
 
@@ -267,10 +267,13 @@ class Segment:
 
     def _check(self, position: int, next_offset: int, end: int) -> int:
         """Check the batches from `position` on until `end` is covered; return where valid bytes stop."""
-        at = position
-        view = memoryview(map_file(self.file()))[: self.size_bytes]
+        at = start = position
+        block = memoryview(b"")
         while at < end:
-            header = valid_batch_at(view, at, self.base_offset)
+            header = valid_batch_at(block, at - start, self.base_offset)
+            if header is None:  # it may go on behind the block
+                block, start = self._block_at(at), at
+                header = valid_batch_at(block, 0, self.base_offset)
             if header is None or not follows(header, next_offset, self._is_dense):
                 break
             at += header.size_bytes
@@ -279,6 +282,14 @@ class Segment:
         touches = position <= high and low <= at
         self._checked = (min(low, position), max(high, at)) if touches else (position, at)
         return at
+
+    def _block_at(self, position: int) -> memoryview:
+        """Read what begins at `position`: the whole batch at least, unless the segment ends before."""
+        fd, left_bytes = self.file().fd, self.size_bytes - position
+        block = os.pread(fd, min(_CHECK_BYTES, left_bytes), position)
+        if len(block) >= HEADER_BYTES and len(block) < parse_header(block).size_bytes <= left_bytes:
+            block = os.pread(fd, parse_header(block).size_bytes, position)
+        return memoryview(block)
 
     def _damage(self, position: int) -> CorruptDataError:
         return CorruptDataError(f"damaged batch at byte {position} of {self.path(LOG_SUFFIX)}")

@@ -19,8 +19,15 @@ from typing import NamedTuple, Protocol
 
 from crc32c import crc32c
 
-from kafkaprod.broker.storage.disk import Disk, ReadableBytes, open_for_read, replace_file
-from kafkaprod.broker.storage.index.index_file import map_file
+from kafkaprod.broker.storage.disk import (
+    Disk,
+    ReadableBytes,
+    list_files,
+    map_file,
+    open_for_read,
+    read_file,
+    replace_file,
+)
 from kafkaprod.broker.storage.index.index_rule import IndexRule
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_files import (
@@ -68,19 +75,19 @@ class DirectoryImage(Protocol):
 
 
 class DiskImage:
-    """The image of a directory on disk; files are mapped when they are read."""
+    """The image of a directory on disk; .log files are mapped when they are read, others copied."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
 
     def sizes(self) -> dict[str, int]:
         """See `DirectoryImage.sizes`."""
-        with os.scandir(self._directory) as entries:
-            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+        return list_files(self._directory)
 
     def read(self, name: str) -> ReadableBytes:
         """See `DirectoryImage.read`."""
-        return map_file(open_for_read(os.path.join(self._directory, name)))
+        path = os.path.join(self._directory, name)
+        return map_file(open_for_read(path)) if name.endswith(LOG_SUFFIX) else read_file(path)
 
 
 class Damage(NamedTuple):

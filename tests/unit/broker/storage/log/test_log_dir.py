@@ -299,3 +299,76 @@ def test_million_records_in_a_thousand_segments_open_in_two_seconds_after_a_clea
     assert elapsed < 2
     found = again.partitions[ORDERS].read(500_500, 100)
     assert found.first_offset == 500_000
+
+
+# -- directories that others prepared -------------------------------------------------------------------------------
+
+
+def test_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(ConfigError, match=f"belongs to user {os.getuid()}, but this process runs as {os.getuid() + 1}"):
+        open_log_dir(os.fspath(tmp_path), make_environment())
+
+
+@pytest.mark.parametrize(("mode", "is_taken"), [(0o777, False), (0o702, False), (0o1777, False), (0o755, True)])
+def test_directory_that_every_user_may_write_to_is_refused(tmp_path: Path, mode: int, is_taken: bool) -> None:
+    path = tmp_path / "data"
+    path.mkdir()
+    path.chmod(mode)
+    if is_taken:
+        assert open_log_dir(os.fspath(path), make_environment()).close()
+        return
+    with pytest.raises(ConfigError, match=f"chmod 700 {path}"):
+        open_log_dir(os.fspath(path), make_environment())
+    assert list(path.iterdir()) == []
+
+
+def test_new_directory_in_one_that_all_may_write_to_is_private(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    assert open_log_dir(os.fspath(tmp_path / "kafka"), make_environment()).close()
+    assert (tmp_path / "kafka").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("name", ["00000000000000000000.log", "00000000000000000000.index", "partition.metadata"])
+def test_link_in_place_of_a_file_is_refused_and_its_target_left_alone(tmp_path: Path, name: str) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious" * 100)
+    path = tmp_path / "data"
+    directory = open_log_dir(os.fspath(path), make_environment())
+    directory.create(TopicPartition("orders", 0), TOPIC_ID)
+    assert directory.close()
+    (path / "orders-0" / name).unlink()
+    (path / "orders-0" / name).symlink_to(victim)
+    (path / ".kafka_cleanshutdown").unlink()
+    with pytest.raises(OSError, match="links|symbolic"):
+        open_log_dir(os.fspath(path), make_environment())
+    assert victim.read_bytes() == b"precious" * 100
+
+
+@pytest.mark.parametrize("name", ["orders-0", "orders-0.0123-delete"])
+def test_link_in_place_of_a_directory_is_refused_and_its_target_left_alone(tmp_path: Path, name: str) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "file").write_bytes(b"precious")
+    path = tmp_path / "data"
+    assert open_log_dir(os.fspath(path), make_environment()).close()
+    (path / name).symlink_to(victim)
+    with pytest.raises((OSError, LogError), match="links"):
+        open_log_dir(os.fspath(path), make_environment())
+    assert [each.name for each in victim.iterdir()] == ["file"]
+
+
+def test_index_that_is_cut_under_a_running_log_does_no_harm(tmp_path: Path) -> None:
+    directory = open_log_dir(os.fspath(tmp_path / "data"), make_environment())
+    log = directory.create(
+        TopicPartition("orders", 0), TOPIC_ID, LogConfig(segment_bytes=5_000, index_interval_bytes=1)
+    )
+    for _ in range(100):
+        log.append(make_batch([b"v" * 100]), 0)
+    files = [*(tmp_path / "data" / "orders-0").glob("*index")]
+    assert len(files) > 2
+    for offset in range(100):
+        for file in files:
+            os.truncate(file, offset % 5)
+        assert log.read(offset, 1).first_offset == offset
+        assert log.find_timestamp(0) is not None
