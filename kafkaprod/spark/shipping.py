@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import importlib.metadata
 import importlib.util
+import os
 import shutil
 import tempfile
 import zipfile
@@ -58,6 +59,12 @@ with open(__file__) as _file:
 '''
 
 
+def _remove_of_owner(directory: str, owner_pid: int) -> None:
+    """Remove the directory; a forked child, which runs the same exit functions, must not."""
+    if os.getpid() == owner_pid:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
 def ship(spark: SparkSession) -> None:
     """Send the package, as it is installed here, to the workers of a session; then use it as if it were there.
 
@@ -69,7 +76,7 @@ def ship(spark: SparkSession) -> None:
         ConfigError: The package is not installed as files, from a zip archive say.
     """
     directory = tempfile.mkdtemp(prefix="kafkaprod-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)  # executors that start later fetch it, too
+    atexit.register(_remove_of_owner, directory, os.getpid())  # executors that start later fetch it, too
     archive, stub = _pack(Path(directory))
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         remote: Any = spark

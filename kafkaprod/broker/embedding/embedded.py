@@ -4,24 +4,28 @@
         producer = Producer(bootstrap_servers=broker.bootstrap_servers)
         broker.faults.on(ApiKey.PRODUCE, delay(200), times=1)
 
-It listens on the loopback interface, has its data in a temporary directory unless told otherwise, and ends with its
-parent, however that ends. As a pytest fixture: `pytest_plugins = ["kafkaprod.broker.embedding.pytest_plugin"]`.
+It listens on the loopback interface, has its data in a temporary directory unless one is given, and ends with its
+parent, however that ends. It belongs to the process that made it: a forked child leaves it alone, and cannot use it.
+As a pytest fixture: `pytest_plugins = ["kafkaprod.broker.embedding.pytest_plugin"]`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from kafkaprod.broker.embedding.faults import Fault, FaultScript
 from kafkaprod.errors import IllegalStateError, KafkaError
@@ -31,6 +35,9 @@ _START_TIMEOUT_S = 30.0
 _ANSWER_TIMEOUT_S = 10.0
 _STOP_TIMEOUT_S = 30.0
 _TRANSACTION_CHECK_MS = 100  # much less than Kafka's 10 s: tests wait for timeouts
+
+
+_brokers: weakref.WeakSet[EmbeddedBroker] = weakref.WeakSet()
 
 
 class EmbeddedBrokerError(KafkaError):
@@ -65,7 +72,7 @@ class EmbeddedBroker:
         max_versions: Mapping[ApiKey, int] | None = None,
         options: Mapping[str, str | int | bool] | None = None,
     ) -> None:
-        """Say what to run; `start` or a `with` statement runs it.
+        """Describe what to run; `start` or a `with` statement runs it.
 
         Args:
             data_dir: kept; None for a temporary one that goes with the broker.
@@ -87,10 +94,12 @@ class EmbeddedBroker:
             options: further options under Kafka's names, {"message.max.bytes": 2_000_000} say; they count more than
                 the arguments above. An unknown one, or a wrong value, makes `start` raise.
         """
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._owner_pid = os.getpid()
+        self._remove_temporary: weakref.finalize[..., EmbeddedBroker] | None = None
         if data_dir is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="kafkaprod-broker-")
-            data_dir = os.path.join(self._temporary.name, "data")
+            temporary = tempfile.mkdtemp(prefix="kafkaprod-broker-")
+            self._remove_temporary = weakref.finalize(self, _remove_of_owner, temporary, self._owner_pid)
+            data_dir = os.path.join(temporary, "data")
         self.data_dir = os.fspath(data_dir)
         self._port = port
         self._options = {
@@ -116,6 +125,7 @@ class EmbeddedBroker:
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()  # one command and its answer at a time
         self.faults: FaultScript = _RemoteFaults(self)
+        _brokers.add(self)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -144,6 +154,7 @@ class EmbeddedBroker:
             EmbeddedBrokerError: it could not start; the message says why.
             IllegalStateError: it runs already.
         """
+        self._check_owner()
         if self._process is not None:
             raise IllegalStateError(f"the embedded broker runs already, as process {self._process.pid}")
         package_dir = str(Path(__file__).resolve().parents[3])
@@ -164,7 +175,7 @@ class EmbeddedBroker:
         return self
 
     def stop(self) -> None:
-        """Shut down cleanly and wait for it. Does nothing if it does not run."""
+        """Shut down cleanly and wait for it. Does nothing if it does not run, or belongs to another process."""
         process = self._process
         if process is None:
             return
@@ -177,7 +188,7 @@ class EmbeddedBroker:
             self.kill()
 
     def kill(self) -> None:
-        """Kill the process (SIGKILL), as a crash would. Does nothing if it does not run."""
+        """Kill the process (SIGKILL), as a crash would. Does nothing where `stop` does nothing."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -191,8 +202,8 @@ class EmbeddedBroker:
     def close(self) -> None:
         """Stop, and remove the temporary directory. Idempotent."""
         self.stop()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        if self._remove_temporary is not None:
+            self._remove_temporary()
 
     def command(self, command: Mapping[str, Any], timeout_s: float = _ANSWER_TIMEOUT_S) -> dict[str, Any]:
         """Send a line to the process and return its answer (`child`). Thread-safe.
@@ -220,9 +231,26 @@ class EmbeddedBroker:
         return answer
 
     def _running(self) -> subprocess.Popen[bytes]:
+        self._check_owner()
         if self._process is None:
             raise IllegalStateError("the embedded broker does not run")
         return self._process
+
+    def _check_owner(self) -> None:
+        if self._owner_pid != os.getpid():
+            raise IllegalStateError(
+                f"the embedded broker belongs to process {self._owner_pid}, not to its forked child"
+            )
+
+    def disown(self) -> None:
+        """In a forked child: drop what belongs to the parent, without touching the process or the directory."""
+        process, self._process = self._process, None
+        self._lock = threading.Lock()  # the parent's may have been held in the moment of the fork
+        if process is not None:
+            process.returncode = 0  # nothing to wait for
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:  # the broker must see the end of its stdin when the parent ends
+                    cast(io.BufferedReader, pipe).raw.close()  # not its buffer, whose lock another thread may hold
 
     def __enter__(self) -> Self:
         return self.start()
@@ -235,6 +263,20 @@ class EmbeddedBroker:
 
 def _option_text(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _remove_of_owner(directory: str, owner_pid: int) -> None:
+    """Remove a temporary directory; a forked child, which runs the same finalizers, must not."""
+    if os.getpid() == owner_pid:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _disown_all() -> None:
+    for broker in list(_brokers):
+        broker.disown()
+
+
+os.register_at_fork(after_in_child=_disown_all)
 
 
 class _RemoteFaults:

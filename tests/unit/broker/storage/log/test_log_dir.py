@@ -340,7 +340,7 @@ def test_link_in_place_of_a_file_is_refused_and_its_target_left_alone(tmp_path: 
     (path / "orders-0" / name).unlink()
     (path / "orders-0" / name).symlink_to(victim)
     (path / ".kafka_cleanshutdown").unlink()
-    with pytest.raises(OSError, match="links|symbolic"):
+    with pytest.raises(OSError, match=r"links|symbolic"):
         open_log_dir(os.fspath(path), make_environment())
     assert victim.read_bytes() == b"precious" * 100
 
