@@ -32,6 +32,7 @@ NOT_RUN = {
     "python -m venv .venv && .venv/bin/pip install -e '.[load]'": "installs",
     "python -m venv .venv && .venv/bin/pip install -e '.[dev-all]'": "is the continuous integration",
     "pip install 'kafkaprod[spark]'": "installs",
+    "pip install 'kafkaprod[load]' && kafkaprod quickstart": "installs",
     "python -m pytest tests/spark": "tests and measurements, hours long",
 }
 
