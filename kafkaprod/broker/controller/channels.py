@@ -1,0 +1,90 @@
+"""A channel to each registered broker: pushes the metadata log in slices, each once and in order.
+
+One slice is in flight at a time. After a loss or a timeout the same slice is sent again; a broker that does not hold
+what comes before the slice gets the log from its start. A channel ends with the registration that it belongs to.
+Pure state: time is an argument. Source: the roles of Kafka's ControllerChannelManager and RequestSendThread.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
+from kafkaprod.broker.metadata.log import MetadataLog
+from kafkaprod.protocol.error_codes import ErrorCode
+
+MAX_SLICE_RECORDS: Final = 10_000
+KEEP_ALIVE_MS: Final = 500
+RETRY_MS: Final = 100
+TIMEOUT_MS: Final = 2000
+
+
+class BrokerChannel:
+    """See the module docstring.
+
+    Attributes:
+        broker_id: Whom it leads to.
+        broker_epoch: The registration it belongs to.
+        next_offset: The first record that the broker has not confirmed.
+        is_ended: The broker refused it for good: another registration, or a newer controller.
+    """
+
+    def __init__(self, broker_id: int, broker_epoch: int) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
+        self.next_offset = 0
+        self.is_ended = False
+        self._in_flight: MetadataSlice | None = None
+        self._send_at_ms = 0
+        self._lost_at_ms = 0
+
+    def next_slice(
+        self, log: MetadataLog, controller_epoch: int, commit_offset: int, now_ms: int
+    ) -> MetadataSlice | None:
+        """Return what to send now, None if nothing is due; then it is in flight."""
+        if self.is_ended:
+            return None
+        if self._in_flight is not None:
+            if now_ms < self._lost_at_ms:
+                return None
+            self.on_lost(now_ms)
+        if now_ms < self._send_at_ms:
+            return None
+        self._in_flight = MetadataSlice(
+            controller_epoch,
+            self.broker_epoch,
+            self.next_offset,
+            log.epoch_before(self.next_offset),
+            commit_offset,
+            tuple(log.read(self.next_offset, MAX_SLICE_RECORDS)),
+        )
+        self._lost_at_ms = now_ms + TIMEOUT_MS
+        return self._in_flight
+
+    def wake(self, now_ms: int) -> None:
+        """Send as soon as nothing is in flight: the log has grown."""
+        self._send_at_ms = min(self._send_at_ms, now_ms)
+
+    def on_answer(self, sent: MetadataSlice, answer: SliceAnswer, now_ms: int) -> None:
+        """Take a broker's answer to a slice; one to an older slice is ignored."""
+        if sent is not self._in_flight:
+            return
+        self._in_flight = None
+        if answer.error == ErrorCode.NONE:
+            self.next_offset = answer.end_offset
+            self._send_at_ms = now_ms + KEEP_ALIVE_MS
+        elif answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.next_offset = 0  # the broker passes over what it holds already
+            self._send_at_ms = now_ms
+        else:
+            self.is_ended = True
+
+    def on_lost(self, now_ms: int) -> None:
+        """The slice or its answer was lost: send the same again soon."""
+        if self._in_flight is not None:
+            self._in_flight = None
+            self._send_at_ms = now_ms + RETRY_MS
+
+    def next_deadline_ms(self) -> int:
+        """Return when `next_slice` has something to say next."""
+        return self._send_at_ms if self._in_flight is None else self._lost_at_ms

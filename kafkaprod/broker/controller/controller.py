@@ -1,0 +1,175 @@
+"""The controller: takes one event at a time, appends what its handler decides, and answers when that is committed.
+
+    event = queue.take(now)
+    records, answer = handler(context, event, now)      pure
+    log.append(epoch, records)                          one batch, committed at once (a quorum of one)
+    image.apply(records)
+    channels.wake(), event.reply(answer)
+
+A handler that raises appends nothing; its event is answered -1, and the next one is taken. A new controller process
+replays its log and continues with the next epoch. Not thread-safe: one thread calls it. Time is an argument.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from kafkaprod.broker.controller import partitions, registrations, topics
+from kafkaprod.broker.controller.channels import BrokerChannel
+from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION, ControllerContext
+from kafkaprod.broker.controller.event_queue import EventQueue
+from kafkaprod.broker.controller.events import (
+    AllocateProducerIds,
+    AlterConfig,
+    AlterPartition,
+    BrokerGone,
+    CreatePartitions,
+    CreateTopic,
+    Decision,
+    DeleteTopic,
+    ElectLeaders,
+    Event,
+    Heartbeat,
+    LookForLeaders,
+    MoveLeader,
+    RegisterBroker,
+    SessionExpired,
+)
+from kafkaprod.broker.metadata.follower import MetadataSlice
+from kafkaprod.broker.metadata.log import MetadataBatch, MetadataLog
+from kafkaprod.broker.metadata.records import NoOpRecord
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.schema import Struct
+
+DEFAULT_CONFIGS: Final = {UNCLEAN_OPTION: "false", MIN_ISR_OPTION: "1"}
+LEADER_CHECK_MS: Final = 1000
+
+_log = logging.getLogger("kafkaprod.broker.controller")
+
+Handler = Callable[[ControllerContext, Any, int], Decision]
+
+HANDLERS: Final[Mapping[type[Any], Handler]] = {
+    RegisterBroker: registrations.register,
+    Heartbeat: registrations.heartbeat,
+    SessionExpired: registrations.session_expired,
+    BrokerGone: registrations.broker_gone,
+    CreateTopic: topics.create,
+    CreatePartitions: topics.create_partitions,
+    DeleteTopic: topics.delete,
+    AlterConfig: topics.alter_config,
+    AlterPartition: partitions.alter_partition,
+    ElectLeaders: partitions.elect_leaders,
+    MoveLeader: partitions.move,
+    AllocateProducerIds: partitions.allocate_producer_ids,
+    LookForLeaders: partitions.look_for_leaders,
+}
+
+
+class Controller:
+    """See the module docstring.
+
+    Attributes:
+        epoch: Of this controller process; brokers refuse older ones.
+        queue: Where requests are put.
+        log: The metadata log; all of it is committed.
+        channels: To the registered brokers, by broker id.
+    """
+
+    def __init__(
+        self,
+        cluster_id: str,
+        *,
+        session_timeout_ms: int,
+        seed: int,
+        now_ms: int,
+        batches: Sequence[MetadataBatch] = (),
+        persist: Callable[[MetadataBatch], None] | None = None,
+        default_configs: Mapping[str, str] = DEFAULT_CONFIGS,
+    ) -> None:
+        """Start a controller process on the log that an earlier one left.
+
+        Args:
+            cluster_id: Brokers of other clusters are refused.
+            session_timeout_ms: A broker that does not beat for so long is fenced.
+            seed: Of the generator that places replicas.
+            now_ms: The time.
+            batches: The log so far.
+            persist: Called with each new batch before anything else sees it.
+            default_configs: Options of topics that do not set them.
+        """
+        self.log = MetadataLog(batches)
+        self.epoch = self.log.last_epoch + 1
+        self.queue: EventQueue[Event] = EventQueue()
+        self.channels: dict[int, BrokerChannel] = {}
+        self._persist = persist
+        self.context = ControllerContext(cluster_id, session_timeout_ms, dict(default_configs), random.Random(seed))
+        for batch in batches:
+            self._apply(batch)
+        self._append([NoOpRecord()], now_ms)
+        for broker in self.context.image.brokers.values():
+            self.context.sessions[broker.broker_id] = now_ms + session_timeout_ms
+        self._follow_registrations(now_ms)
+        self.queue.at(now_ms + LEADER_CHECK_MS, "leaders", LookForLeaders())
+
+    def turn(self, now_ms: int) -> bool:
+        """Handle one event; return whether there was one."""
+        event = self.queue.take(now_ms)
+        if event is None:
+            return False
+        try:
+            decision = HANDLERS[type(event)](self.context, event, now_ms)
+        except Exception:
+            _log.exception("the controller failed to handle %r", event)
+            event.reply(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return True
+        if decision.records:
+            self._append(decision.records, now_ms)
+        self._follow_registrations(now_ms)
+        if isinstance(event, LookForLeaders):
+            self.queue.at(now_ms + LEADER_CHECK_MS, "leaders", event)
+        event.reply(decision.answer)
+        return True
+
+    def next_slice(self, broker_id: int, now_ms: int) -> MetadataSlice | None:
+        """Return what is to be sent to a broker now, None if nothing is due."""
+        channel = self.channels.get(broker_id)
+        if channel is None:
+            return None
+        return channel.next_slice(self.log, self.epoch, self.log.end_offset, now_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when `turn` or `next_slice` has something to do, None if never without a new event."""
+        deadlines = [channel.next_deadline_ms() for channel in self.channels.values() if not channel.is_ended]
+        timer = self.queue.next_deadline_ms()
+        return min([*deadlines, *([] if timer is None else [timer])], default=None)
+
+    def _append(self, records: Sequence[Struct], now_ms: int) -> None:
+        batch = MetadataBatch(self.log.end_offset, self.epoch, tuple(records))
+        if self._persist is not None:
+            self._persist(batch)
+        self.log.append(batch)
+        self._apply(batch)
+        for channel in self.channels.values():
+            channel.wake(now_ms)
+
+    def _apply(self, batch: MetadataBatch) -> None:
+        for delta, record in enumerate(batch.records):
+            self.context.image.apply(batch.base_offset + delta, record)
+
+    def _follow_registrations(self, now_ms: int) -> None:
+        """Keep one channel and one session timer for each registration."""
+        brokers = self.context.image.brokers
+        for broker_id in [known for known in self.channels if known not in brokers]:
+            del self.channels[broker_id]
+        for broker in brokers.values():
+            channel = self.channels.get(broker.broker_id)
+            if channel is None or channel.broker_epoch != broker.epoch:
+                self.channels[broker.broker_id] = BrokerChannel(broker.broker_id, broker.epoch)
+            if not broker.is_fenced:
+                ends_ms = self.context.sessions[broker.broker_id]
+                self.queue.at(ends_ms, f"session {broker.broker_id}", SessionExpired(broker.broker_id, broker.epoch))
+            else:
+                self.queue.cancel(f"session {broker.broker_id}")

@@ -1,0 +1,246 @@
+"""What the controller is asked to do, and what it answers. Values; `Reply` takes each answer exactly once."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from kafkaprod.broker.metadata.image import PartitionKey, RecoveryState
+from kafkaprod.protocol.error_codes import ErrorCode
+
+Reply = Callable[[Any], None]
+
+
+def no_reply(_: Any) -> None:
+    """Take an answer that no one waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBroker:
+    """A broker process starts. `previous_epoch`: of its last clean stop, -1 if it did not stop cleanly."""
+
+    broker_id: int
+    incarnation_id: uuid.UUID
+    cluster_id: str
+    rack: str | None = None
+    previous_epoch: int = -1
+    endpoints: tuple[tuple[str, str, int, int], ...] = ()
+    reply: Reply = no_reply
+
+
+class Registered(NamedTuple):
+    """The answer to RegisterBroker; the epoch is -1 if it was refused."""
+
+    error: ErrorCode
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A broker is alive, and has applied the log below `metadata_offset`. `arrived_ms` is when the request came."""
+
+    broker_id: int
+    broker_epoch: int
+    metadata_offset: int
+    wants_fence: bool
+    wants_shutdown: bool
+    arrived_ms: int
+    reply: Reply = no_reply
+
+
+class HeartbeatAnswer(NamedTuple):
+    """The answer to a heartbeat."""
+
+    error: ErrorCode
+    is_fenced: bool = True
+    should_shut_down: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionExpired:
+    """No heartbeat came in time."""
+
+    broker_id: int
+    broker_epoch: int
+    reply: Reply = no_reply
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerGone:
+    """A broker's process has ended."""
+
+    broker_id: int
+    incarnation_id: uuid.UUID
+    reply: Reply = no_reply
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """Create a topic, by counts or with the replicas of each partition given."""
+
+    name: str
+    partition_count: int = 1
+    replication_factor: int = 1
+    assignment: tuple[tuple[int, ...], ...] | None = None
+    configs: Mapping[str, str] = field(default_factory=dict)
+    topic_id: uuid.UUID | None = None
+    reply: Reply = no_reply
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitions:
+    """Raise a topic's number of partitions."""
+
+    name: str
+    partition_count: int
+    reply: Reply = no_reply
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    """Delete a topic."""
+
+    name: str
+    reply: Reply = no_reply
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfig:
+    """Set an option of a resource; None deletes it."""
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+    reply: Reply = no_reply
+
+
+class TopicAnswer(NamedTuple):
+    """The answer to a change of a topic."""
+
+    error: ErrorCode
+    message: str | None = None
+    topic_id: uuid.UUID | None = None
+
+
+class IsrMember(NamedTuple):
+    """A member of a proposed ISR; the epoch is of the registration that the leader knows, -1 if unknown."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsrProposal:
+    """A leader's proposal for one partition."""
+
+    key: PartitionKey
+    leader_epoch: int
+    partition_epoch: int
+    members: tuple[IsrMember, ...]
+    recovery_state: RecoveryState
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartition:
+    """A leader proposes ISRs."""
+
+    broker_id: int
+    broker_epoch: int
+    proposals: tuple[IsrProposal, ...]
+    reply: Reply = no_reply
+
+
+class IsrOutcome(NamedTuple):
+    """The answer for one partition; the state is the controller's, also if it is unchanged."""
+
+    key: PartitionKey
+    error: ErrorCode
+    leader: int = -1
+    leader_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = -1
+    recovery_state: RecoveryState = RecoveryState.RECOVERED
+
+
+class AlterPartitionAnswer(NamedTuple):
+    """The answer to AlterPartition: an error for all, or one outcome a proposal."""
+
+    error: ErrorCode
+    outcomes: tuple[IsrOutcome, ...] = ()
+
+
+class ElectionType(IntEnum):
+    """What ElectLeaders is to do."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeaders:
+    """Elect leaders of partitions; None means all."""
+
+    election_type: ElectionType
+    keys: tuple[PartitionKey, ...] | None
+    reply: Reply = no_reply
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLeader:
+    """Make a member of the ISR leader."""
+
+    key: PartitionKey
+    to: int
+    reply: Reply = no_reply
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds:
+    """Give a broker a block of producer ids."""
+
+    broker_id: int
+    broker_epoch: int
+    reply: Reply = no_reply
+
+
+class ProducerIdBlock(NamedTuple):
+    """The answer to AllocateProducerIds."""
+
+    error: ErrorCode
+    first_id: int = -1
+    id_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LookForLeaders:
+    """The timer that gives leaderless partitions a leader where unclean elections are allowed."""
+
+    reply: Reply = no_reply
+
+
+Event = (
+    RegisterBroker
+    | Heartbeat
+    | SessionExpired
+    | BrokerGone
+    | CreateTopic
+    | CreatePartitions
+    | DeleteTopic
+    | AlterConfig
+    | AlterPartition
+    | ElectLeaders
+    | MoveLeader
+    | AllocateProducerIds
+    | LookForLeaders
+)
+
+
+class Decision(NamedTuple):
+    """What a handler decides: records to append as one batch, and the answer once they are committed."""
+
+    records: list[Any]
+    answer: Any

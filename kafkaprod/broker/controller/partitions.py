@@ -1,0 +1,165 @@
+"""Changes of single partitions: ISRs that leaders propose, elections on request, leaders moved.
+
+Handlers are pure. Source: Kafka, ReplicationControlManager; KIP-497, KIP-841, KIP-903.
+"""
+
+from __future__ import annotations
+
+from kafkaprod.broker.controller.context import ControllerContext
+from kafkaprod.broker.controller.elections import change, elect, elect_preferred, move_leader
+from kafkaprod.broker.controller.events import (
+    AllocateProducerIds,
+    AlterPartition,
+    AlterPartitionAnswer,
+    Decision,
+    ElectionType,
+    ElectLeaders,
+    IsrOutcome,
+    IsrProposal,
+    LookForLeaders,
+    MoveLeader,
+    ProducerIdBlock,
+)
+from kafkaprod.broker.metadata.image import PartitionImage, PartitionKey, RecoveryState
+from kafkaprod.broker.metadata.records import NO_LEADER, ProducerIdsRecord
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.schema import Struct
+
+PRODUCER_ID_BLOCK = 1000
+
+
+def alter_partition(context: ControllerContext, event: AlterPartition, now_ms: int) -> Decision:
+    """Install the ISRs that a leader proposes, each or none of them as `proposal_error` says."""
+    error = context.broker_error(event.broker_id, event.broker_epoch)
+    if error != ErrorCode.NONE:
+        return Decision([], AlterPartitionAnswer(ErrorCode.STALE_BROKER_EPOCH))
+    records: list[Struct] = []
+    outcomes: list[IsrOutcome] = []
+    for proposal in event.proposals:
+        partition = context.image.partitions.get(proposal.key)
+        error = proposal_error(context, event.broker_id, proposal, partition)
+        if error != ErrorCode.NONE or partition is None:
+            outcomes.append(IsrOutcome(proposal.key, error))
+            continue
+        isr = tuple(member.broker_id for member in proposal.members)
+        record = change(partition, isr=isr, recovery=proposal.recovery_state)
+        if record is not None:
+            records.append(record)
+        outcomes.append(
+            IsrOutcome(
+                proposal.key,
+                ErrorCode.NONE,
+                partition.leader,
+                partition.leader_epoch,
+                isr,
+                partition.partition_epoch + (record is not None),
+                proposal.recovery_state,
+            )
+        )
+    return Decision(records, AlterPartitionAnswer(ErrorCode.NONE, tuple(outcomes)))
+
+
+def proposal_error(
+    context: ControllerContext, broker_id: int, proposal: IsrProposal, partition: PartitionImage | None
+) -> ErrorCode:
+    """Return why a proposal cannot be installed, NONE if it can; the first reason that applies."""
+    if partition is None:
+        is_known = proposal.key[0] in context.image.topics
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_known else ErrorCode.UNKNOWN_TOPIC_ID
+    is_ahead = proposal.leader_epoch > partition.leader_epoch or proposal.partition_epoch > partition.partition_epoch
+    if is_ahead:
+        return ErrorCode.NOT_CONTROLLER  # this controller is behind: the broker must not be fenced (KAFKA-14154)
+    if proposal.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if partition.leader != broker_id:
+        return ErrorCode.INVALID_REQUEST
+    if proposal.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    return _members_error(context, proposal, partition)
+
+
+def elect_leaders(context: ControllerContext, event: ElectLeaders, now_ms: int) -> Decision:
+    """Elect preferred leaders, or any leader for partitions without one; answer with an error by partition."""
+    keys = tuple(context.image.partitions) if event.keys is None else event.keys
+    records: list[Struct] = []
+    errors: dict[PartitionKey, ErrorCode] = {}
+    for key in keys:
+        partition = context.image.partitions.get(key)
+        if partition is None:
+            errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            continue
+        error, record = _election(context, partition, event.election_type)
+        errors[key] = error
+        if record is not None:
+            records.append(record)
+    return Decision(records, errors)
+
+
+def move(context: ControllerContext, event: MoveLeader, now_ms: int) -> Decision:
+    """Make a member of the ISR leader; answer with an error code."""
+    partition = context.image.partitions.get(event.key)
+    if partition is None:
+        return Decision([], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition.leader == event.to:
+        return Decision([], ErrorCode.NONE)
+    record = move_leader(partition, event.to, context.image.is_active)
+    if record is None:
+        return Decision([], ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+    return Decision([record], ErrorCode.NONE)
+
+
+def look_for_leaders(context: ControllerContext, event: LookForLeaders, now_ms: int) -> Decision:
+    """Give partitions without a leader one where unclean elections are allowed."""
+    elections = (
+        elect(partition, context.image.is_active, may_be_unclean=context.may_be_unclean(partition))
+        for partition in context.leaderless()
+    )
+    return Decision([election for election in elections if election is not None], None)
+
+
+def allocate_producer_ids(context: ControllerContext, event: AllocateProducerIds, now_ms: int) -> Decision:
+    """Give a broker the next block of producer ids."""
+    error = context.broker_error(event.broker_id, event.broker_epoch)
+    if error != ErrorCode.NONE:
+        return Decision([], ProducerIdBlock(error))
+    start = context.image.next_producer_id
+    record = ProducerIdsRecord(
+        broker_id=event.broker_id, broker_epoch=event.broker_epoch, next_producer_id=start + PRODUCER_ID_BLOCK
+    )
+    return Decision([record], ProducerIdBlock(ErrorCode.NONE, start, PRODUCER_ID_BLOCK))
+
+
+def _members_error(context: ControllerContext, proposal: IsrProposal, partition: PartitionImage) -> ErrorCode:
+    ids = [member.broker_id for member in proposal.members]
+    is_wrong = (
+        len(set(ids)) != len(ids)
+        or not set(ids) <= set(partition.replicas)
+        or partition.leader not in ids
+        or (proposal.recovery_state == RecoveryState.RECOVERING and len(ids) > 1)
+        or proposal.recovery_state > partition.recovery_state
+    )
+    if is_wrong:
+        return ErrorCode.INVALID_REQUEST
+    if any(not is_eligible(context, member.broker_id, member.broker_epoch) for member in proposal.members):
+        return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def is_eligible(context: ControllerContext, broker_id: int, broker_epoch: int) -> bool:
+    """Whether a broker may be in an ISR: active, and of the registration that the leader knows (KIP-903)."""
+    broker = context.image.brokers.get(broker_id)
+    return broker is not None and broker.is_active and broker_epoch in (-1, broker.epoch)
+
+
+def _election(
+    context: ControllerContext, partition: PartitionImage, election_type: ElectionType
+) -> tuple[ErrorCode, Struct | None]:
+    if election_type == ElectionType.PREFERRED:
+        if partition.leader == partition.replicas[0]:
+            return ErrorCode.ELECTION_NOT_NEEDED, None
+        record = elect_preferred(partition, context.image.is_active)
+        return (ErrorCode.NONE if record else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE), record
+    if partition.leader != NO_LEADER:
+        return ErrorCode.ELECTION_NOT_NEEDED, None
+    record = elect(partition, context.image.is_active, may_be_unclean=True)
+    return (ErrorCode.NONE if record else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE), record

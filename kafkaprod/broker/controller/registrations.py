@@ -1,0 +1,173 @@
+"""Brokers come, beat, are fenced and shut down: what each of these changes in the log.
+
+A broker is FENCED until it has applied its own registration, then UNFENCED; a controlled shutdown first moves its
+leaderships away. Handlers are pure: they read the context and return a decision; only soft state (sessions, offsets)
+changes here. Source: Kafka, ClusterControlManager and BrokerHeartbeatManager; KIP-631, KIP-841, KIP-966.
+"""
+
+from __future__ import annotations
+
+from kafkaprod.broker.controller.context import ControllerContext
+from kafkaprod.broker.controller.elections import elect
+from kafkaprod.broker.controller.events import (
+    BrokerGone,
+    Decision,
+    Heartbeat,
+    HeartbeatAnswer,
+    RegisterBroker,
+    Registered,
+    SessionExpired,
+)
+from kafkaprod.broker.metadata.image import BrokerImage, PartitionImage
+from kafkaprod.broker.metadata.records import BrokerEndpoint, BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.schema import Struct
+
+_FENCE = 1
+_UNFENCE = -1
+
+
+def register(context: ControllerContext, event: RegisterBroker, now_ms: int) -> Decision:
+    """Register a broker, fenced.
+
+    Refused: 104, another cluster's id; 101, another process of this id whose session lives (it tries again until the
+    session ends). The same process again gets its epoch again, and no record (KAFKA-16952). A new process, or one that
+    did not stop cleanly, leaves every ISR in the same batch, since it may have lost what it had acknowledged.
+    """
+    if event.cluster_id != context.cluster_id:
+        return Decision([], Registered(ErrorCode.INCONSISTENT_CLUSTER_ID, -1))
+    known = context.image.brokers.get(event.broker_id)
+    if known is not None and known.incarnation_id == event.incarnation_id:
+        _beat(context, event.broker_id, now_ms)
+        return Decision([], Registered(ErrorCode.NONE, known.epoch))
+    if known is not None and not known.is_fenced and context.is_alive(known, now_ms):
+        return Decision([], Registered(ErrorCode.DUPLICATE_BROKER_REGISTRATION, -1))
+    records: list[Struct] = [
+        RegisterBrokerRecord(
+            broker_id=event.broker_id,
+            incarnation_id=event.incarnation_id,
+            end_points=[
+                BrokerEndpoint(name=name, host=host, port=port, security_protocol=protocol)
+                for name, host, port, protocol in event.endpoints
+            ],
+            rack=event.rack,
+        )
+    ]
+    epoch = context.image.end_offset
+    if known is not None and event.previous_epoch != known.epoch:
+        records += _leave(context, event.broker_id)
+    _beat(context, event.broker_id, now_ms)
+    context.applied[event.broker_id] = 0
+    context.shutdown_offsets.pop(event.broker_id, None)
+    return Decision(records, Registered(ErrorCode.NONE, epoch))
+
+
+def heartbeat(context: ControllerContext, event: Heartbeat, now_ms: int) -> Decision:
+    """Note that a broker lives; unfence it, or carry its controlled shutdown on."""
+    error = context.broker_error(event.broker_id, event.broker_epoch)
+    if error != ErrorCode.NONE:
+        return Decision([], HeartbeatAnswer(error))
+    broker = context.image.brokers[event.broker_id]
+    _beat(context, event.broker_id, event.arrived_ms)
+    context.applied[event.broker_id] = event.metadata_offset
+    if event.wants_shutdown:
+        return _shut_down(context, broker)
+    if broker.is_fenced and not event.wants_fence and event.metadata_offset > broker.epoch:
+        return Decision(_unfence(context, broker), HeartbeatAnswer(ErrorCode.NONE, is_fenced=False))
+    if not broker.is_fenced and event.wants_fence:
+        return Decision(fence(context, broker), HeartbeatAnswer(ErrorCode.NONE))
+    return Decision([], HeartbeatAnswer(ErrorCode.NONE, broker.is_fenced))
+
+
+def session_expired(context: ControllerContext, event: SessionExpired, now_ms: int) -> Decision:
+    """Fence a broker that was not heard of in time."""
+    broker = context.image.brokers.get(event.broker_id)
+    if broker is None or broker.epoch != event.broker_epoch or broker.is_fenced or context.is_alive(broker, now_ms):
+        return Decision([], None)
+    return Decision(fence(context, broker), None)
+
+
+def broker_gone(context: ControllerContext, event: BrokerGone, now_ms: int) -> Decision:
+    """Fence a broker whose process has ended, without waiting for its session."""
+    broker = context.image.brokers.get(event.broker_id)
+    if broker is None or broker.incarnation_id != event.incarnation_id:
+        return Decision([], None)
+    context.sessions[event.broker_id] = now_ms
+    return Decision([] if broker.is_fenced else fence(context, broker), None)
+
+
+def fence(context: ControllerContext, broker: BrokerImage) -> list[Struct]:
+    """Return the records that fence a broker and elect new leaders for what it leaves."""
+    change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_FENCE)
+    return [change, *_leave(context, broker.broker_id)]
+
+
+def _beat(context: ControllerContext, broker_id: int, now_ms: int) -> None:
+    context.sessions[broker_id] = max(context.sessions.get(broker_id, 0), now_ms + context.session_timeout_ms)
+
+
+def _leave(context: ControllerContext, broker_id: int) -> list[Struct]:
+    """Return the changes of the partitions that have the broker in their ISR, or for leader."""
+    changes = (
+        elect(
+            partition,
+            context.image.is_active,
+            leaving=broker_id,
+            may_be_unclean=context.may_be_unclean(partition),
+        )
+        for partition in context.image.partitions_of(broker_id)
+        if broker_id in partition.isr
+    )
+    return [change for change in changes if change is not None]
+
+
+def _unfence(context: ControllerContext, broker: BrokerImage) -> list[Struct]:
+    """Return the records that unfence a broker, and elect it where a partition waits for it."""
+    change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_UNFENCE)
+
+    def is_active(broker_id: int) -> bool:
+        return broker_id == broker.broker_id or context.image.is_active(broker_id)
+
+    elections = (
+        elect(partition, is_active, may_be_unclean=context.may_be_unclean(partition))
+        for partition in context.leaderless()
+        if broker.broker_id in partition.replicas
+    )
+    return [change, *(election for election in elections if election is not None)]
+
+
+def _shut_down(context: ControllerContext, broker: BrokerImage) -> Decision:
+    """Carry a controlled shutdown one step on: mark it, move its leaderships, let it end."""
+    if broker.is_fenced:
+        return Decision([], HeartbeatAnswer(ErrorCode.NONE, should_shut_down=True))
+    if not broker.in_controlled_shutdown:
+        change = BrokerRegistrationChangeRecord(
+            broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
+        )
+        records = [change, *_leave(context, broker.broker_id)]
+        context.shutdown_offsets[broker.broker_id] = context.image.end_offset + len(records)
+        return Decision(records, HeartbeatAnswer(ErrorCode.NONE, is_fenced=False))
+    may_end = not _leads(context, broker.broker_id) and _others_have_reached(
+        context, broker.broker_id, context.shutdown_offsets.setdefault(broker.broker_id, context.image.end_offset)
+    )
+    return Decision([], HeartbeatAnswer(ErrorCode.NONE, is_fenced=False, should_shut_down=may_end))
+
+
+def _leads(context: ControllerContext, broker_id: int) -> bool:
+    """Whether a broker leads a partition that another replica could lead."""
+
+    def has_successor(partition: PartitionImage) -> bool:
+        return any(member != broker_id and context.image.is_active(member) for member in partition.isr)
+
+    return any(
+        partition.leader == broker_id and has_successor(partition)
+        for partition in context.image.partitions_of(broker_id)
+    )
+
+
+def _others_have_reached(context: ControllerContext, broker_id: int, offset: int) -> bool:
+    return all(
+        context.applied.get(other.broker_id, 0) >= offset
+        for other in context.image.brokers.values()
+        if other.is_active and other.broker_id != broker_id
+    )

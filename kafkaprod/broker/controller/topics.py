@@ -1,0 +1,129 @@
+"""Topics: created, widened, deleted, and their options. One batch of records for each. Handlers are pure."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from kafkaprod.broker.controller.context import TOPIC_RESOURCE, ControllerContext
+from kafkaprod.broker.controller.events import (
+    AlterConfig,
+    CreatePartitions,
+    CreateTopic,
+    Decision,
+    DeleteTopic,
+    TopicAnswer,
+)
+from kafkaprod.broker.controller.placement import place
+from kafkaprod.broker.metadata.records import (
+    ConfigRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.schema import Struct
+
+
+def create(context: ControllerContext, event: CreateTopic, now_ms: int) -> Decision:
+    """Create a topic.
+
+    Refused: 36 it exists, 37 bad count, 38 too few brokers or none of them active, 39 bad assignment.
+    """
+    if event.name in context.image.topic_ids:
+        return _refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{event.name}' already exists.")
+    replicas = _assignment(context, event.partition_count, event.replication_factor, event.assignment)
+    if isinstance(replicas, Decision):
+        return replicas
+    topic_id = event.topic_id or uuid.UUID(int=context.generator.getrandbits(128), version=4)
+    records: list[Struct] = [TopicRecord(name=event.name, topic_id=topic_id)]
+    records += [
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=event.name, name=name, value=value)
+        for name, value in event.configs.items()
+    ]
+    records += [_partition(context, topic_id, index, members) for index, members in enumerate(replicas)]
+    return Decision(records, TopicAnswer(ErrorCode.NONE, None, topic_id))
+
+
+def create_partitions(context: ControllerContext, event: CreatePartitions, now_ms: int) -> Decision:
+    """Raise a topic's number of partitions. Refused: 3 unknown topic, 37 not more than now, 38 no active broker."""
+    topic_id = context.image.topic_ids.get(event.name)
+    if topic_id is None:
+        return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{event.name}' does not exist.")
+    partitions = context.image.partitions_of_topic(topic_id)
+    added = event.partition_count - len(partitions)
+    if added <= 0:
+        return _refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic '{event.name}' has {len(partitions)} partitions, {event.partition_count} is not more.",
+        )
+    replicas = _assignment(context, added, len(partitions[0].replicas), None)
+    if isinstance(replicas, Decision):
+        return replicas
+    records = [_partition(context, topic_id, index, members) for index, members in enumerate(replicas, len(partitions))]
+    return Decision(records, TopicAnswer(ErrorCode.NONE, None, topic_id))
+
+
+def delete(context: ControllerContext, event: DeleteTopic, now_ms: int) -> Decision:
+    """Delete a topic with its options. Refused: 3 unknown topic."""
+    topic_id = context.image.topic_ids.get(event.name)
+    if topic_id is None:
+        return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{event.name}' does not exist.")
+    options = context.image.configs.get((TOPIC_RESOURCE, event.name), {})
+    records: list[Struct] = [
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=event.name, name=name) for name in options
+    ]
+    return Decision([*records, RemoveTopicRecord(topic_id=topic_id)], TopicAnswer(ErrorCode.NONE, None, topic_id))
+
+
+def alter_config(context: ControllerContext, event: AlterConfig, now_ms: int) -> Decision:
+    """Set or delete an option of a resource."""
+    record = ConfigRecord(
+        resource_type=event.resource_type, resource_name=event.resource_name, name=event.name, value=event.value
+    )
+    return Decision([record], TopicAnswer(ErrorCode.NONE))
+
+
+def _assignment(
+    context: ControllerContext,
+    partition_count: int,
+    replication_factor: int,
+    wanted: Sequence[tuple[int, ...]] | None,
+) -> Sequence[tuple[int, ...]] | Decision:
+    """Return the replicas of each new partition, or the refusal."""
+    brokers = [broker for broker in context.image.brokers.values() if not broker.in_controlled_shutdown]
+    if wanted is not None:
+        known = {broker.broker_id for broker in brokers}
+        for members in wanted:
+            if not members or len(set(members)) != len(members) or not set(members) <= known:
+                return _refused(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Replicas {list(members)} are not different brokers."
+                )
+        return wanted
+    if partition_count < 1:
+        return _refused(ErrorCode.INVALID_PARTITIONS, f"{partition_count} partitions are too few.")
+    if not 1 <= replication_factor <= len(brokers) or not any(broker.is_active for broker in brokers):
+        return _refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor {replication_factor} needs as many brokers, one of them active;"
+            f" {len(brokers)} are registered.",
+        )
+    return place(brokers, partition_count, replication_factor, context.generator)
+
+
+def _partition(context: ControllerContext, topic_id: uuid.UUID, index: int, replicas: tuple[int, ...]) -> Struct:
+    """Return a new partition: in sync are its active replicas, and the first of them leads."""
+    isr = [member for member in replicas if context.image.is_active(member)]
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=list(replicas),
+        isr=isr or [replicas[0]],
+        leader=isr[0] if isr else -1,
+        leader_epoch=0,
+        partition_epoch=0,
+    )
+
+
+def _refused(error: ErrorCode, message: str) -> Decision:
+    return Decision([], TopicAnswer(error, message))

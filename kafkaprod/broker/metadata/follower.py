@@ -1,0 +1,87 @@
+"""A broker's copy of the metadata log, which the controller pushes in slices.
+
+A slice names the offset and the epoch before its first record. A broker that does not hold exactly that refuses, and
+says where its log ends, so that the controller steps back. What an older controller epoch or another incarnation of the
+broker was sent is refused, too. Pure state: one owner, no lock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
+from kafkaprod.broker.metadata.log import MetadataBatch, MetadataLog
+from kafkaprod.protocol.error_codes import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSlice:
+    """What the controller sends: batches, and the place behind which they belong."""
+
+    controller_epoch: int
+    broker_epoch: int
+    previous_offset: int
+    previous_epoch: int
+    commit_offset: int
+    batches: tuple[MetadataBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceAnswer:
+    """Where the broker's log ends after a slice, or where it ended when the slice was refused."""
+
+    error: ErrorCode
+    end_offset: int
+    end_epoch: int
+
+
+class MetadataFollower:
+    """The log and image of one broker process; a new process starts at offset 0.
+
+    Attributes:
+        controller_epoch: The newest epoch seen; older controllers are refused.
+    """
+
+    def __init__(self) -> None:
+        self.log = MetadataLog()
+        self.image = ClusterImage()
+        self.controller_epoch = -1
+
+    def receive(self, sent: MetadataSlice, broker_epoch: int) -> tuple[SliceAnswer, frozenset[PartitionKey]]:
+        """Take a slice over; return the answer, and the partitions that its committed records changed.
+
+        Args:
+            sent: What came.
+            broker_epoch: The epoch of this process's registration, -1 before it is known: then any is taken.
+        """
+        error = self._refusal(sent, broker_epoch)
+        if error != ErrorCode.NONE:
+            return SliceAnswer(error, self.log.end_offset, self.log.last_epoch), frozenset()
+        self.controller_epoch = sent.controller_epoch
+        for batch in sent.batches:
+            if batch.base_offset < self.log.end_offset:
+                if self.log.epoch_before(batch.base_offset + 1) == batch.epoch:
+                    continue  # a repetition of what is here
+                self.log.truncate(batch.base_offset)
+            self.log.append(batch)
+        changed = self._apply(sent.commit_offset)
+        return SliceAnswer(ErrorCode.NONE, self.log.end_offset, self.log.last_epoch), changed
+
+    def _refusal(self, sent: MetadataSlice, broker_epoch: int) -> ErrorCode:
+        if sent.controller_epoch < self.controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if broker_epoch >= 0 and sent.broker_epoch != broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        holds = self.log.end_offset >= sent.previous_offset
+        if not holds or self.log.epoch_before(sent.previous_offset) != sent.previous_epoch:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        return ErrorCode.NONE
+
+    def _apply(self, commit_offset: int) -> frozenset[PartitionKey]:
+        changed: set[PartitionKey] = set()
+        for batch in self.log.read(self.image.end_offset, 1 << 30):
+            if batch.end_offset > commit_offset:
+                break
+            for delta, record in enumerate(batch.records):
+                changed |= self.image.apply(batch.base_offset + delta, record)
+        return frozenset(changed)

@@ -1,0 +1,257 @@
+"""The cluster as a prefix of the metadata log describes it. Controller and brokers build it with the same code.
+
+Pure state: one owner, no lock. Partitions and brokers are values: a change replaces them, so what was read once stays
+as it was.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any, Final
+
+from kafkaprod.broker.metadata.records import (
+    LEADER_UNCHANGED,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+from kafkaprod.errors import CorruptDataError
+from kafkaprod.protocol.schema import Struct
+
+PartitionKey = tuple[uuid.UUID, int]
+"""A partition: its topic's id and its index."""
+
+
+class RecoveryState(IntEnum):
+    """Whether a leader's log may lack records that were acknowledged, after an unclean election."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A registered broker. Fenced ones lead nothing and are in no ISR but as a leaderless partition's last member."""
+
+    broker_id: int
+    epoch: int
+    incarnation_id: uuid.UUID
+    rack: str | None
+    is_fenced: bool
+    in_controlled_shutdown: bool
+    endpoints: tuple[tuple[str, str, int, int], ...] = ()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the broker may lead partitions and join an ISR."""
+        return not self.is_fenced and not self.in_controlled_shutdown
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """A partition. Both epochs only grow; the leader epoch grows with each election."""
+
+    topic_id: uuid.UUID
+    index: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    recovery_state: RecoveryState = RecoveryState.RECOVERED
+
+    @property
+    def key(self) -> PartitionKey:
+        """The topic's id and the index."""
+        return (self.topic_id, self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic's name and id."""
+
+    name: str
+    topic_id: uuid.UUID
+
+
+NOTHING: Final = frozenset[PartitionKey]()
+
+
+class ClusterImage:
+    """What the records applied so far add up to.
+
+    Attributes:
+        end_offset: One past the last record applied.
+        brokers: By id.
+        topics: By topic id; `topic_ids` by name.
+        partitions: By topic id and index.
+        configs: Options set, by resource type and name.
+        next_producer_id: The first producer id that no broker has been given.
+    """
+
+    def __init__(self) -> None:
+        self.end_offset = 0
+        self.brokers: dict[int, BrokerImage] = {}
+        self.topics: dict[uuid.UUID, TopicImage] = {}
+        self.topic_ids: dict[str, uuid.UUID] = {}
+        self.partitions: dict[PartitionKey, PartitionImage] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.features: dict[str, int] = {}
+        self.next_producer_id = 0
+
+    def apply(self, offset: int, record: Struct) -> frozenset[PartitionKey]:
+        """Apply one record; return the partitions that it changed.
+
+        Raises:
+            CorruptDataError: The record is out of order, or names what does not exist. The image is unchanged.
+        """
+        if offset != self.end_offset:
+            raise CorruptDataError(f"metadata record at offset {offset}, expected {self.end_offset}")
+        try:
+            changed = _APPLY[type(record)](self, offset, record)
+        except KeyError as error:
+            raise CorruptDataError(f"metadata record {record!r} names {error}, which does not exist") from error
+        self.end_offset = offset + 1
+        return changed
+
+    def is_active(self, broker_id: int) -> bool:
+        """Whether a broker is registered and may lead partitions."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.is_active
+
+    def partitions_of(self, broker_id: int) -> Iterator[PartitionImage]:
+        """The partitions of which a broker has a replica, oldest first."""
+        return (partition for partition in list(self.partitions.values()) if broker_id in partition.replicas)
+
+    def partitions_of_topic(self, topic_id: uuid.UUID) -> list[PartitionImage]:
+        """A topic's partitions by index."""
+        return sorted(
+            (partition for partition in self.partitions.values() if partition.topic_id == topic_id),
+            key=lambda partition: partition.index,
+        )
+
+    # -- one function a record -----------------------------------------------------------------------------------
+
+    def _feature_level(self, _: int, record: FeatureLevelRecord) -> frozenset[PartitionKey]:
+        self.features[record.name] = record.feature_level
+        return NOTHING
+
+    def _register_broker(self, offset: int, record: RegisterBrokerRecord) -> frozenset[PartitionKey]:
+        if record.incarnation_id is None:
+            raise CorruptDataError(f"broker {record.broker_id} registers without an incarnation id")
+        endpoints = tuple((point.name, point.host, point.port, point.security_protocol) for point in record.end_points)
+        self.brokers[record.broker_id] = BrokerImage(
+            record.broker_id,
+            offset,
+            record.incarnation_id,
+            record.rack,
+            record.fenced,
+            record.in_controlled_shutdown,
+            endpoints,
+        )
+        return NOTHING
+
+    def _unregister_broker(self, _: int, record: UnregisterBrokerRecord) -> frozenset[PartitionKey]:
+        del self.brokers[record.broker_id]
+        return NOTHING
+
+    def _change_registration(self, _: int, record: BrokerRegistrationChangeRecord) -> frozenset[PartitionKey]:
+        broker = self.brokers[record.broker_id]
+        if record.fenced:
+            broker = replace(broker, is_fenced=record.fenced > 0)
+        if record.in_controlled_shutdown:
+            broker = replace(broker, in_controlled_shutdown=True)
+        self.brokers[record.broker_id] = broker
+        return NOTHING
+
+    def _topic(self, _: int, record: TopicRecord) -> frozenset[PartitionKey]:
+        if record.topic_id is None:
+            raise CorruptDataError(f"topic {record.name!r} has no id")
+        self.topics[record.topic_id] = TopicImage(record.name, record.topic_id)
+        self.topic_ids[record.name] = record.topic_id
+        return NOTHING
+
+    def _remove_topic(self, _: int, record: RemoveTopicRecord) -> frozenset[PartitionKey]:
+        topic = self.topics.pop(_known(record.topic_id))
+        if self.topic_ids.get(topic.name) == topic.topic_id:
+            del self.topic_ids[topic.name]
+        removed = frozenset(key for key in self.partitions if key[0] == topic.topic_id)
+        for key in removed:
+            del self.partitions[key]
+        return removed
+
+    def _partition(self, _: int, record: PartitionRecord) -> frozenset[PartitionKey]:
+        partition = PartitionImage(
+            self.topics[_known(record.topic_id)].topic_id,
+            record.partition_id,
+            tuple(record.replicas),
+            tuple(record.isr),
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            RecoveryState(record.leader_recovery_state),
+        )
+        self.partitions[partition.key] = partition
+        return frozenset((partition.key,))
+
+    def _change_partition(self, _: int, record: PartitionChangeRecord) -> frozenset[PartitionKey]:
+        before = self.partitions[(_known(record.topic_id), record.partition_id)]
+        has_leader = record.leader != LEADER_UNCHANGED
+        recovery = record.leader_recovery_state
+        self.partitions[before.key] = replace(
+            before,
+            replicas=before.replicas if record.replicas is None else tuple(record.replicas),
+            isr=before.isr if record.isr is None else tuple(record.isr),
+            leader=record.leader if has_leader else before.leader,
+            leader_epoch=before.leader_epoch + has_leader,
+            partition_epoch=before.partition_epoch + 1,
+            recovery_state=before.recovery_state if recovery < 0 else RecoveryState(recovery),
+        )
+        return frozenset((before.key,))
+
+    def _config(self, _: int, record: ConfigRecord) -> frozenset[PartitionKey]:
+        options = self.configs.setdefault((record.resource_type, record.resource_name), {})
+        if record.value is None:
+            options.pop(record.name, None)
+        else:
+            options[record.name] = record.value
+        return NOTHING
+
+    def _producer_ids(self, _: int, record: ProducerIdsRecord) -> frozenset[PartitionKey]:
+        self.next_producer_id = record.next_producer_id
+        return NOTHING
+
+    def _no_op(self, _: int, record: NoOpRecord) -> frozenset[PartitionKey]:
+        return NOTHING
+
+
+def _known(topic_id: uuid.UUID | None) -> uuid.UUID:
+    if topic_id is None:
+        raise CorruptDataError("metadata record without a topic id")
+    return topic_id
+
+
+_APPLY: Final[dict[type[Struct], Callable[[ClusterImage, int, Any], frozenset[PartitionKey]]]] = {
+    FeatureLevelRecord: ClusterImage._feature_level,
+    RegisterBrokerRecord: ClusterImage._register_broker,
+    UnregisterBrokerRecord: ClusterImage._unregister_broker,
+    BrokerRegistrationChangeRecord: ClusterImage._change_registration,
+    TopicRecord: ClusterImage._topic,
+    RemoveTopicRecord: ClusterImage._remove_topic,
+    PartitionRecord: ClusterImage._partition,
+    PartitionChangeRecord: ClusterImage._change_partition,
+    ConfigRecord: ClusterImage._config,
+    ProducerIdsRecord: ClusterImage._producer_ids,
+    NoOpRecord: ClusterImage._no_op,
+}

@@ -1,0 +1,153 @@
+"""A broker's registration with the controller: registered, beating, shutting down.
+
+    REGISTERING --answer--> STARTING --unfenced--> RUNNING --stop--> SHUTTING_DOWN --may end--> STOPPED
+         ^---------------- registration is stale ----------------------|
+
+Pure state: time is an argument. Source: Kafka, BrokerLifecycleManager; KIP-631.
+"""
+
+from __future__ import annotations
+
+import uuid
+from enum import Enum, auto
+from typing import Final
+
+from kafkaprod.broker.controller.events import Heartbeat, HeartbeatAnswer, RegisterBroker, Registered
+from kafkaprod.errors import IllegalStateError
+from kafkaprod.protocol.error_codes import ErrorCode
+
+RETRY_MS: Final = 100
+TIMEOUT_MS: Final = 1000
+
+
+class BrokerState(Enum):
+    """Where a broker stands with the controller."""
+
+    REGISTERING = auto()
+    STARTING = auto()
+    RUNNING = auto()
+    SHUTTING_DOWN = auto()
+    STOPPED = auto()
+
+
+S = BrokerState
+TRANSITIONS: Final = {
+    S.REGISTERING: {S.STARTING, S.STOPPED},
+    S.STARTING: {S.RUNNING, S.REGISTERING, S.SHUTTING_DOWN, S.STOPPED},
+    S.RUNNING: {S.STARTING, S.REGISTERING, S.SHUTTING_DOWN, S.STOPPED},
+    S.SHUTTING_DOWN: {S.STOPPED, S.REGISTERING},
+    S.STOPPED: set[BrokerState](),
+}
+
+LifecycleRequest = RegisterBroker | Heartbeat
+
+
+class BrokerLifecycle:
+    """See the module docstring.
+
+    Attributes:
+        state: A key of TRANSITIONS.
+        broker_epoch: Of the registration in force, -1 before the first.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        cluster_id: str,
+        incarnation_id: uuid.UUID,
+        *,
+        heartbeat_ms: int,
+        rack: str | None = None,
+        previous_epoch: int = -1,
+    ) -> None:
+        """Start a process's lifecycle.
+
+        Args:
+            broker_id: Of this broker.
+            cluster_id: The cluster it belongs to.
+            incarnation_id: Of this process.
+            heartbeat_ms: Between heartbeats.
+            rack: Where it is.
+            previous_epoch: Of the last process's registration if that stopped cleanly, else -1.
+        """
+        self.state = S.REGISTERING
+        self.broker_epoch = -1
+        self._registration = RegisterBroker(broker_id, incarnation_id, cluster_id, rack, previous_epoch)
+        self._broker_id = broker_id
+        self._heartbeat_ms = heartbeat_ms
+        self._in_flight: LifecycleRequest | None = None
+        self._lost_at_ms = 0
+        self._send_at_ms = 0
+
+    def next_request(self, metadata_offset: int, now_ms: int) -> LifecycleRequest | None:
+        """Return the registration or heartbeat that is due, None if there is none."""
+        if self._in_flight is not None and now_ms >= self._lost_at_ms:
+            self.on_lost(now_ms)
+        if self.state is S.STOPPED or self._in_flight is not None or now_ms < self._send_at_ms:
+            return None
+        if self.state is S.REGISTERING:
+            self._in_flight = self._registration
+        else:
+            wants_shutdown = self.state is S.SHUTTING_DOWN
+            self._in_flight = Heartbeat(
+                self._broker_id, self.broker_epoch, metadata_offset, False, wants_shutdown, now_ms
+            )
+        self._lost_at_ms = now_ms + TIMEOUT_MS
+        return self._in_flight
+
+    def on_answer(self, request: LifecycleRequest, answer: Registered | HeartbeatAnswer, now_ms: int) -> None:
+        """Take the controller's answer; one to an older request is ignored."""
+        if request is not self._in_flight:
+            return
+        self._in_flight = None
+        if isinstance(answer, Registered):
+            self._on_registered(answer, now_ms)
+        else:
+            self._on_heartbeat(answer, now_ms)
+
+    def on_lost(self, now_ms: int) -> None:
+        """The request or its answer was lost."""
+        self._in_flight = None
+        self._send_at_ms = now_ms + RETRY_MS
+
+    def register_again(self, now_ms: int) -> None:
+        """Another process, or none, is registered under this id: begin again."""
+        if self.state is not S.STOPPED and self.state is not S.REGISTERING:
+            self._move(S.REGISTERING)
+            self._send_at_ms = now_ms
+            self._in_flight = None
+
+    def shut_down(self, now_ms: int) -> None:
+        """Begin the controlled shutdown."""
+        self._move(S.STOPPED if self.state is S.REGISTERING else S.SHUTTING_DOWN)
+        self._send_at_ms = now_ms
+
+    def next_deadline_ms(self) -> int:
+        """Return when `next_request` has something to say."""
+        return self._send_at_ms if self._in_flight is None else self._lost_at_ms
+
+    def _on_registered(self, answer: Registered, now_ms: int) -> None:
+        if answer.error != ErrorCode.NONE:
+            self._send_at_ms = now_ms + RETRY_MS
+            return
+        self.broker_epoch = answer.broker_epoch
+        self._move(S.STARTING)
+        self._send_at_ms = now_ms
+
+    def _on_heartbeat(self, answer: HeartbeatAnswer, now_ms: int) -> None:
+        if answer.error != ErrorCode.NONE:
+            self.register_again(now_ms)
+            return
+        if answer.should_shut_down:
+            self._move(S.STOPPED)
+        elif self.state is S.STARTING and not answer.is_fenced:
+            self._move(S.RUNNING)
+        elif self.state is S.RUNNING and answer.is_fenced:
+            self._move(S.STARTING)
+        in_a_hurry = self.state in (S.STARTING, S.SHUTTING_DOWN)
+        self._send_at_ms = now_ms + (RETRY_MS if in_a_hurry else self._heartbeat_ms)
+
+    def _move(self, target: BrokerState) -> None:
+        if target not in TRANSITIONS[self.state]:
+            raise IllegalStateError(f"broker {self._broker_id} cannot go from {self.state.name} to {target.name}")
+        self.state = target

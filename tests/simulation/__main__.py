@@ -1,0 +1,94 @@
+"""`python -m tests.simulation --seeds 2000` runs simulated clusters; `--seed N` runs one and prints its history."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+from tests.simulation.checker import ViolationError
+from tests.simulation.rules import RULES
+from tests.simulation.run import Outcome, Simulation
+
+
+def run_seed(seed: int) -> Outcome | str:
+    """Run one seed; return what it did, or what was violated."""
+    try:
+        return Simulation(seed).run()
+    except Exception as error:  # a broken rule may break anything
+        return f"seed {seed}: {error}"
+
+
+def run_one(seed: int) -> int:
+    """Run one seed and print its history; return the exit status."""
+    simulation = Simulation(seed)
+    try:
+        outcome = simulation.run()
+    except (ViolationError, AssertionError) as error:
+        print("\n".join(simulation.world.history))
+        print(f"seed {seed} at {simulation.world.now_ms} ms: {error}")
+        return 1
+    print("\n".join(simulation.world.history))
+    print(outcome)
+    return 0
+
+
+def seeds_until_noticed(rule: str, start: int, most: int) -> tuple[int, str] | None:
+    """Return after how many seeds a rule that is switched off was noticed, and how; None if it was not."""
+    with RULES[rule]():
+        for count in range(1, most + 1):
+            outcome = run_seed(start + count - 1)
+            if isinstance(outcome, str):
+                return count, outcome
+    return None
+
+
+def run_without(rules: list[str], start: int, most: int) -> int:
+    """Switch rules off in turn; return the exit status: 1 if one was not noticed."""
+    missed = 0
+    for rule in rules:
+        noticed = seeds_until_noticed(rule, start, most)
+        missed += noticed is None
+        print(f"{rule}: " + (f"noticed after {noticed[0]}: {noticed[1]}" if noticed else f"NOT noticed in {most}"))
+        sys.stdout.flush()
+    return 1 if missed else 0
+
+
+def main() -> int:
+    """Run what the arguments ask for; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, help="how many")
+    parser.add_argument("--start", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="run this one only, and print its history")
+    parser.add_argument("--without", metavar="RULE", choices=sorted(RULES), help="switch a rule off: a seed must fail")
+    parser.add_argument("--rules", action="store_true", help="switch each rule off in turn")
+    arguments = parser.parse_args()
+    if arguments.rules or arguments.without:
+        wanted = sorted(RULES) if arguments.rules else [arguments.without]
+        return run_without(wanted, arguments.start, arguments.seeds)
+    if arguments.seed is not None:
+        return run_one(arguments.seed)
+    started = time.monotonic()
+    failures: list[str] = []
+    totals = [0, 0, 0, 0]
+    with ProcessPoolExecutor(os.cpu_count()) as executor:
+        seeds = range(arguments.start, arguments.start + arguments.seeds)
+        for outcome in executor.map(run_seed, seeds, chunksize=8):
+            if isinstance(outcome, str):
+                failures.append(outcome)
+                print(outcome, flush=True)
+                continue
+            figures = (outcome.acknowledged, outcome.read, outcome.faults, outcome.elections)
+            totals = [total + figure for total, figure in zip(totals, figures, strict=True)]
+    acknowledged, read, faults, elections = totals
+    print(
+        f"{arguments.seeds} seeds in {time.monotonic() - started:.1f} s: {acknowledged} records acknowledged,"
+        f" {read} read, {faults} faults, {elections} elections; {len(failures)} seeds failed"
+    )
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

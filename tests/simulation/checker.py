@@ -1,0 +1,179 @@
+"""Sees every acknowledgement and every read, and knows what must hold of all replicas at all times.
+
+acknowledged   a record acknowledged with acks=all is in the log of every later clean leader, at its offset, once
+read           what a consumer saw never changes
+one leader     one replica acts as leader in a leader epoch
+log matching   logs agree below the smaller of two high watermarks
+watermark      log start <= high watermark <= log end
+image          each broker's image is a prefix of the controller's; the controller's is the replay of its log
+ISR            the leader is in it, it is part of the replicas
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
+from kafkaprod.broker.replication.partition import PartitionReplica
+
+if TYPE_CHECKING:
+    from tests.simulation.nodes import BrokerNode, ControllerNode
+
+
+class ViolationError(AssertionError):
+    """An invariant does not hold; the text begins with its name."""
+
+
+class Checker:
+    """See the module docstring.
+
+    Attributes:
+        acknowledged_count: Records acknowledged so far.
+        lost_with_power: Records that a power cut took from the last in-sync replica; they may be gone.
+    """
+
+    def __init__(self, brokers: dict[int, BrokerNode], controller: ControllerNode) -> None:
+        self._brokers = brokers
+        self._controller = controller
+        self._acknowledged: dict[PartitionKey, dict[int, int]] = defaultdict(dict)
+        self._epochs: dict[tuple[PartitionKey, int], int] = {}
+        self._reads: dict[PartitionKey, dict[int, int]] = defaultdict(dict)
+        self._leaders: dict[tuple[PartitionKey, int], int] = {}
+        self.acknowledged_count = 0
+        self.read_count = 0
+        self._lost_by: dict[int, set[tuple[PartitionKey, int]]] = defaultdict(set)
+        self.lost_with_power: set[tuple[PartitionKey, int]] = set()
+
+    def acknowledged(self, key: PartitionKey, offset: int, value: int, epoch: int) -> None:
+        """A producer was answered that its record is at an offset, by the leader of an epoch."""
+        self.acknowledged_count += 1
+        known = self._acknowledged[key].setdefault(offset, value)
+        if known != value and (key, offset) not in self.lost_with_power:
+            raise ViolationError(f"acknowledged: offset {offset} holds {known}, and {value} was acknowledged there")
+        self._acknowledged[key][offset] = value
+        self._epochs[key, offset] = epoch
+
+    def read(self, key: PartitionKey, offset: int, value: int) -> None:
+        """A consumer read a record."""
+        self.read_count += 1
+        known = self._reads[key].setdefault(offset, value)
+        if known != value and (key, offset) not in self.lost_with_power:
+            raise ViolationError(f"read: offset {offset} was {known}, now {value}")
+
+    def leading(self, replica: PartitionReplica) -> None:
+        """A replica begins to lead."""
+        other = self._leaders.setdefault((replica.key, replica.leader_epoch), replica.broker_id)
+        if other != replica.broker_id:
+            raise ViolationError(f"one leader: {other} and {replica.broker_id} in epoch {replica.leader_epoch}")
+        log = self._brokers[replica.broker_id].logs[replica.key]
+        # What the last in-sync replica lost with the power is lost.
+        lost = {(key, offset) for key, offset in self._lost_by[replica.broker_id] if key == replica.key}
+        self.lost_with_power |= {(key, offset) for key, offset in lost if offset >= log.end_offset}
+        for offset, value in self._acknowledged[replica.key].items():
+            if self._epochs[replica.key, offset] >= replica.leader_epoch:
+                continue  # a paused broker learns late that it led before
+            place = (replica.key, offset)
+            if log.value_at(offset) != value and place not in self.lost_with_power:
+                raise ViolationError(
+                    f"acknowledged: {value} at {offset} of {replica.key[1]} is {log.value_at(offset)} in the log of"
+                    f" broker {replica.broker_id}, which leads in epoch {replica.leader_epoch}"
+                )
+
+    def power_cut(self, broker_id: int, held: dict[PartitionKey, int]) -> None:
+        """A broker lost what it had not synced.
+
+        Args:
+            broker_id: The broker.
+            held: Where its logs ended before.
+        """
+        for key, end_offset in held.items():
+            lost = range(self._brokers[broker_id].logs[key].end_offset, end_offset)
+            self._lost_by[broker_id] |= {(key, offset) for offset in lost}
+
+    def registered(self, broker_id: int, image: ClusterImage) -> None:
+        """A broker that did not stop cleanly has registered again: it may not be in sync beside others."""
+        for partition in image.partitions_of(broker_id):
+            if broker_id in partition.isr and len(partition.isr) > 1:
+                raise ViolationError(f"registered: broker {broker_id} lost records and is still in sync: {partition}")
+
+    def is_lost_sequence(self, key: PartitionKey, epoch: int) -> bool:
+        """Return whether what a leader of an epoch refused as out of order is out of order for good.
+
+        An old leader that does not know of its successor may refuse, too: then the producer tries again.
+        """
+        controller = self._controller.controller
+        assert controller is not None
+        if controller.context.image.partitions[key].leader_epoch != epoch:
+            return False
+        if not any(known == key for known, _ in self.lost_with_power):
+            raise ViolationError(f"acknowledged: a producer's sequence has a gap in partition {key[1]}")
+        return True
+
+    def check_all(self) -> None:
+        """Check what must hold of all replicas now."""
+        controller = self._controller.controller
+        assert controller is not None
+        for partition in controller.context.image.partitions.values():
+            if not set(partition.isr) <= set(partition.replicas) or not partition.isr:
+                raise ViolationError(f"ISR: {partition}")
+            if partition.leader not in (-1, *partition.isr):
+                raise ViolationError(f"ISR: leader outside of it: {partition}")
+            self._check_logs(partition.key)
+        for broker_id, lost in self._lost_by.items():
+            logs = self._brokers[broker_id].logs
+            lost -= {(key, offset) for key, offset in lost if key in logs and offset < logs[key].end_offset}
+        for broker in self._brokers.values():
+            if broker.process.is_up and broker.follower.image.end_offset > controller.log.end_offset:
+                raise ViolationError(f"image: broker {broker.broker_id} is ahead of the controller")
+
+    def _check_logs(self, key: PartitionKey) -> None:
+        logs = [broker.logs[key] for broker in self._brokers.values() if key in broker.logs]
+        for log in logs:
+            if not log.log_start_offset <= log.high_watermark <= log.end_offset:
+                raise ViolationError(f"watermark: {log.log_start_offset} {log.high_watermark} {log.end_offset}")
+        for place, log in enumerate(logs):
+            for other in logs[:place]:
+                below = min(log.high_watermark, other.high_watermark)
+                for offset in range(max(log.log_start_offset, other.log_start_offset), below):
+                    differ = log.value_at(offset) != other.value_at(offset)
+                    if differ and (key, offset) not in self.lost_with_power:
+                        raise ViolationError(
+                            f"log matching: offset {offset} is {log.value_at(offset)} and {other.value_at(offset)}"
+                        )
+
+    def check_end(self) -> None:
+        """Check what must hold once faults have ended and the cluster has come to rest."""
+        controller = self._controller.controller
+        assert controller is not None
+        image = controller.context.image
+        self._check_replay(image)
+        for partition in image.partitions.values():
+            if set(partition.isr) != set(partition.replicas):
+                raise ViolationError(f"rest: not all replicas are in sync: {partition}")
+            logs = [self._brokers[replica].logs[partition.key] for replica in partition.replicas]
+            if any(log.batches != logs[0].batches for log in logs):
+                raise ViolationError(f"rest: the logs of partition {partition.index} differ")
+            self._check_values(partition.key)
+        for broker in self._brokers.values():
+            if broker.follower.image.end_offset != image.end_offset:
+                raise ViolationError(f"rest: broker {broker.broker_id} has not applied the whole metadata log")
+
+    def _check_replay(self, image: ClusterImage) -> None:
+        replayed = ClusterImage()
+        for batch in self._controller.batches:
+            for delta, record in enumerate(batch.records):
+                replayed.apply(batch.base_offset + delta, record)
+        if (replayed.partitions, replayed.brokers, replayed.topics) != (image.partitions, image.brokers, image.topics):
+            raise ViolationError("image: the controller's image is not the replay of its log")
+
+    def _check_values(self, key: PartitionKey) -> None:
+        log = next(broker.logs[key] for broker in self._brokers.values() if key in broker.logs)
+        for offset, value in self._acknowledged[key].items():
+            if log.value_at(offset) != value and (key, offset) not in self.lost_with_power:
+                raise ViolationError(f"acknowledged: {value} at {offset} is {log.value_at(offset)} at the end")
+        seen: set[int] = set()
+        for batch in log.batches:
+            if batch.sequence >= 0 and batch.value in seen:
+                raise ViolationError(f"acknowledged: {batch.value} is in the log twice")
+            seen.add(batch.value)

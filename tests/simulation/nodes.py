@@ -1,0 +1,314 @@
+"""The controller and the brokers as simulated processes around the real state machines."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafkaprod.broker.controller.controller import Controller
+from kafkaprod.broker.controller.events import AlterPartition, BrokerGone, Heartbeat
+from kafkaprod.broker.metadata.follower import MetadataFollower, MetadataSlice, SliceAnswer
+from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
+from kafkaprod.broker.metadata.log import MetadataBatch
+from kafkaprod.broker.metadata.records import RegisterBrokerRecord
+from kafkaprod.broker.replication.fetcher import Fetcher, FetchRequest
+from kafkaprod.broker.replication.lifecycle import BrokerLifecycle, BrokerState, LifecycleRequest
+from kafkaprod.broker.replication.partition import PartitionReplica, ReplicaSettings
+from kafkaprod.broker.replication.replica_manager import ReplicaManager
+from kafkaprod.protocol.error_codes import ErrorCode
+from tests.simulation.logs import SimulatedLog
+from tests.simulation.world import World
+
+CLUSTER_ID = "simulated"
+SESSION_MS = 300
+HEARTBEAT_MS = 60
+TICK_MS = 25
+LAG_MS = 150
+SYNC_MS = 90
+
+
+class ControllerNode:
+    """The controller's process; its log survives it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.process = world.process("controller")
+        self.process.pump = self.pump
+        self.brokers: dict[int, BrokerNode] = {}
+        self.batches: list[MetadataBatch] = []
+        self.controller: Controller | None = None
+        self._checked_count = 0
+        self.on_registered: Callable[[int, ClusterImage], None] = lambda *_: None
+
+    def start(self) -> None:
+        self.process.is_up = True
+        self.process.lives += 1
+        self.controller = Controller(
+            CLUSTER_ID,
+            session_timeout_ms=SESSION_MS,
+            seed=self.world.random.getrandbits(32),
+            now_ms=self.world.now_ms,
+            batches=tuple(self.batches),
+            persist=self.batches.append,
+        )
+        self._tick()
+
+    def kill(self) -> None:
+        self.process.is_up = False
+
+    def put(self, event: Any) -> None:
+        """Queue an event in this process."""
+        assert self.controller is not None
+        self.controller.queue.put(event, self.world.now_ms)
+
+    def pump(self) -> None:
+        controller = self.controller
+        assert controller is not None
+        while controller.turn(self.world.now_ms):
+            self._check_registrations(controller)
+        for broker_id in list(controller.channels):
+            sent = controller.next_slice(broker_id, self.world.now_ms)
+            if sent is not None:
+                self._push(controller, self.brokers[broker_id], sent)
+
+    def _check_registrations(self, controller: Controller) -> None:
+        """Show the checker each registration of a process that had not stopped cleanly, once."""
+        if self._checked_count == len(self.batches):
+            return
+        self._checked_count = len(self.batches)
+        for record in self.batches[-1].records:
+            if isinstance(record, RegisterBrokerRecord) and not self.brokers[record.broker_id].had_stopped_cleanly:
+                self.on_registered(record.broker_id, controller.context.image)
+
+    def _push(self, controller: Controller, broker: BrokerNode, sent: MetadataSlice) -> None:
+        channel = controller.channels[broker.broker_id]
+
+        def answered(answer: SliceAnswer) -> None:
+            channel.on_answer(sent, answer, self.world.now_ms)
+
+        def deliver() -> None:
+            answer = broker.on_slice(sent)
+            self.world.send(broker.process, self.process, lambda: answered(answer))
+
+        self.world.send(self.process, broker.process, deliver)
+
+    def _tick(self) -> None:
+        self.world.in_process(self.process, TICK_MS, self._tick)
+
+
+ProduceAnswer = Callable[[ErrorCode, int, int], None]
+"""Takes an error, the record's offset, and the leader epoch in which it was acknowledged."""
+
+
+@dataclass(slots=True)
+class WaitingProduce:
+    """An append that waits for the high watermark."""
+
+    replica: PartitionReplica
+    leader_epoch: int
+    end_offset: int
+    answer: ProduceAnswer
+
+
+class BrokerNode:
+    """A broker's process; its logs and what a clean stop leaves survive it."""
+
+    def __init__(
+        self, world: World, broker_id: int, controller: ControllerNode, brokers: dict[int, BrokerNode]
+    ) -> None:
+        self.world = world
+        self.broker_id = broker_id
+        self.process = world.process(f"broker {broker_id}")
+        self.process.pump = self.pump
+        self.controller = controller
+        self.brokers = brokers
+        self.logs: dict[PartitionKey, SimulatedLog] = {}
+        self.clean_epoch = -1
+        self.incarnation = uuid.UUID(int=0)
+        self.on_leading: Callable[[PartitionReplica], None] = lambda _: None
+        self.min_isr = 1
+        self.had_stopped_cleanly = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self.follower = MetadataFollower()
+        self.waiting: list[WaitingProduce] = []
+        self.lifecycle = BrokerLifecycle(
+            self.broker_id,
+            CLUSTER_ID,
+            self.incarnation,
+            heartbeat_ms=HEARTBEAT_MS,
+            rack=None,
+            previous_epoch=self.clean_epoch,
+        )
+        self.manager = ReplicaManager(
+            self.broker_id,
+            self.follower.image,
+            lambda: self.lifecycle.broker_epoch,
+            lambda key: self.logs.setdefault(key, SimulatedLog()),
+            lambda key: self.logs.pop(key, None) and None,
+            lambda _: self.min_isr,
+            ReplicaSettings(lag_ms=LAG_MS),
+        )
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.process.is_up = True
+        self.process.lives += 1
+        self.incarnation = uuid.UUID(int=self.world.random.getrandbits(128))
+        self._reset()
+        self.had_stopped_cleanly = self.clean_epoch >= 0
+        self.clean_epoch = -1
+        self._tick()
+        self._sync()
+
+    def kill(self, *, power_cut: bool = False, is_noticed: bool = False) -> None:
+        """End the process; what it had not written to disk is lost in a power cut."""
+        self.process.is_up = False
+        for log in self.logs.values():
+            log.restart_process(power_was_cut=power_cut)
+        if is_noticed:
+            event = BrokerGone(self.broker_id, self.incarnation)
+            self.world.in_process(self.controller.process, 1, lambda: self.controller.put(event))
+
+    def shut_down(self) -> None:
+        """Begin a controlled shutdown."""
+        if self.process.is_up and self.lifecycle.state is not BrokerState.SHUTTING_DOWN:
+            self.lifecycle.shut_down(self.world.now_ms)
+
+    def _stopped(self) -> None:
+        self.process.is_up = False
+        self.clean_epoch = self.lifecycle.broker_epoch
+        for log in self.logs.values():
+            log.synced_offset = log.end_offset
+            log.saved_watermark = log.high_watermark
+            log.restart_process(power_was_cut=False)
+
+    # -- work ----------------------------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        now_ms = self.world.now_ms
+        if self.lifecycle.state is BrokerState.STOPPED:
+            self._stopped()
+            return
+        request = self.lifecycle.next_request(self.follower.image.end_offset, now_ms)
+        if request is not None:
+            self._ask_controller(request)
+        proposals = self.manager.next_isr_request(now_ms)
+        if proposals is not None:
+            self._propose(proposals)
+        for fetcher in list(self.manager.fetchers.values()):
+            wanted = fetcher.next_request(now_ms)
+            if wanted is not None:
+                self._fetch(fetcher, wanted)
+        self._complete_produces()
+
+    def produce(
+        self,
+        key: PartitionKey,
+        producer: int,
+        sequence: int,
+        value: int,
+        acks: int,
+        answer: ProduceAnswer,
+    ) -> None:
+        """Append a record as leader, and answer once it is acknowledged or refused."""
+        replica = self.manager.replicas.get(key)
+        is_serving = self.lifecycle.state in (BrokerState.RUNNING, BrokerState.SHUTTING_DOWN)
+        if replica is None or not is_serving:
+            answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
+            return
+        error = replica.append_error(acks)
+        if error != ErrorCode.NONE:
+            answer(error, -1, -1)
+            return
+        log = self.logs[key]
+        known = log.sequences.get(producer, {})
+        if sequence >= 0 and sequence in known:
+            end = known[sequence] + 1
+        elif sequence > 0 and sequence - 1 not in known:
+            answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, replica.leader_epoch)
+            return
+        else:
+            end = log.append_as_leader(replica.leader_epoch, producer, sequence, value)
+        replica.advance_high_watermark()
+        if acks == 1:
+            answer(ErrorCode.NONE, end - 1, replica.leader_epoch)
+        else:
+            self.waiting.append(WaitingProduce(replica, replica.leader_epoch, end, answer))
+
+    def on_slice(self, sent: MetadataSlice) -> SliceAnswer:
+        answer, changed = self.follower.receive(sent, self.lifecycle.broker_epoch)
+        before = {key: replica.leader_epoch for key, replica in self.manager.replicas.items()}
+        self.manager.on_metadata(changed, self.world.now_ms)
+        for key in changed:
+            replica = self.manager.replicas.get(key)
+            if replica is not None and replica.is_leader and replica.leader_epoch != before.get(key):
+                self.on_leading(replica)
+        return answer
+
+    def _complete_produces(self) -> None:
+        still = []
+        for waiting in self.waiting:
+            outcome = waiting.replica.produce_outcome(waiting.leader_epoch, waiting.end_offset)
+            if outcome is None:
+                still.append(waiting)
+            else:
+                waiting.answer(outcome, waiting.end_offset - 1, waiting.leader_epoch)
+        self.waiting = still
+
+    def _ask_controller(self, request: LifecycleRequest) -> None:
+        lifecycle = self.lifecycle
+
+        def answered(answer: Any) -> None:
+            lifecycle.on_answer(request, answer, self.world.now_ms)
+
+        self._call(request, answered)
+
+    def _propose(self, request: AlterPartition) -> None:
+        manager = self.manager
+
+        def answered(answer: Any) -> None:
+            if manager.on_isr_answer(request, answer, self.world.now_ms):
+                self.lifecycle.register_again(self.world.now_ms)
+
+        self._call(request, answered)
+
+    def _call(self, request: Any, answered: Callable[[Any], None]) -> None:
+        """Send an event to the controller; its answer comes back over the network."""
+        controller = self.controller
+
+        def reply(answer: Any) -> None:
+            self.world.send(controller.process, self.process, lambda: answered(answer))
+
+        def deliver() -> None:
+            is_heartbeat = isinstance(request, Heartbeat)
+            changes: dict[str, Any] = {"arrived_ms": self.world.now_ms} if is_heartbeat else {}
+            controller.put(replace(request, reply=reply, **changes))
+
+        self.world.send(self.process, controller.process, deliver)
+
+    def _fetch(self, fetcher: Fetcher, request: FetchRequest) -> None:
+        source = self.brokers[fetcher.source]
+
+        def answered(answers: Any) -> None:
+            fetcher.on_answer(request, answers, self.world.now_ms)
+
+        def deliver() -> None:
+            answers = source.manager.serve(request, self.world.now_ms)
+            self.world.send(source.process, self.process, lambda: answered(answers))
+
+        self.world.send(self.process, source.process, deliver)
+
+    def _tick(self) -> None:
+        self.manager.tick(self.world.now_ms)
+        self.world.in_process(self.process, TICK_MS, self._tick)
+
+    def _sync(self) -> None:
+        for log in self.logs.values():
+            log.synced_offset = log.end_offset
+            log.saved_watermark = log.high_watermark
+        self.world.in_process(self.process, SYNC_MS, self._sync)

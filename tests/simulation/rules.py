@@ -1,0 +1,113 @@
+"""Rules of controller and replication, each with a way to switch it off: the simulation must notice.
+
+`python -m tests.simulation --without RULE --seeds N` says after how many seeds it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from kafkaprod.broker.controller import partitions, registrations
+from kafkaprod.broker.controller.context import ControllerContext
+from kafkaprod.broker.controller.events import IsrOutcome, IsrProposal
+from kafkaprod.broker.metadata.image import PartitionImage
+from kafkaprod.broker.replication.fetcher import Fetcher
+from kafkaprod.broker.replication.partition import FollowerFetch, PartitionReplica
+from kafkaprod.broker.replication.replica_manager import ReplicaManager
+from kafkaprod.protocol.error_codes import ErrorCode
+from tests.simulation.logs import SimulatedLog
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Replace an attribute for a while."""
+    with patch.object(owner, name, value):
+        yield
+
+
+def _no_truncation(log: Any, epoch: int, end_offset: int) -> None:
+    """Forget to cut where the logs part: keep the tail, and claim the leader's place for it."""
+    log.begin_leader_epoch(epoch + 1)
+
+
+def _follow_from_watermark(follow: Callable[..., None]) -> Callable[..., None]:
+    def wrong(self: ReplicaManager, partition: PartitionImage, now_ms: int) -> None:
+        replica = self.replicas.get(partition.key)
+        if replica is not None and partition.leader_epoch > replica.leader_epoch:
+            replica.log.truncate_to(replica.log.high_watermark)
+        follow(self, partition, now_ms)
+
+    return wrong
+
+
+def _any_epoch(self: PartitionReplica, request: FollowerFetch) -> ErrorCode:
+    is_known = self.is_leader and request.follower in self.followers
+    return ErrorCode.NONE if is_known else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _joins_at_watermark(self: PartitionReplica, follower: int) -> bool:
+    state = self.followers[follower]
+    is_ours = state.broker_epoch == self.eligibility.broker_epoch(follower)
+    return is_ours and state.end_offset >= self.log.high_watermark and self.eligibility.is_active(follower)
+
+
+def _joins_at_once(self: PartitionReplica, follower: int) -> bool:
+    return self.eligibility.is_active(follower)
+
+
+def _applies_equal_epochs(apply: Callable[..., bool]) -> Callable[..., bool]:
+    def wrong(self: PartitionReplica, image: PartitionImage, now_ms: int) -> bool:
+        if image.partition_epoch == self._partition_epoch:
+            self.proposal = None
+        return apply(self, image, now_ms)
+
+    return wrong
+
+
+def _keeps_isr(context: ControllerContext, broker_id: int) -> list[Any]:
+    return []
+
+
+def _forgets_refused(on_outcome: Callable[..., bool]) -> Callable[..., bool]:
+    def wrong(self: PartitionReplica, proposal: IsrProposal, outcome: IsrOutcome) -> bool:
+        if outcome.error != ErrorCode.NONE:
+            self.committed_isr = tuple(member.broker_id for member in proposal.members)
+        return on_outcome(self, proposal, outcome)
+
+    return wrong
+
+
+def _proposed_only(self: PartitionReplica) -> frozenset[int]:
+    if self.proposal is None:
+        return frozenset(self.committed_isr)
+    return frozenset(member.broker_id for member in self.proposal.members)
+
+
+RULES: dict[str, Callable[[], Any]] = {
+    "a pending member holds the watermark": lambda: replaced(
+        PartitionReplica, "maximal_isr", property(lambda self: frozenset(self.committed_isr))
+    ),
+    "a member that is to leave holds the watermark": lambda: replaced(
+        PartitionReplica, "maximal_isr", property(_proposed_only)
+    ),
+    "a follower joins from the epoch's start on": lambda: replaced(PartitionReplica, "_may_join", _joins_at_watermark),
+    "a follower joins when it has caught up": lambda: replaced(PartitionReplica, "_may_join", _joins_at_once),
+    "fetches carry the leader epoch": lambda: replaced(PartitionReplica, "_fetch_error", _any_epoch),
+    "logs are cut where they part": lambda: replaced(Fetcher, "_truncate", staticmethod(_no_truncation)),
+    "logs are not cut at the watermark": lambda: replaced(
+        ReplicaManager, "_follow", _follow_from_watermark(ReplicaManager._follow)
+    ),
+    "a leader notes where its epoch begins": lambda: replaced(SimulatedLog, "begin_leader_epoch", lambda *_: None),
+    "an answer of the controller keeps later proposals": lambda: replaced(
+        PartitionReplica, "apply", _applies_equal_epochs(PartitionReplica.apply)
+    ),
+    "a fenced broker leaves the ISR": lambda: replaced(registrations, "_leave", _keeps_isr),
+    "a refused proposal is not in force": lambda: replaced(
+        PartitionReplica, "on_isr_outcome", _forgets_refused(PartitionReplica.on_isr_outcome)
+    ),
+    "an old leader's proposals are refused": lambda: replaced(partitions, "proposal_error", lambda *_: ErrorCode.NONE),
+    "late answers are ignored": lambda: replaced(Fetcher, "_is_current", staticmethod(lambda *_: True)),
+}

@@ -1,0 +1,209 @@
+"""One run of a simulated cluster: faults drawn by the seed, then none, then everything must be whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkaprod.broker.controller.events import CreateTopic, MoveLeader
+from kafkaprod.broker.metadata.image import PartitionKey
+from tests.simulation.checker import Checker, ViolationError
+from tests.simulation.clients import SimulatedConsumer, SimulatedProducer
+from tests.simulation.nodes import BrokerNode, ControllerNode
+from tests.simulation.world import World
+
+FAULTS_MS = 2500
+REST_MS = 4000
+CHECK_EACH_EVENTS = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run did."""
+
+    seed: int
+    acknowledged: int
+    read: int
+    faults: int
+    elections: int
+
+
+class Simulation:
+    """A cluster, its clients and its faults. The same seed gives the same history, to the byte."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.world = world = World(seed)
+        self.controller = ControllerNode(world)
+        self.brokers: dict[int, BrokerNode] = {}
+        self.checker = Checker(self.brokers, self.controller)
+        self.fault_count = 0
+        chance = world.random
+        broker_count = chance.choice((3, 3, 3, 4, 5))
+        for broker_id in range(1, broker_count + 1):
+            broker = BrokerNode(world, broker_id, self.controller, self.brokers)
+            broker.on_leading = self.checker.leading
+            self.brokers[broker_id] = broker
+        self.controller.brokers = self.brokers
+        self.controller.on_registered = self.checker.registered
+        world.rules.max_delay_ms = chance.choice((2, 5, 20))
+        min_isr = chance.choice((1, 1, 2))
+        for broker in self.brokers.values():
+            broker.min_isr = min_isr
+        kinds = [self._crash, self._pause, self._cut, self._power_cut, self._roll, self._move, self._controller_crash]
+        self._kinds = chance.sample(kinds, chance.randint(1, len(kinds)))
+        self._period_ms = chance.choice((80, 200, 500))
+        self.producers: list[SimulatedProducer] = []
+
+    def run(self) -> Outcome:
+        """Run it to its end.
+
+        Raises:
+            ViolationError: An invariant does not hold.
+        """
+        self.controller.start()
+        for broker in self.brokers.values():
+            broker.start()
+        self._run(600)
+        self._create_topic()
+        self._run(self.world.now_ms + 300)
+        self.world.rules.loss = self.world.random.choice((0.0, 0.0, 0.01, 0.05))
+        self.world.rules.repeat = self.world.random.choice((0.0, 0.0, 0.05))
+        self._start_clients()
+        self.world.at(self._period_ms, self._fault)
+        self._run(self.world.now_ms + FAULTS_MS)
+        self._heal()
+        self._run(self.world.now_ms + REST_MS)
+        for producer in self.producers:
+            producer.is_stopping = True
+        self._run(self.world.now_ms + 1500)
+        if any(not producer.is_idle for producer in self.producers if producer.acks == -1):
+            raise ViolationError("rest: a producer's record has no outcome")
+        self.checker.check_end()
+        assert self.controller.controller is not None
+        partitions = self.controller.controller.context.image.partitions.values()
+        return Outcome(
+            self.seed,
+            self.checker.acknowledged_count,
+            self.checker.read_count,
+            self.fault_count,
+            sum(partition.leader_epoch for partition in partitions),
+        )
+
+    def _run(self, end_ms: int) -> None:
+        left = CHECK_EACH_EVENTS
+
+        def check() -> None:
+            nonlocal left
+            left -= 1
+            if left <= 0:
+                left = CHECK_EACH_EVENTS
+                self.checker.check_all()
+
+        self.world.run_until(end_ms, check)
+
+    def _create_topic(self) -> None:
+        event = CreateTopic("orders", partition_count=2, replication_factor=3)
+        self.world.in_process(self.controller.process, 0, lambda: self.controller.put(event))
+
+    def _keys(self) -> list[PartitionKey]:
+        assert self.controller.controller is not None
+        return sorted(self.controller.controller.context.image.partitions)
+
+    def _start_clients(self) -> None:
+        for number, key in enumerate(self._keys()):
+            for shift, acks in enumerate((-1, -1, 1)):
+                producer = SimulatedProducer(self.world, self.brokers, self.checker, key, 1 + number * 3 + shift, acks)
+                self.producers.append(producer)
+            SimulatedConsumer(self.world, self.brokers, self.checker, key)
+
+    # -- faults --------------------------------------------------------------------------------------------------
+
+    def _fault(self) -> None:
+        self.fault_count += 1
+        self.world.random.choice(self._kinds)()
+        self.world.at(self.world.random.randint(self._period_ms // 2, self._period_ms * 2), self._again)
+
+    def _again(self) -> None:
+        if not self._is_healed:
+            self._fault()
+
+    _is_healed = False
+
+    def _some_broker(self) -> BrokerNode:
+        return self.brokers[self.world.random.choice(sorted(self.brokers))]
+
+    def _crash(self) -> None:
+        self._end(self._some_broker(), power_cut=False)
+
+    def _power_cut(self) -> None:
+        self._end(self._some_broker(), power_cut=True)
+
+    def _end(self, broker: BrokerNode, *, power_cut: bool) -> None:
+        if not broker.process.is_up:
+            return
+        is_noticed = self.world.random.random() < 0.5
+        self.world.note(f"{'power cut' if power_cut else 'kill'} {broker.process.name}, noticed: {is_noticed}")
+        held = {key: log.end_offset for key, log in broker.logs.items()}
+        broker.kill(power_cut=power_cut, is_noticed=is_noticed)
+        if power_cut:
+            self.checker.power_cut(broker.broker_id, held)
+        self.world.at(self.world.random.randint(1, 800), lambda: self._start(broker))
+
+    def _start(self, broker: BrokerNode) -> None:
+        if not broker.process.is_up:
+            self.world.note(f"start {broker.process.name}")
+            broker.start()
+
+    def _pause(self) -> None:
+        broker = self._some_broker()
+        length_ms = self.world.random.randint(10, 900)
+        self.world.note(f"pause {broker.process.name} for {length_ms}")
+        broker.process.paused_until_ms = self.world.now_ms + length_ms
+
+    def _cut(self) -> None:
+        names = ["controller", *(broker.process.name for broker in self.brokers.values())]
+        source, target = self.world.random.sample(names, 2)
+        pairs = {(source, target)}
+        if self.world.random.random() < 0.5:
+            pairs.add((target, source))
+        self.world.note(f"cut {sorted(pairs)}")
+        self.world.cuts |= pairs
+        self.world.at(self.world.random.randint(20, 900), lambda: self.world.cuts.difference_update(pairs))
+
+    def _roll(self) -> None:
+        broker = self._some_broker()
+        if broker.process.is_up:
+            self.world.note(f"shut down {broker.process.name}")
+            broker.shut_down()
+            self.world.at(self.world.random.randint(100, 900), lambda: self._start(broker))
+
+    def _move(self) -> None:
+        key = self.world.random.choice(self._keys())
+        event = MoveLeader(key, self.world.random.choice(sorted(self.brokers)))
+        self.world.in_process(self.controller.process, 0, lambda: self.controller.put(event))
+
+    def _controller_crash(self) -> None:
+        if self.controller.process.is_up:
+            self.world.note("kill controller")
+            self.controller.kill()
+            self.world.at(self.world.random.randint(1, 500), self._start_controller)
+
+    def _start_controller(self) -> None:
+        if not self.controller.process.is_up:
+            self.world.note("start controller")
+            self.controller.start()
+
+    def _heal(self) -> None:
+        self.world.note("heal")
+        self._is_healed = True
+        self.world.cuts.clear()
+        self.world.rules.loss = self.world.rules.repeat = 0.0
+        self._start_controller()
+        for broker in self.brokers.values():
+            broker.process.paused_until_ms = 0
+            self.world.at(100, lambda broker=broker: self._revive(broker))  # type: ignore[misc]
+
+    def _revive(self, broker: BrokerNode) -> None:
+        """Start a broker whenever it is down, also if it still shuts down now."""
+        self._start(broker)
+        self.world.at(300, lambda: self._revive(broker))

@@ -1,0 +1,101 @@
+"""One scheduler, one random source, virtual time: what happens in a simulated cluster is decided here, by the seed.
+
+Processes have names. A message goes over a link from one name to another and may be delayed, lost, repeated or cut off;
+it is dropped when the receiving process has ended since it was sent, and waits while the process is paused.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+Action = Callable[[], None]
+
+
+@dataclass(slots=True)
+class Process:
+    """A running process. `lives` counts its starts, so that what was meant for an earlier one is not delivered."""
+
+    name: str
+    is_up: bool = False
+    lives: int = 0
+    paused_until_ms: int = 0
+    pump: Action = field(default=lambda: None)
+
+
+@dataclass(slots=True)
+class NetworkRules:
+    """What the network does to each message, drawn for each seed."""
+
+    min_delay_ms: int = 0
+    max_delay_ms: int = 4
+    loss: float = 0.0
+    repeat: float = 0.0
+
+
+class World:
+    """See the module docstring.
+
+    Attributes:
+        now_ms: Virtual time.
+        random: The only source of chance.
+        cuts: Directions in which nothing passes, as (from, to).
+        history: What happened, for a failing seed.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now_ms = 0
+        self.rules = NetworkRules()
+        self.cuts: set[tuple[str, str]] = set()
+        self.processes: dict[str, Process] = {}
+        self.history: list[str] = []
+        self.event_count = 0
+        self._events: list[tuple[int, int, Action]] = []
+
+    def process(self, name: str) -> Process:
+        """Return the process of a name; it is made down."""
+        return self.processes.setdefault(name, Process(name))
+
+    def note(self, text: str) -> None:
+        """Write to the history."""
+        self.history.append(f"{self.now_ms:6} {text}")
+
+    def at(self, delay_ms: int, action: Action) -> None:
+        """Run an action after a delay."""
+        self.event_count += 1
+        heapq.heappush(self._events, (self.now_ms + delay_ms, self.event_count, action))
+
+    def in_process(self, process: Process, delay_ms: int, action: Action) -> None:
+        """Run an action in a process after a delay, unless the process has ended by then; then pump the process."""
+        lives = process.lives
+
+        def run() -> None:
+            if not process.is_up or process.lives != lives:
+                return
+            if process.paused_until_ms > self.now_ms:
+                self.at(process.paused_until_ms - self.now_ms, run)
+                return
+            action()
+            process.pump()
+
+        self.at(delay_ms, run)
+
+    def send(self, source: Process, target: Process, deliver: Action) -> None:
+        """Send a message: `deliver` runs in the target process, never, once or twice."""
+        rules = self.rules
+        copies = 1 + (self.random.random() < rules.repeat)
+        for _ in range(copies):
+            if (source.name, target.name) in self.cuts or self.random.random() < rules.loss:
+                continue
+            self.in_process(target, self.random.randint(rules.min_delay_ms, rules.max_delay_ms), deliver)
+
+    def run_until(self, end_ms: int, check: Action) -> None:
+        """Run all events up to a time, with a check after each."""
+        while self._events and self._events[0][0] <= end_ms:
+            self.now_ms, _, action = heapq.heappop(self._events)
+            action()
+            check()
+        self.now_ms = end_ms

@@ -1,0 +1,204 @@
+"""The controller, event by event: what it appends and what it answers."""
+
+import random
+import uuid
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from kafkaprod.broker.controller.controller import Controller
+from kafkaprod.broker.controller.events import (
+    AllocateProducerIds,
+    AlterPartition,
+    BrokerGone,
+    CreateTopic,
+    DeleteTopic,
+    Heartbeat,
+    IsrMember,
+    IsrProposal,
+    RegisterBroker,
+)
+from kafkaprod.broker.controller.placement import place
+from kafkaprod.broker.metadata.image import BrokerImage, PartitionImage, RecoveryState
+from kafkaprod.protocol.error_codes import ErrorCode as E
+
+
+class Rig:
+    """A controller with three active brokers and a topic of one partition on all of them."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.controller = Controller("c", session_timeout_ms=100, seed=1, now_ms=0)
+        self.epochs = {broker_id: self.register(broker_id).broker_epoch for broker_id in (1, 2, 3)}
+        for broker_id in self.epochs:
+            assert not self.beat(broker_id).is_fenced
+        assert self.ask(CreateTopic, name="t", assignment=((1, 2, 3),)).error == E.NONE
+
+    def ask(self, event_class: Any, **fields: Any) -> Any:
+        answers: list[Any] = []
+        self.controller.queue.put(event_class(**fields, reply=answers.append), self.now_ms)
+        while self.controller.turn(self.now_ms):
+            pass
+        return answers[0]
+
+    def register(self, broker_id: int, incarnation: int = 0, **fields: Any) -> Any:
+        identity = uuid.UUID(int=broker_id * 100 + incarnation)
+        return self.ask(RegisterBroker, broker_id=broker_id, incarnation_id=identity, cluster_id="c", **fields)
+
+    def beat(self, broker_id: int, *, wants_shutdown: bool = False) -> Any:
+        return self.ask(
+            Heartbeat,
+            broker_id=broker_id,
+            broker_epoch=self.controller.context.image.brokers[broker_id].epoch,
+            metadata_offset=self.controller.log.end_offset,
+            wants_fence=False,
+            wants_shutdown=wants_shutdown,
+            arrived_ms=self.now_ms,
+        )
+
+    @property
+    def partition(self) -> PartitionImage:
+        (found,) = self.controller.context.image.partitions.values()
+        return found
+
+    def propose(self, *members: int, broker_id: int = 1, **changes: Any) -> Any:
+        partition = self.partition
+        fields: dict[str, Any] = {
+            "key": partition.key,
+            "leader_epoch": partition.leader_epoch,
+            "partition_epoch": partition.partition_epoch,
+            "members": tuple(IsrMember(member, -1) for member in members),
+            "recovery_state": RecoveryState.RECOVERED,
+        }
+        proposal = IsrProposal(**(fields | changes))
+        answer = self.ask(
+            AlterPartition, broker_id=broker_id, broker_epoch=self.epochs[broker_id], proposals=(proposal,)
+        )
+        return answer.error if answer.error else answer.outcomes[0].error
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_a_broker_is_fenced_until_it_has_applied_its_registration() -> None:
+    controller = Controller("c", session_timeout_ms=100, seed=1, now_ms=0)
+    answers: list[Any] = []
+    event = RegisterBroker(1, uuid.UUID(int=1), "c", reply=answers.append)
+    controller.queue.put(event, 0)
+    controller.turn(0)
+    epoch = answers[0].broker_epoch
+    for offset, is_fenced in ((epoch, True), (epoch + 1, False)):
+        controller.queue.put(Heartbeat(1, epoch, offset, False, False, 0, answers.append), 0)
+        controller.turn(0)
+        assert answers[-1].is_fenced is is_fenced
+
+
+def test_registrations_that_are_refused(rig: Rig) -> None:
+    assert rig.ask(RegisterBroker, broker_id=9, incarnation_id=uuid.UUID(int=9), cluster_id="x").error == (
+        E.INCONSISTENT_CLUSTER_ID
+    )
+    assert rig.register(1, incarnation=1).error == E.DUPLICATE_BROKER_REGISTRATION
+    before = rig.controller.log.end_offset
+    assert rig.register(1) == (E.NONE, rig.epochs[1])
+    assert rig.controller.log.end_offset == before
+
+
+def test_a_new_process_leaves_the_isr_unless_the_last_stopped_cleanly(rig: Rig) -> None:
+    rig.ask(BrokerGone, broker_id=2, incarnation_id=uuid.UUID(int=200))
+    assert rig.partition.isr == (1, 3)
+    rig.ask(BrokerGone, broker_id=3, incarnation_id=uuid.UUID(int=300))
+    rig.ask(BrokerGone, broker_id=1, incarnation_id=uuid.UUID(int=100))
+    assert (rig.partition.isr, rig.partition.leader) == ((1,), -1)
+    assert rig.register(1, incarnation=1).error == E.NONE
+    assert not rig.beat(1).is_fenced
+    assert (rig.partition.isr, rig.partition.leader) == ((1,), 1)
+
+
+def test_a_session_that_ends_fences_and_elects(rig: Rig) -> None:
+    rig.now_ms = 60
+    rig.beat(2)
+    rig.beat(3)
+    rig.now_ms = 101
+    while rig.controller.turn(rig.now_ms):
+        pass
+    assert rig.controller.context.image.brokers[1].is_fenced
+    assert (rig.partition.isr, rig.partition.leader, rig.partition.leader_epoch) == ((2, 3), 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("members", "changes", "error"),
+    [
+        ((1, 2), {}, E.NONE),
+        ((1, 2, 3), {}, E.NONE),
+        ((2, 3), {}, E.INVALID_REQUEST),
+        ((1, 9), {}, E.INVALID_REQUEST),
+        ((1, 1), {}, E.INVALID_REQUEST),
+        ((1, 2), {"leader_epoch": -1}, E.FENCED_LEADER_EPOCH),
+        ((1, 2), {"leader_epoch": 1}, E.NOT_CONTROLLER),
+        ((1, 2), {"partition_epoch": 1}, E.NOT_CONTROLLER),
+        ((1, 2), {"partition_epoch": -1}, E.INVALID_UPDATE_VERSION),
+        ((1, 2), {"broker_id": 2}, E.INVALID_REQUEST),
+        ((1, 2), {"key": (uuid.UUID(int=5), 0)}, E.UNKNOWN_TOPIC_ID),
+        ((1, 2), {"recovery_state": RecoveryState.RECOVERING}, E.INVALID_REQUEST),
+        ((1,), {"members": (IsrMember(1, -1), IsrMember(2, 77))}, E.INELIGIBLE_REPLICA),
+    ],
+)
+def test_proposals(rig: Rig, members: tuple[int, ...], changes: dict[str, Any], error: E) -> None:
+    assert rig.propose(*members, **changes) == error
+
+
+def test_a_proposal_without_a_difference_writes_nothing(rig: Rig) -> None:
+    before = rig.controller.log.end_offset
+    assert rig.propose(1, 2, 3) == E.NONE
+    assert rig.controller.log.end_offset == before
+
+
+def test_a_controlled_shutdown_moves_leaders_and_then_ends(rig: Rig) -> None:
+    answer = rig.beat(1, wants_shutdown=True)
+    assert not answer.should_shut_down
+    assert (rig.partition.leader, rig.partition.isr) == (2, (2, 3))
+    assert not rig.beat(1, wants_shutdown=True).should_shut_down
+    rig.beat(2)
+    rig.beat(3)
+    assert rig.beat(1, wants_shutdown=True).should_shut_down
+
+
+def test_a_new_controller_replays_and_raises_its_epoch(rig: Rig) -> None:
+    rig.ask(AllocateProducerIds, broker_id=1, broker_epoch=rig.epochs[1])
+    successor = Controller("c", session_timeout_ms=100, seed=2, now_ms=0, batches=rig.controller.log.batches())
+    assert successor.epoch == rig.controller.epoch + 1
+    assert successor.context.image.partitions == rig.controller.context.image.partitions
+    assert successor.context.image.next_producer_id == 1000
+
+
+def test_topics(rig: Rig) -> None:
+    assert rig.ask(CreateTopic, name="t").error == E.TOPIC_ALREADY_EXISTS
+    assert rig.ask(CreateTopic, name="u", replication_factor=4).error == E.INVALID_REPLICATION_FACTOR
+    assert rig.ask(CreateTopic, name="u", assignment=((1, 1),)).error == E.INVALID_REPLICA_ASSIGNMENT
+    assert rig.ask(DeleteTopic, name="t").error == E.NONE
+    assert rig.controller.context.image.partitions == {}
+    assert rig.ask(DeleteTopic, name="t").error == E.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_handler_that_raises_changes_nothing(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    before = rig.controller.log.end_offset
+    assert rig.ask(CreateTopic, name="u", configs=[]) == E.UNKNOWN_SERVER_ERROR
+    assert rig.controller.log.end_offset == before
+    assert "failed to handle" in caplog.text
+
+
+def test_replicas_are_spread_over_racks_and_brokers() -> None:
+    brokers = [
+        BrokerImage(number, number, uuid.UUID(int=number), f"rack {number % 3}", False, False) for number in range(6)
+    ]
+    placed = place(brokers, 30, 3, random.Random(4))
+    assert all(len({replica % 3 for replica in replicas}) == 3 for replicas in placed)
+    assert max(Counter(replicas[0] for replicas in placed).values()) <= 6
+
+
+def test_a_fenced_broker_does_not_lead_a_new_partition() -> None:
+    brokers = [BrokerImage(number, number, uuid.UUID(int=number), None, number == 1, False) for number in (1, 2)]
+    assert set(place(brokers, 8, 2, random.Random(0))) == {(2, 1)}

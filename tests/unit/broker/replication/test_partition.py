@@ -1,0 +1,203 @@
+"""A leader and a follower's fetch: errors in order, where logs part, the high watermark and the ISR."""
+
+import uuid
+from typing import Any
+
+import pytest
+
+from kafkaprod.broker.controller.events import IsrOutcome
+from kafkaprod.broker.metadata.image import PartitionImage
+from kafkaprod.broker.replication.fetcher import Fetcher, FetchRequest
+from kafkaprod.broker.replication.partition import (
+    Eligibility,
+    FetchOutcome,
+    FollowerFetch,
+    PartitionReplica,
+    ReplicaSettings,
+)
+from kafkaprod.protocol.error_codes import ErrorCode as E
+from tests.simulation.logs import SimulatedLog
+
+TOPIC_ID = uuid.UUID(int=1)
+
+
+def image(leader: int = 1, epoch: int = 0, isr: tuple[int, ...] = (1, 2), partition_epoch: int = 0) -> PartitionImage:
+    return PartitionImage(TOPIC_ID, 0, (1, 2, 3), isr, leader, epoch, partition_epoch)
+
+
+def replica(log: SimulatedLog, first: PartitionImage, min_isr: int = 1) -> PartitionReplica:
+    eligibility = Eligibility(lambda _: True, lambda _: 10)
+    made = PartitionReplica(1, log, ReplicaSettings(lag_ms=100), eligibility, lambda: min_isr, first)
+    made.apply(first, 0)
+    return made
+
+
+def fetch(offset: int, *, follower: int = 2, epoch: int = 0, last: int = -1, broker_epoch: int = 10) -> FollowerFetch:
+    return FollowerFetch(follower, broker_epoch, epoch, offset, last)
+
+
+def filled(log: SimulatedLog, count: int, epoch: int = 0) -> SimulatedLog:
+    for value in range(count):
+        log.append_as_leader(epoch, 0, -1, value)
+    return log
+
+
+def log_with_epochs() -> SimulatedLog:
+    """Epochs 0 from 0, 3 from 2, 4 from 8, 7 from 13, 9 from 14; the log ends at 17."""
+    log = SimulatedLog()
+    for epoch, count in ((0, 2), (3, 6), (4, 5), (7, 1), (9, 3)):
+        filled(log, count, epoch)
+    return log
+
+
+@pytest.mark.parametrize(
+    ("last", "offset", "expected"),
+    [
+        (2, 5, (0, 2)),
+        (0, 4, (0, 2)),
+        (6, 6, (4, 13)),
+        (5, 9, (4, 13)),
+        (10, 18, (10, 17)),
+        (0, 2, None),
+        (7, 14, None),
+        (9, 17, None),
+        (10, 17, None),
+    ],
+)
+def test_where_logs_part(last: int, offset: int, expected: tuple[int, int] | None) -> None:
+    leader = replica(log_with_epochs(), image(epoch=10))
+    outcome = leader.fetch(fetch(offset, epoch=10, last=last), 0)
+    assert (outcome.error, outcome.diverging) == (E.NONE, expected)
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (fetch(0, epoch=-1), E.FENCED_LEADER_EPOCH),
+        (fetch(0, epoch=1), E.UNKNOWN_LEADER_EPOCH),
+        (fetch(0, follower=9), E.UNKNOWN_LEADER_EPOCH),
+        (fetch(0, broker_epoch=9), E.NOT_LEADER_OR_FOLLOWER),
+        (fetch(9), E.OFFSET_OUT_OF_RANGE),
+        (fetch(2, last=11), E.OFFSET_OUT_OF_RANGE),
+    ],
+)
+def test_fetch_errors_change_nothing(request_: FollowerFetch, error: E) -> None:
+    leader = replica(filled(SimulatedLog(), 3), image())
+    assert leader.fetch(request_, 50).error == error
+    assert {state.end_offset for state in leader.followers.values()} == {-1}
+
+
+def test_a_fetch_below_the_log_is_out_of_range_before_divergence() -> None:
+    log = filled(SimulatedLog(), 5)
+    log.raise_log_start(3)
+    assert replica(log, image()).fetch(fetch(1, last=0), 0).error == E.OFFSET_OUT_OF_RANGE
+
+
+def test_the_watermark_waits_for_the_isr_and_for_who_joins() -> None:
+    log = SimulatedLog()
+    leader = replica(log, image())
+    filled(log, 3)
+    leader.fetch(fetch(2), 0)
+    assert log.high_watermark == 2
+    leader.fetch(fetch(2, follower=3), 0)
+    assert leader.proposal is not None
+    leader.fetch(fetch(3), 0)
+    assert log.high_watermark == 2, "broker 3 may be in the ISR already"
+    answer = IsrOutcome(leader.key, E.INELIGIBLE_REPLICA)
+    leader.on_isr_outcome(leader.proposal, answer)
+    leader.advance_high_watermark()
+    assert log.high_watermark == 3
+
+
+def test_a_follower_below_the_epochs_start_does_not_join() -> None:
+    log = filled(SimulatedLog(), 5)
+    leader = replica(log, image(epoch=3))
+    leader.fetch(fetch(4, follower=3, epoch=3), 0)
+    assert leader.proposal is None
+    leader.fetch(fetch(5, follower=3, epoch=3), 0)
+    assert leader.proposal is not None
+
+
+def test_slow_followers_leave_and_idle_ones_stay() -> None:
+    log = filled(SimulatedLog(), 1)
+    leader = replica(log, image())
+    leader.fetch(fetch(1), 10)
+    leader.propose_shrink(1000)
+    assert leader.proposal is None, "it has everything"
+    filled(log, 1)
+    leader.propose_shrink(1000)
+    assert leader.proposal is not None
+    assert [member.broker_id for member in leader.proposal.members] == [1]
+    assert leader.maximal_isr == {1, 2}
+
+
+def test_an_answer_keeps_the_proposal_that_follows_it() -> None:
+    leader = replica(filled(SimulatedLog(), 1), image())
+    leader.fetch(fetch(1, follower=3), 0)
+    proposal = leader.proposal
+    assert proposal is not None
+    leader.on_isr_outcome(proposal, IsrOutcome(leader.key, E.NONE, 1, 0, (1, 2, 3), 1))
+    filled(leader.log, 1)  # type: ignore[arg-type]
+    leader.fetch(fetch(2), 500)
+    leader.propose_shrink(500)
+    later = leader.proposal
+    assert later is not None
+    leader.apply(image(isr=(1, 2, 3), partition_epoch=1), 500)  # the metadata comes behind the answer
+    assert leader.proposal is later
+
+
+def test_acks_all_needs_the_minimum_before_and_after() -> None:
+    leader = replica(SimulatedLog(), image(isr=(1,)), min_isr=2)
+    assert leader.append_error(-1) == E.NOT_ENOUGH_REPLICAS
+    assert leader.append_error(1) == E.NONE
+    assert replica(SimulatedLog(), image(leader=2)).append_error(1) == E.NOT_LEADER_OR_FOLLOWER
+
+
+def answered(fetcher: Fetcher, now_ms: int, **outcome: Any) -> FetchRequest:
+    request = fetcher.next_request(now_ms)
+    assert request is not None
+    (key,) = request.questions
+    fetcher.on_answer(request, {key: FetchOutcome(**({"error": E.NONE} | outcome))}, now_ms)
+    return request
+
+
+def follower_of(log: SimulatedLog, epoch: int) -> Fetcher:
+    fetcher = Fetcher(2, 1, lambda: 10, retry_ms=50, idle_ms=10)
+    fetcher.add((TOPIC_ID, 0), log, epoch)
+    return fetcher
+
+
+@pytest.mark.parametrize(("diverging", "end"), [((4, 11), 11), ((4, 15), 13), ((3, 6), 6), ((5, 16), 13)])
+def test_a_follower_cuts_where_the_logs_part(diverging: tuple[int, int], end: int) -> None:
+    log = log_with_epochs()
+    answered(follower_of(log, 12), 0, diverging=diverging)
+    assert log.end_offset == end
+
+
+def test_batches_of_a_newer_epoch_are_left_out() -> None:
+    source = filled(filled(SimulatedLog(), 1, 0), 1, 5)
+    log = SimulatedLog()
+    answered(follower_of(log, 3), 0, batches=tuple(source.batches), high_watermark=2, log_start_offset=0)
+    assert (log.end_offset, log.high_watermark) == (1, 1)
+
+
+def test_late_answers_and_fenced_epochs() -> None:
+    log = SimulatedLog()
+    fetcher = follower_of(log, 3)
+    late = fetcher.next_request(0)
+    assert late is not None
+    fetcher.remove((TOPIC_ID, 0))
+    fetcher.add((TOPIC_ID, 0), log, 4)
+    batches = tuple(filled(SimulatedLog(), 1, 3).batches)
+    fetcher.on_answer(late, {(TOPIC_ID, 0): FetchOutcome(E.NONE, batches, 1, 0)}, 0)
+    assert log.end_offset == 0
+    answered(fetcher, 0, error=E.FENCED_LEADER_EPOCH)
+    assert fetcher.next_request(10_000) is None, "until the metadata brings a higher epoch"
+
+
+def test_a_lost_answer_is_asked_for_again_after_a_rest() -> None:
+    fetcher = follower_of(SimulatedLog(), 0)
+    assert fetcher.next_request(0) is not None
+    assert fetcher.next_request(1999) is None
+    assert fetcher.next_request(2000) is None
+    assert fetcher.next_request(2050) is not None
