@@ -68,6 +68,8 @@ class BrokerConfig:
         topics: name -> partition count; made at start if missing.
         tls: listens with TLS; None for plain TCP.
         sasl_users: user name -> password; clients must log in if there are any.
+        super_users: super.users; principals that ACLs do not bind, "User:admin;User:root".
+        allow_everyone_if_no_acl_found: allow.everyone.if.no.acl.found; what has no ACLs is open to all.
         options: further options under Kafka's names; `cluster.broker_options.with_options` checks and applies them.
         max_versions: API -> highest version to announce and to take, as an older broker does.
     """
@@ -89,6 +91,8 @@ class BrokerConfig:
     topics: Mapping[str, int] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None
     sasl_users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    super_users: str = ""
+    allow_everyone_if_no_acl_found: bool = True
     options: Mapping[str, str] = field(default_factory=dict)
     max_versions: Mapping[ApiKey, int] = field(default_factory=dict)
 

@@ -11,7 +11,18 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from kafka import KafkaProducer
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker, EmbeddedBrokerError
@@ -221,3 +232,45 @@ def test_user_whose_credential_was_set_by_a_client_logs_in(tmp_path: Path) -> No
         )
         assert producer.send("t", b"v").get(30).offset == 0
         producer.close()
+
+
+def test_acls_bind_who_logs_in() -> None:
+    users = {"admin": "secret", "ann": "hers"}
+    with EmbeddedBroker(sasl_users=users, topics={"t": 1}, options={"super.users": "User:admin"}) as broker:
+
+        def login(user: str) -> dict[str, str]:
+            return {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": user,
+                "sasl.password": users[user],
+            }
+
+        def produce_as_ann() -> str | None:
+            producer, errors = ConfluentProducer(login("ann")), []
+            producer.produce("t", b"v", on_delivery=lambda error, _: errors.append(error))
+            producer.flush(30)
+            return None if errors[0] is None else errors[0].name()
+
+        admin = AdminClient(login("admin"))
+        operation, permission = AclOperation.WRITE, AclPermissionType.ALLOW
+        assert produce_as_ann() is None  # there are no entries yet
+        bobs = AclBinding(ResourceType.TOPIC, "t", ResourcePatternType.LITERAL, "User:bob", "*", operation, permission)
+        admin.create_acls([bobs])[bobs].result(30)
+        assert produce_as_ann() == "TOPIC_AUTHORIZATION_FAILED"
+        anns = AclBinding(ResourceType.TOPIC, "t", ResourcePatternType.PREFIXED, "User:ann", "*", operation, permission)
+        admin.create_acls([anns])[anns].result(30)
+        assert produce_as_ann() is None
+        every = AclBindingFilter(
+            ResourceType.ANY,
+            None,
+            ResourcePatternType.ANY,
+            None,
+            None,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        assert len(admin.describe_acls(every).result(30)) == 2
+        assert len(admin.delete_acls([every])[every].result(30)) == 2
+        assert produce_as_ann() is None

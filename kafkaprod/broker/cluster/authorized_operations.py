@@ -1,4 +1,4 @@
-"""The bit sets of authorized operations (KIP-430). There are no ACLs: everybody may do everything.
+"""The bit sets of authorized operations (KIP-430), for clients that may do everything.
 
 Bit n is set for operation n: READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9,
 DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12. Source: Kafka, AclOperation and

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from kafkaprod.broker.cluster import broker_options
+from kafkaprod.broker.cluster.acls import Acls
 from kafkaprod.broker.cluster.producer_ids import ProducerIds
 from kafkaprod.broker.cluster.quotas import Quotas
 from kafkaprod.broker.cluster.scram_store import ScramStore
@@ -95,6 +96,11 @@ class Broker:
         self.log_dir = _open_log_dir(config, clock, disk)
         try:
             self.settings = Settings(disk, self.log_dir.path)
+            self.acls = Acls(
+                self.settings,
+                filter(None, config.super_users.split(";")),
+                allows_if_none=config.allow_everyone_if_no_acl_found,
+            )
             self.quotas = Quotas(self.settings)
             self.scram = ScramStore(self.settings, self.credentials)
             self.config = config = self._effective_config(self.settings.get(BROKER_OPTIONS))

@@ -19,6 +19,7 @@ from kafkaprod.broker.cluster.option_types import (
     boolean,
     int32,
     int64,
+    string,
 )
 from kafkaprod.broker.cluster.topic_options import BROKER_NAMES, TOPIC_OPTIONS, UNUSED_DEFAULTS
 from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC, BrokerConfig
@@ -94,6 +95,7 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
     **_topic_defaults(),
     **{name: BrokerOption(int64(0), default=str(number), is_dynamic=True) for name, number in _UNUSED_NUMBERS.items()},
     **{name: BrokerOption(boolean(), default=str(is_on).lower()) for name, is_on in _UNUSED_SWITCHES.items()},
+    "allow.everyone.if.no.acl.found": _of("", "allow_everyone_if_no_acl_found", boolean()),
     "auto.create.topics.enable": _of("", "auto_create_topics", boolean()),
     "connections.max.idle.ms": _of("limits", "max_idle_ms", int64(1)),
     "default.replication.factor": BrokerOption(int32(1, 1), default="1"),
@@ -111,6 +113,7 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
     "offsets.retention.minutes": _of("", "offsets_retention_ms", int64(1, 10**9), is_dynamic=True, unit_ms=_MINUTE_MS),
     "queued.max.request.bytes": _of("limits", "max_queued_bytes", int64(1)),
     "socket.request.max.bytes": _of("limits", "max_request_bytes", int32(1)),
+    "super.users": _of("", "super_users", string()),
     "transaction.max.timeout.ms": _of("transactions", "max_timeout_ms", int32(1)),
     "transactional.id.expiration.ms": _of("transactions", "id_expiration_ms", int32(1)),
 }

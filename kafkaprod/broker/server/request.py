@@ -20,6 +20,8 @@ from kafkaprod.broker.server.login import Login
 from kafkaprod.errors import IllegalStateError, KafkaError
 from kafkaprod.protocol.schema import Request, Response
 
+ANONYMOUS = "ANONYMOUS"
+
 RequestT_co = TypeVar("RequestT_co", bound=Request, covariant=True)
 
 
@@ -40,6 +42,12 @@ class ClientRequest(Generic[RequestT_co]):
     client_id: str
     client_host: str
     login: Login | None = None
+
+    @property
+    def principal(self) -> str:
+        """Who sent it, as ACLs name clients."""
+        user = None if self.login is None else self.login.user
+        return f"User:{ANONYMOUS if user is None else user}"
 
 
 class CloseConnectionError(KafkaError):

@@ -19,11 +19,14 @@ from kafkaprod.broker.handlers import (
     alter_replica_log_dirs,
     alter_user_scram_credentials,
     api_versions,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_client_quotas,
     describe_cluster,
     describe_configs,
@@ -60,6 +63,7 @@ from kafkaprod.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
+from kafkaprod.broker.server.authorized_calls import authorized_call
 from kafkaprod.broker.server.request import ClientRequest, CloseConnectionError, Lane, Outcome
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -97,11 +101,14 @@ _MODULES: Final = (
     alter_replica_log_dirs,
     alter_user_scram_credentials,
     api_versions,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_client_quotas,
     describe_cluster,
     describe_configs,
@@ -182,7 +189,9 @@ def call(handler: Handler, broker: Broker, request: ClientRequest[Request]) -> O
         CloseConnectionError: the handler wants the connection closed.
     """
     try:
-        return handler.handle(broker, request)
+        if broker.acls.is_open:
+            return handler.handle(broker, request)
+        return authorized_call(broker, request, lambda other: handler.handle(broker, other), handler.refuse)
     except CloseConnectionError:
         raise
     except Exception:

@@ -10,6 +10,7 @@ from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.server.file_records import FileResponse
+from kafkaprod.broker.server.login import Login
 from kafkaprod.broker.server.purgatory import Purgatory
 from kafkaprod.broker.server.request import ClientRequest, Deferred, NoResponse, Ready
 from kafkaprod.broker.server.router import HANDLERS, announced_versions, call
@@ -25,6 +26,7 @@ class BrokerWithoutSockets:
 
     def __init__(self, data_dir: Path, **options: Any) -> None:
         self.clock = ManualClock()
+        self.user: str | None = None  # who is logged in
         self.purgatory = Purgatory(wakeup=lambda: None)
         options.setdefault("flush_policy", never())
         options.setdefault("groups", GroupConfig(initial_rebalance_delay_ms=0))
@@ -35,7 +37,11 @@ class BrokerWithoutSockets:
     def begin(self, request: Request, version: int, *, client_id: str = "client") -> list[Ready]:
         """Handle a request; the list holds the outcome once there is one."""
         received: list[Ready] = []
-        outcome = call(HANDLERS[request.api], self.broker, ClientRequest(request, version, client_id, "127.0.0.1"))
+        login = Login(self.broker.credentials)
+        login.user = self.user
+        outcome = call(
+            HANDLERS[request.api], self.broker, ClientRequest(request, version, client_id, "127.0.0.1", login)
+        )
         if isinstance(outcome, Deferred):
             outcome.then(received.append)
         else:

@@ -1,0 +1,51 @@
+"""CreateAcls (30): add access control entries. They count from the next request on."""
+
+from __future__ import annotations
+
+from kafkaprod.broker.cluster.acls import Acl, check_new
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.messages.create_acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+
+API = ApiKey.CREATE_ACLS
+LANE = Lane.CONTROL
+MAX_VERSION = 3
+
+
+def handle(broker: Broker, request: ClientRequest[CreateAclsRequest]) -> CreateAclsResponse:
+    """Check each entry and add the good ones."""
+    results = []
+    good = []
+    for creation in request.body.creations:
+        acl = Acl(
+            creation.resource_type,
+            creation.resource_name,
+            creation.resource_pattern_type,
+            creation.principal,
+            creation.host,
+            creation.operation,
+            creation.permission_type,
+        )
+        result = AclCreationResult()
+        try:
+            check_new(acl)
+            good.append(acl)
+        except BrokerError as error:
+            result.error_code, result.error_message = error.code, str(error)
+        results.append(result)
+    try:
+        broker.acls.add(good)
+    except BrokerError as error:
+        return refuse(request, error.code)
+    return CreateAclsResponse(results=results)
+
+
+def refuse(request: ClientRequest[CreateAclsRequest], error_code: int) -> CreateAclsResponse:
+    """Answer the error for every entry."""
+    return CreateAclsResponse(results=[AclCreationResult(error_code=error_code) for _ in request.body.creations])

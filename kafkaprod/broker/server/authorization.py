@@ -1,0 +1,214 @@
+"""What the ACLs let through of a request: all of it, some items, or nothing.
+
+    whole request: not allowed -> the handler's refusal
+    items (topics, groups ...): the handler gets those that are allowed; the refusals of the others are added to what it
+    answers, now or later
+
+Consulted only while there are ACLs. Which right each API needs: Kafka, KafkaApis and the authorization table of its
+documentation.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import CLUSTER, CLUSTER_NAME, GROUP, TOPIC, TRANSACTIONAL_ID
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.server.file_records import FileResponse
+from kafkaprod.broker.server.request import (
+    ClientRequest,
+    CloseConnectionError,
+    Deferred,
+    NoResponse,
+    Outcome,
+    Ready,
+)
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.schema import Response
+
+ERRORS: Final[Mapping[int, ErrorCode]] = {
+    TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+Handle = Callable[[ClientRequest[Any]], Outcome]
+Refuse = Callable[[ClientRequest[Any], int], Response]
+
+
+class Right(NamedTuple):
+    """What a whole request needs; the attribute of the body that names the resource, empty for the cluster."""
+
+    operation: int
+    resource_type: int
+    attribute: str = ""
+
+
+class ItemRight(NamedTuple):
+    """What each item of a request needs.
+
+    Attributes:
+        items: attribute of the body with the items.
+        results: attribute of the response with their outcomes.
+        name: attribute of an item that names the resource; empty if the item is the name.
+    """
+
+    operation: int
+    resource_type: int
+    items: str
+    results: str
+    name: str
+
+
+def _cluster(operation: int) -> list[Right]:
+    return [Right(operation, CLUSTER)]
+
+
+def _group(operation: int = acls.READ) -> list[Right]:
+    return [Right(operation, GROUP, "group_id")]
+
+
+_TRANSACTION: Final = [Right(acls.WRITE, TRANSACTIONAL_ID, "transactional_id")]
+
+RIGHTS: Final[Mapping[ApiKey, list[Right]]] = {
+    ApiKey.PRODUCE: _TRANSACTION,
+    ApiKey.OFFSET_COMMIT: _group(),
+    ApiKey.JOIN_GROUP: _group(),
+    ApiKey.HEARTBEAT: _group(),
+    ApiKey.LEAVE_GROUP: _group(),
+    ApiKey.SYNC_GROUP: _group(),
+    ApiKey.OFFSET_DELETE: _group(acls.DELETE),
+    ApiKey.ADD_OFFSETS_TO_TXN: [*_TRANSACTION, *_group()],
+    ApiKey.END_TXN: _TRANSACTION,
+    ApiKey.TXN_OFFSET_COMMIT: [*_TRANSACTION, *_group()],
+    ApiKey.WRITE_TXN_MARKERS: _cluster(acls.CLUSTER_ACTION),
+    ApiKey.DESCRIBE_ACLS: _cluster(acls.DESCRIBE),
+    ApiKey.CREATE_ACLS: _cluster(acls.ALTER),
+    ApiKey.DELETE_ACLS: _cluster(acls.ALTER),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _cluster(acls.ALTER),
+    ApiKey.DESCRIBE_LOG_DIRS: _cluster(acls.DESCRIBE),
+    ApiKey.ELECT_LEADERS: _cluster(acls.ALTER),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _cluster(acls.ALTER),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _cluster(acls.DESCRIBE),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _cluster(acls.DESCRIBE_CONFIGS),
+    ApiKey.ALTER_CLIENT_QUOTAS: _cluster(acls.ALTER_CONFIGS),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _cluster(acls.DESCRIBE),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _cluster(acls.ALTER),
+    ApiKey.DESCRIBE_QUORUM: _cluster(acls.DESCRIBE),
+    ApiKey.LIST_CONFIG_RESOURCES: _cluster(acls.DESCRIBE_CONFIGS),
+}
+
+ITEM_RIGHTS: Final[Mapping[ApiKey, ItemRight]] = {
+    ApiKey.PRODUCE: ItemRight(acls.WRITE, TOPIC, "topic_data", "responses", "name"),
+    ApiKey.FETCH: ItemRight(acls.READ, TOPIC, "topics", "responses", "topic"),
+    ApiKey.LIST_OFFSETS: ItemRight(acls.DESCRIBE, TOPIC, "topics", "topics", "name"),
+    ApiKey.OFFSET_COMMIT: ItemRight(acls.READ, TOPIC, "topics", "topics", "name"),
+    ApiKey.TXN_OFFSET_COMMIT: ItemRight(acls.READ, TOPIC, "topics", "topics", "name"),
+    ApiKey.DESCRIBE_GROUPS: ItemRight(acls.DESCRIBE, GROUP, "groups", "groups", ""),
+    ApiKey.DELETE_GROUPS: ItemRight(acls.DELETE, GROUP, "groups_names", "results", ""),
+    ApiKey.DELETE_RECORDS: ItemRight(acls.DELETE, TOPIC, "topics", "topics", "name"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: ItemRight(acls.DESCRIBE, TOPIC, "topics", "topics", "topic"),
+    ApiKey.CREATE_PARTITIONS: ItemRight(acls.ALTER, TOPIC, "topics", "results", "name"),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ItemRight(acls.DESCRIBE, TOPIC, "topics", "topics", "name"),
+    ApiKey.DESCRIBE_PRODUCERS: ItemRight(acls.READ, TOPIC, "topics", "topics", "name"),
+    ApiKey.DESCRIBE_TRANSACTIONS: ItemRight(
+        acls.DESCRIBE, TRANSACTIONAL_ID, "transactional_ids", "transaction_states", ""
+    ),
+}
+
+
+class Authorizer:
+    """Decides for one request.
+
+    Attributes:
+        request: whose client asks.
+    """
+
+    def __init__(self, broker: Broker, request: ClientRequest[Any]) -> None:
+        self.broker = broker
+        self.request = request
+
+    def may(self, operation: int, resource_type: int, name: str = CLUSTER_NAME) -> bool:
+        """Decide about one resource."""
+        request = self.request
+        return self.broker.acls.is_allowed(request.principal, request.client_host, operation, resource_type, name)
+
+    def may_for_any(self, operation: int, resource_type: int) -> bool:
+        """Decide whether there is a resource of the type for which it is allowed."""
+        request = self.request
+        return self.broker.acls.is_allowed_for_any(request.principal, request.client_host, operation, resource_type)
+
+    def refusal(self) -> ErrorCode:
+        """Return the error for the whole request; NONE if it may go on."""
+        for right in RIGHTS.get(self.request.body.api, ()):
+            name = getattr(self.request.body, right.attribute) if right.attribute else CLUSTER_NAME
+            if name is not None and not self.may(right.operation, right.resource_type, name):
+                return ERRORS[right.resource_type]
+        return ErrorCode.NONE
+
+    def split(self, handle: Handle, refuse: Refuse, right: ItemRight) -> Outcome:
+        """Handle the items that are allowed, and add the refusals of the others."""
+        allowed: list[Any] = []
+        denied: list[Any] = []
+        for item in getattr(self.request.body, right.items):
+            (allowed if self._may_item(right, item) else denied).append(item)
+        if not denied:
+            return handle(self.request)
+        refused = refuse(self.with_changes(**{right.items: denied}), ERRORS[right.resource_type])
+        if hasattr(refused, "error_code"):
+            refused.error_code = ErrorCode.NONE
+        if not allowed:
+            return self._none_allowed(refused)
+        return merged(handle(self.with_changes(**{right.items: allowed})), refused, right.results)
+
+    def with_changes(self, **changes: Any) -> ClientRequest[Any]:
+        """Return the request with other values in its body."""
+        request = self.request
+        body = copy.copy(request.body)
+        for name, value in changes.items():
+            setattr(body, name, value)
+        return ClientRequest(body, request.version, request.client_id, request.client_host, request.login)
+
+    def _may_item(self, right: ItemRight, item: Any) -> bool:
+        name = getattr(item, right.name) if right.name else item
+        topic_id = getattr(item, "topic_id", None)
+        if right.resource_type == TOPIC and topic_id is not None:
+            name = self.broker.topics.name_of("", topic_id)
+            if name is None:
+                return True  # the handler answers that the id is unknown
+        return self.may(right.operation, right.resource_type, name)
+
+    def _none_allowed(self, refused: Response) -> Response:
+        body = self.request.body
+        if body.api is ApiKey.PRODUCE and body.acks == 0:
+            raise CloseConnectionError(f"{self.request.principal} may not write to the topics of an acks=0 request")
+        return refused
+
+
+def merged(outcome: Outcome, refused: Response, results: str) -> Outcome:
+    """Add the outcomes in `refused` to those of the handler, when it has them."""
+    if isinstance(outcome, Deferred):
+        later = Deferred()
+        later.on_abandon = outcome.abandon
+        outcome.then(lambda ready: later.complete(_merged(ready, refused, results)))
+        return later
+    ready = _merged(outcome, refused, results)
+    if isinstance(ready, CloseConnectionError):
+        raise ready
+    merged_now: Outcome = ready
+    return merged_now
+
+
+def _merged(ready: Ready, refused: Response, results: str) -> Any:
+    if isinstance(ready, CloseConnectionError):
+        return ready
+    if isinstance(ready, NoResponse):  # acks=0: there is no other way to say it
+        return CloseConnectionError("a topic of an acks=0 request may not be written to")
+    response = ready.response if isinstance(ready, FileResponse) else ready
+    getattr(response, results).extend(getattr(refused, results))
+    return ready

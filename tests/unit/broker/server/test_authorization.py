@@ -1,0 +1,163 @@
+"""What a client gets whose rights do not cover a request, by API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import Acl
+from kafkaprod.broker.server.authorization import ITEM_RIGHTS, RIGHTS
+from kafkaprod.broker.server.authorized_calls import _SPECIAL
+from kafkaprod.broker.server.file_records import FileResponse
+from kafkaprod.broker.server.request import CloseConnectionError
+from kafkaprod.broker.server.router import HANDLERS
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.messages import REQUESTS
+from kafkaprod.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from kafkaprod.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkaprod.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kafkaprod.protocol.messages.produce import ProduceResponse
+from kafkaprod.protocol.schema import Response
+from tests.support.broker.broker_requests import commit, committed, fetch, metadata, produce, produce_request
+from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
+from tests.support.broker.fixtures_log import make_batch
+from tests.support.net.protocol_samples import samples
+
+OPEN = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.DESCRIBE_CLUSTER}
+"""APIs that need no right, in Kafka too."""
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> BrokerWithoutSockets:
+    """Ann may write to `mine`, and nobody else has a right to anything but root."""
+    box = BrokerWithoutSockets(
+        tmp_path, topics={"mine": 1, "other": 1}, super_users="User:root", allow_everyone_if_no_acl_found=False
+    )
+    allow(box, acls.WRITE, acls.TOPIC, "mine")
+    box.user = "ann"
+    return box
+
+
+def allow(box: BrokerWithoutSockets, operation: int, resource_type: int, name: str) -> None:
+    box.broker.acls.add([Acl(resource_type, name, acls.LITERAL, "User:ann", "*", operation, acls.ALLOW)])
+
+
+def test_every_api_has_its_rule() -> None:
+    assert set(HANDLERS) == {*RIGHTS, *ITEM_RIGHTS, *_SPECIAL, *OPEN}
+    assert not OPEN & {*RIGHTS, *ITEM_RIGHTS, *_SPECIAL}
+
+
+@pytest.mark.parametrize("api", sorted(set(HANDLERS) - OPEN))
+def test_whoever_may_nothing_is_answered_in_every_version(
+    api: ApiKey, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    box = BrokerWithoutSockets(tmp_path, topics={"t": 1}, allow_everyone_if_no_acl_found=False)
+    low, high = REQUESTS[api].versions
+    for version in range(low, min(high, HANDLERS[api].MAX_VERSION) + 1):
+        for message in samples(REQUESTS[api], version):
+            request = REQUESTS[api].decode(bytearray(message.encode(version)), version)
+            try:
+                outcomes: list[Any] = box.begin(request, version)
+            except CloseConnectionError:
+                continue  # acks=0
+            for outcome in outcomes:
+                response = outcome.response if isinstance(outcome, FileResponse) else outcome
+                if isinstance(response, Response):
+                    type(response).decode(response.encode(version), version)
+    assert "failed" not in caplog.text
+
+
+def test_topics_are_refused_one_by_one(box: BrokerWithoutSockets) -> None:
+    assert produce(box, make_batch(), topic="mine").error_code == 0
+    assert produce(box, make_batch(), topic="other").error_code == 29
+    both = produce_request(make_batch(), topic="mine")
+    both.topic_data += produce_request(make_batch(), topic="other").topic_data
+    answer = box.ask(both, ProduceResponse, 9)
+    codes = {topic.name: topic.partition_responses[0].error_code for topic in answer.responses}
+    assert codes == {"mine": 0, "other": 29}
+    assert fetch(box, topic="mine").error_code == 29
+    allow(box, acls.READ, acls.TOPIC, "mine")
+    assert fetch(box, topic="mine").error_code == 0
+
+
+def test_unanswered_records_that_are_refused_close_the_connection(box: BrokerWithoutSockets) -> None:
+    assert box.has_no_answer(produce_request(make_batch(), topic="mine", acks=0), 9)
+    with pytest.raises(CloseConnectionError):
+        box.begin(produce_request(make_batch(), topic="other", acks=0), 9)
+
+
+def test_metadata_shows_what_may_be_described(box: BrokerWithoutSockets) -> None:
+    assert [topic.name for topic in metadata(box, None).topics] == ["mine"]
+    named = metadata(box, ["mine", "other", "fresh"]).topics
+    assert {topic.name: topic.error_code for topic in named} == {"mine": 0, "other": 29, "fresh": 29}
+    allow(box, acls.DESCRIBE, acls.TOPIC, "fresh")
+    assert metadata(box, ["fresh"], allow_auto_topic_creation=True).topics[0].error_code == 29
+    allow(box, acls.CREATE, acls.TOPIC, "fresh")
+    assert metadata(box, ["fresh"], allow_auto_topic_creation=True).topics[0].error_code == 0
+    (mine,) = metadata(box, ["mine"], version=8, include_topic_authorized_operations=True).topics
+    assert mine.topic_authorized_operations == 1 << acls.WRITE | 1 << acls.DESCRIBE
+    topic_id = box.broker.topics.get("other").topic_id  # type: ignore[union-attr]
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=topic_id)])
+    assert [topic.error_code for topic in box.ask(request, MetadataResponse, 12).topics] == [100]
+
+
+def test_groups_and_their_offsets(box: BrokerWithoutSockets) -> None:
+    assert commit(box, 7, topic="mine") == 30
+    allow(box, acls.READ, acls.GROUP, "g")
+    assert commit(box, 7, topic="mine") == 29
+    allow(box, acls.READ, acls.TOPIC, "mine")
+    assert commit(box, 7, topic="mine") == 0
+    assert [group.group_id for group in box.ask(ListGroupsRequest(), ListGroupsResponse, 4).groups] == ["g"]
+    box.user = "bob"
+    assert box.ask(ListGroupsRequest(), ListGroupsResponse, 4).groups == []
+
+
+def test_producer_ids_need_some_topic(box: BrokerWithoutSockets) -> None:
+    assert box.ask(InitProducerIdRequest(transaction_timeout_ms=1), InitProducerIdResponse, 4).error_code == 0
+    transactional = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000)
+    assert box.ask(transactional, InitProducerIdResponse, 4).error_code == 53
+    box.user = "bob"
+    assert box.ask(InitProducerIdRequest(transaction_timeout_ms=1), InitProducerIdResponse, 4).error_code == 31
+
+
+def create(box: BrokerWithoutSockets, name: str) -> int:
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    return box.ask(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse, 7).topics[0].error_code
+
+
+def test_topics_are_made_with_a_right_to_the_topic_or_the_cluster(box: BrokerWithoutSockets) -> None:
+    assert create(box, "new") == 29
+    allow(box, acls.CREATE, acls.TOPIC, "new")
+    assert create(box, "new") == 0
+    allow(box, acls.CREATE, acls.CLUSTER, acls.CLUSTER_NAME)
+    assert create(box, "newer") == 0
+
+
+def test_acls_are_made_and_shown_by_whoever_may(box: BrokerWithoutSockets) -> None:
+    creation = AclCreation(
+        resource_type=acls.GROUP,
+        resource_name="g",
+        principal="User:bob",
+        host="*",
+        operation=acls.READ,
+        permission_type=acls.ALLOW,
+    )
+    request = CreateAclsRequest(creations=[creation])
+    assert box.ask(request, CreateAclsResponse, 3).results[0].error_code == 31
+    box.user = "root"
+    assert box.ask(request, CreateAclsResponse, 3).results[0].error_code == 0
+    everything = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
+    answer = box.ask(everything, DescribeAclsResponse, 3)
+    assert [(item.resource_type, item.resource_name, len(item.acls)) for item in answer.resources] == [
+        (acls.TOPIC, "mine", 1),
+        (acls.GROUP, "g", 1),
+    ]
+    box.user = "bob"
+    assert box.ask(everything, DescribeAclsResponse, 3).error_code == 31
+    assert committed(box) == -1
