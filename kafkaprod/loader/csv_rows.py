@@ -127,10 +127,12 @@ class CsvReader:
         given = {name: _type(kind) for name, kind in self._options.types.items()}
         self._schema = {name: pa.string() for name in self._names} | given
         if self._options.infers_types:
-            table = self._parse(text, is_lenient=True)
-            if not isinstance(table, str):
-                columns = table.select([name for name in self._names if name not in given])
-                self._inferred = inferred_types(columns, self._options.nulls)
+            schema, self._schema = self._schema, dict.fromkeys(self._names, pa.string())
+            cut = self._split(text, True)
+            rows = Piece(text, cut.used, cut.views, cut.row_count, 0, cut.malformed)
+            table, _, _ = self._sort_out(_without_blank_lines(rows), 0)
+            self._inferred = inferred_types(table.drop_columns(list(given)), self._options.nulls)
+            self._schema = schema
 
     def _header(self, line: memoryview) -> list[str]:
         import pyarrow as pa
@@ -209,28 +211,23 @@ class CsvReader:
         keep = _places_without(table.num_rows, list(reasons))
         return table.take(keep), among[keep], bad
 
-    def _parse_options(self, **more: Any) -> Any:
+    def _parse_options(self) -> Any:
         import pyarrow.csv as pc
 
         quote = False if self._options.quote is None else self._options.quote
-        return pc.ParseOptions(delimiter=self._options.separator, quote_char=quote, newlines_in_values=True, **more)
+        return pc.ParseOptions(delimiter=self._options.separator, quote_char=quote, newlines_in_values=True)
 
-    def _parse(self, text: bytes | memoryview, *, is_lenient: bool = False) -> Any:
-        """Return a table, or why there is none. Lenient: leave out rows of a wrong length, take any bytes as text."""
+    def _parse(self, text: bytes | memoryview) -> Any:
+        """Return a table, or why there is none."""
         import pyarrow as pa
         import pyarrow.csv as pc
 
-        more = {"invalid_row_handler": lambda _: "skip"} if is_lenient else {}
         read = pc.ReadOptions(column_names=self._names, use_threads=False, block_size=1 << 30)
-        schema = dict.fromkeys(self._schema, pa.string()) if is_lenient else self._schema
         convert = pc.ConvertOptions(
-            column_types=schema,
-            strings_can_be_null=False,
-            null_values=self._options.nulls,
-            check_utf8=not is_lenient,
+            column_types=self._schema, strings_can_be_null=False, null_values=self._options.nulls
         )
         try:
-            return pc.read_csv(pa.py_buffer(text), read, self._parse_options(**more), convert)
+            return pc.read_csv(pa.py_buffer(text), read, self._parse_options(), convert)
         except pa.ArrowInvalid as error:
             return _plain(str(error))
 
