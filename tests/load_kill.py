@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
-from kafkaprod.loader.manifest import ManifestFile
+from kafkaprod.loader.manifest_file import ManifestFile
 from tests.kafka.cluster import KafkaCluster
 from tests.support.loader.load_rig import LoadRig
 

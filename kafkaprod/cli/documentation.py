@@ -25,6 +25,7 @@ from a broker or a record unless `tail --raw` is given.
 | 1 | an error, named by the message; `doctor`: a problem was found |
 | 2 | wrong arguments or options |
 | 3 | `load`: complete, but some rows were left out or put aside |
+| 75 | `load`: stopped for a reason that may pass; try again |
 | 130, 143 | interrupted by Ctrl-C, by SIGTERM |
 | 141 | the reader of stdout closed it, as `head` does |
 """

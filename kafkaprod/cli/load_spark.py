@@ -23,11 +23,12 @@ from typing import Any, Final
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.cli.producer_arguments import make_config
 from kafkaprod.errors import ConfigError
-from kafkaprod.loader.bad_rows import BadRowSink
+from kafkaprod.loader.bad_rows import BadRowSink, open_dead_letters
 from kafkaprod.loader.errors import LoadError, missing_package
 from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.load import Load, describe_source
-from kafkaprod.loader.manifest import SUFFIX, Manifest, ManifestFile, PartitionState, Position
+from kafkaprod.loader.manifest import Manifest, PartitionState, Position
+from kafkaprod.loader.manifest_file import SUFFIX, ManifestFile
 from kafkaprod.loader.pipes import is_pipe_name
 from kafkaprod.loader.plan import RAW, RowPlan
 from kafkaprod.loader.producing import new_producer_id
@@ -36,9 +37,9 @@ from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.session import LoadOptions
 
-MAX_TOLD: Final = 100  # lines about bad rows that a task sends to the driver
+MAX_SHOWN: Final = 100  # lines about bad rows that a task sends to the driver
 _ERROR: Final = re.compile(r"^kafkaprod\.[\w.]+: (.+)$", re.MULTILINE)
-_COUNTED: Final = ("records", "bytes", "bad_rows", "already_there", "retries")
+_COUNTED: Final = ("records", "bytes", "bad_rows", "bad_in_all", "already_there", "retries")
 
 MakeSink = Callable[[str, Manifest | None, Quiet], BadRowSink]
 
@@ -98,7 +99,8 @@ def load_on_spark(
     parts = [] if job.dead_letters is None else [f"{job.dead_letters}.{index}" for index in range(len(job.sources))]
     if job.dead_letters is not None:
         _join(job.dead_letters, manifest.dead_letter_bytes, parts)
-    manifest.is_done = True
+    manifest.bad_count = report.bad_in_all
+    manifest.finish()
     file.write(manifest)
     _remove([*job.manifests, *parts])  # not before: whoever resumes joins them again
     report.seconds = time.monotonic() - started_s
@@ -136,7 +138,7 @@ def _session(job: SparkLoad, master: str | None) -> Any:
 
 def _join(path: str, length: int, parts: Sequence[str]) -> None:
     """Make the dead-letter file what it was when the load began, and the dead letters of all inputs, in order."""
-    with open(path, "ab") as out:
+    with open_dead_letters(path) as out:
         out.truncate(length)
         for part in parts:
             with open(part, "rb") as file:
@@ -190,10 +192,11 @@ def _sum(job: SparkLoad, answers: list[dict[str, Any]]) -> LoadReport:
         report.sent_count += answer["records"]
         report.sent_bytes += answer["bytes"]
         report.bad_count += answer["bad_rows"]
+        report.bad_in_all += answer["bad_in_all"]
         report.passed_count += answer["already_there"]
         report.retry_count += answer["retries"]
-        for line in answer["told"]:
-            Quiet().tell(line)
+        for line in answer["shown"]:
+            Quiet().show(line)
     return report
 
 
@@ -232,24 +235,25 @@ def _load_source(job: SparkLoad, index: int) -> dict[str, Any]:
     manifest = file.read()
     if manifest is None:
         raise LoadError(f"there is no manifest {file.path}: is it on a file system that executors and driver share?")
-    told = _Told()
+    shown = _Shown()
     with ClusterClient(make_config(dict(job.options.producer))) as client:
-        sink = job.make_sink(f".{index}", manifest, told)
+        sink = job.make_sink(f".{index}", manifest, shown)
         try:
-            load = Load([job.sources[index]], job.reading, job.options, client, sink, told, file, manifest)
-            report = load.run().to_dict()
+            load = Load([job.sources[index]], job.reading, job.options, client, sink, shown, file, manifest)
+            load.run()
+            report = load.report.to_dict() | {"bad_in_all": load.report.bad_in_all}
         finally:
             sink.close()
-    return {name: report[name] for name in _COUNTED} | {"told": told.lines}
+    return {name: report[name] for name in _COUNTED} | {"shown": shown.lines}
 
 
-class _Told(Quiet):
-    """Keeps what is to be told, for the driver."""
+class _Shown(Quiet):
+    """Keeps the lines to show, for the driver."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def tell(self, text: str) -> None:
+    def show(self, text: str) -> None:
         """Keep a line."""
-        if len(self.lines) < MAX_TOLD:
+        if len(self.lines) < MAX_SHOWN:
             self.lines.append(text)

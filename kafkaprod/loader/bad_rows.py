@@ -1,4 +1,4 @@
-"""What happens to rows that cannot be sent: the load stops, they are left out, or they are put aside."""
+"""What happens to rows that cannot be sent: the load stops, or they are left out, or kept elsewhere."""
 
 from __future__ import annotations
 
@@ -57,37 +57,42 @@ class Stop(Nowhere):
     def put(self, row: BadRow) -> None:
         """See BadRowSink."""
         raise LoadError(
-            f"{row}; {_shown(row.data)}. Rows before it are sent; --on-error skip or dead-letter=FILE goes on"
+            f"{row}; {_shown(row.data)}. Rows before it are sent; use --on-error skip or dead-letter=FILE to continue"
         )
 
 
 class Skip(Nowhere):
-    """Bad rows are counted, and told of."""
+    """Bad rows are counted and reported."""
 
     stops = False
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
 
     def put(self, row: BadRow) -> None:
         """See BadRowSink."""
-        self._tell(f"left out: {row}")
+        self._show(f"left out: {row}")
+
+
+def open_dead_letters(path: str) -> IO[bytes]:
+    """Open a file to append to; a new one can be read by its owner only. Raises OSError."""
+    return open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 class DeadLetterFile:
     """Bad rows as JSON lines: source, row, reason, and the bytes as text or base64.
 
     Args:
-        path: Appended to.
-        length: Of the file when the manifest was written that the load goes on from: what is behind is cut off,
-            because it comes again; None: the load begins.
+        path: Of the file, which is appended to.
+        length: Of the file at the manifest's position: later rows are removed, because they come again; None: the load
+            begins.
     """
 
     stops = False
 
     def __init__(self, path: str, length: int | None = None) -> None:
         try:
-            self._file: IO[bytes] = open(path, "ab")  # noqa: SIM115
+            self._file = open_dead_letters(path)
         except OSError as error:
             raise LoadError(f"the dead-letter file {path} cannot be written: {error}") from error
         self._path = path

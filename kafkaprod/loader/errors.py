@@ -1,14 +1,49 @@
-"""What a load stops for, and rows that cannot be sent."""
+"""Errors that stop a load, which of them another try may cure, and rows that cannot be sent."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from kafkaprod.errors import KafkaError
+from kafkaprod.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    BootstrapError,
+    ConfigError,
+    KafkaError,
+    TopicNotFoundError,
+    UnsupportedVersionError,
+)
 
 
 class LoadError(KafkaError):
-    """The load cannot start or go on; the message says what to change."""
+    """The load cannot start or continue; the message names what to change."""
+
+
+class LoadIsLockedError(LoadError):
+    """Another process works at this load."""
+
+
+_LASTING: Final = (
+    AuthenticationError,
+    AuthorizationError,
+    ConfigError,
+    TopicNotFoundError,
+    UnsupportedVersionError,
+)
+_PASSING: Final = (BootstrapError, ConnectionError, TimeoutError, LoadIsLockedError)
+
+
+def is_temporary(error: BaseException) -> bool:
+    """Return whether the same command may succeed later: a broker is down or slow, or another process is at work."""
+    found: BaseException | None = error
+    is_passing = False
+    while found is not None:
+        if isinstance(found, _LASTING):
+            return False
+        is_passing = is_passing or isinstance(found, _PASSING) or (isinstance(found, KafkaError) and found.retriable)
+        found = found.__cause__
+    return is_passing
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,5 +67,5 @@ class BadRow:
 
 
 def missing_package(package: str, what: str, extra: str = "load") -> LoadError:
-    """The error for an optional package that is not installed."""
+    """Return the error for an optional package that is not installed."""
     return LoadError(f"{what} needs {package}: pip install 'kafkaprod[{extra}]'")

@@ -21,7 +21,8 @@ from kafkaprod.loader.bad_rows import BadRowSink
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.in_flight import LEAST_BATCH_BYTES, BatchTooLargeError, LogIsAheadError, RowsRefusedError
 from kafkaprod.loader.inputs import Source
-from kafkaprod.loader.manifest import Manifest, ManifestFile, PartitionState, Position
+from kafkaprod.loader.manifest import Manifest, PartitionState, Position
+from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.partitioning import run_length
 from kafkaprod.loader.pipes import STDIN, is_pipe_name
 from kafkaprod.loader.producing import new_producer_id
@@ -69,7 +70,7 @@ class Load:
         self._file = manifest_file
         self._manifest = manifest
         self.has_sent = manifest is not None  # whether a row may be in the log
-        self.report = LoadReport(options.topic)
+        self.report = LoadReport(options.topic, manifest=None if manifest_file is None else str(manifest_file.path))
         self._job = Job(sources, reading, options, sink, progress, manifest_file, self.report)
 
     def run(self) -> LoadReport:
@@ -109,6 +110,8 @@ class Load:
             raise
         finally:
             self.report.seconds = time.monotonic() - started
+            self.report.sent_in_all = self._manifest.sent_count
+            self.report.bad_in_all = self._manifest.bad_count
         self.report.is_complete = True
         return self.report
 

@@ -1,33 +1,24 @@
-"""The manifest: how far a load has come, on disk, so that it can go on after anything.
+"""The manifest: how far a load has come, kept on disk so that another process can continue it.
 
 It maps a position of the input (source, row, byte) to what the log of each partition has for certain. It also has the
-producer id, which the load keeps all its life: see `recovery`. The file is replaced as a whole (written beside, fsync,
-rename, fsync of the directory), so that a reader finds the old or the new one, never half of one.
+producer id, which the load keeps for its whole life: see `recovery`. `manifest_file` reads and writes it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import hashlib
 import json
-import os
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime
+from types import NoneType
 from typing import Any, Final
 
-from kafkaprod.loader.errors import LoadError
-from kafkaprod.loader.pipes import STDIN, is_pipe_name
-
 FORMAT_VERSION: Final = 1
-SUFFIX: Final = ".load.json"
+_LARGEST: Final = (1 << 63) - 1
 
 
 @dataclass(slots=True)
 class Position:
-    """The first row that is not known to be in the log.
+    """Where the first row is that is not known to be in the log.
 
     Attributes:
         source: Number of the input.
@@ -76,6 +67,7 @@ class Manifest:
         counts: Rows sent, bad rows, bytes.
         dead_letter_bytes: Length of the dead-letter file at `position`.
         is_done: Nothing is left.
+        done_at: When that was, as local time; empty before.
     """
 
     topic: str
@@ -96,143 +88,102 @@ class Manifest:
     sent_bytes: int = 0
     dead_letter_bytes: int = 0
     is_done: bool = False
+    done_at: str = ""
+
+    def finish(self) -> None:
+        """Note that nothing is left."""
+        self.is_done = True
+        self.done_at = datetime.now().astimezone().isoformat(" ", "seconds")
 
     def to_json(self) -> str:
-        """As it is written."""
+        """Return the text that is written to the file."""
         return json.dumps({"version": FORMAT_VERSION, **asdict(self)}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """Raises ValueError, KeyError, TypeError for anything that `to_json` did not write."""
-        data = json.loads(text)
+        """Return the manifest of a text. Raises ValueError for anything that `to_json` did not write."""
+        try:
+            data = json.loads(text)
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
+        _check_types(data, _TYPES | {"version": int}, "the manifest")
         if data.pop("version") != FORMAT_VERSION:
             raise ValueError("it was written by another version")
-        data["position"] = Position(**data["position"])
-        data["partitions"] = {int(k): PartitionState(**v) for k, v in data["partitions"].items()}
-        data["refused"] = [(source, row, why) for source, row, why in data["refused"]]
-        return cls(**data)
+        data["position"] = _checked_counts(Position, data["position"])
+        data["partitions"] = {
+            int(number): _checked_counts(PartitionState, state)
+            for number, state in data["partitions"].items()
+            if number.isdecimal()
+        }
+        data["refused"] = [_checked_row(row) for row in data["refused"]]
+        manifest = cls(**data)
+        manifest._check_values()
+        return manifest
+
+    def _check_values(self) -> None:
+        for name in ("sent_count", "bad_count", "sent_bytes", "dead_letter_bytes"):
+            _check_count(name, getattr(self, name))
+        if not 0 < self.run_rows <= _LARGEST:
+            raise ValueError(f"run_rows is {self.run_rows}")
+        if not (-1 <= self.producer_id <= _LARGEST and -1 <= self.producer_epoch < 1 << 15):
+            raise ValueError(f"the producer id is {self.producer_id}, its epoch {self.producer_epoch}")
+        has_all = len(self.partitions) == self.partition_count == max(self.partitions, default=-1) + 1
+        if not has_all or any(state.sent < state.rows for state in self.partitions.values()):
+            raise ValueError(f"the states of the {self.partition_count} partitions do not agree")
+        if not all(isinstance(each, dict) for each in self.inputs) or self.position.source > len(self.inputs):
+            raise ValueError("its inputs and its position do not belong together")
 
 
-class ManifestFile:
-    """Where a manifest is. One process at a time: see `locked`."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @classmethod
-    def for_load(cls, names: Sequence[str], topic: str, state_dir: str | None) -> ManifestFile:
-        """The file that belongs to some inputs and a topic: in `state_dir`, or beside the first input.
-
-        It does not depend on which files there are in a directory, or match a pattern: a load must not seem to be
-        another one, which begins anew, because a file came in between.
-
-        Args:
-            names: Of the inputs, as the user gave them: files, patterns, directories or `-`.
-            topic: Where to.
-            state_dir: Made if missing.
-
-        Raises:
-            LoadError: The first input is a pipe and there is no `state_dir`.
-        """
-        paths = sorted(name if name == STDIN else os.path.abspath(name) for name in names)
-        digest = hashlib.sha256(b"\n".join(map(os.fsencode, paths))).hexdigest()[:8]
-        first = Path(os.path.abspath(names[0]))
-        stem = "stdin" if names[0] == STDIN else re.sub(r"[*?\[\]]", "_", first.name)
-        if state_dir is None and is_pipe_name(names[0]):
-            raise LoadError(
-                f"{'stdin' if names[0] == STDIN else names[0]} is a pipe: to resume such a load name a place for its "
-                "manifest with --state DIR, in every run, and give the same bytes again"
-            )
-        directory = Path(state_dir) if state_dir is not None else first if first.is_dir() else _existing(first.parent)
-        return cls(directory / f".{stem}.{digest}.{topic}{SUFFIX}")
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes off this load: two that begin it would send each row twice.
-
-        Raises:
-            LoadError: Another process works at it, or the directory cannot be written.
-        """
-        path = self.path.with_name(self.path.name + ".lock")
-        descriptor = self._open_lock(path)
-        try:
-            yield
-        finally:
-            with contextlib.suppress(OSError):
-                path.unlink()
-            os.close(descriptor)
-
-    def _open_lock(self, path: Path) -> int:
-        while True:
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            except OSError as error:
-                raise self._cannot_be_written(error) from error
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                os.close(descriptor)
-                raise LoadError(f"another process works at this load: it has locked {path}") from error
-            except OSError:  # a file system without locks: it works without, if nobody starts two
-                return descriptor
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.stat(path), os.fstat(descriptor)):
-                    return descriptor
-            os.close(descriptor)  # whoever had it removed it between our opening and locking it
-
-    def read(self) -> Manifest | None:
-        """The manifest; None if there is none.
-
-        Raises:
-            LoadError: It cannot be read.
-        """
-        try:
-            return Manifest.from_json(self.path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise LoadError(f"the manifest {self.path} cannot be read: {error}") from error
-
-    def write(self, manifest: Manifest) -> None:
-        """Replace the file; it is on the disk when this returns.
-
-        Raises:
-            LoadError: The disk is full, the directory cannot be written; the old file is as it was.
-        """
-        beside = self.path.with_name(self.path.name + ".new")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(beside, "w", encoding="utf-8") as file:
-                file.write(manifest.to_json())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, self.path)
-            self._sync_directory()
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                beside.unlink()
-            raise self._cannot_be_written(error) from error
-
-    def remove(self) -> None:
-        """There is nothing to go on from."""
-        with contextlib.suppress(OSError):
-            self.path.unlink()
-
-    def _cannot_be_written(self, error: OSError) -> LoadError:
-        return LoadError(
-            f"the manifest {self.path} cannot be written: {error}. Name a place for it with --state DIR, or load "
-            "without one: --no-manifest"
-        )
-
-    def _sync_directory(self) -> None:
-        descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+_OPTIONAL_TEXT: Final = (str, NoneType)
+_TYPES: Final[dict[str, Any]] = {
+    "topic": str,
+    "topic_id": _OPTIONAL_TEXT,
+    "cluster_id": _OPTIONAL_TEXT,
+    "producer_id": int,
+    "producer_epoch": int,
+    "partition_count": int,
+    "run_rows": int,
+    "options": dict,
+    "inputs": list,
+    "position": dict,
+    "partitions": dict,
+    "refused": list,
+    "batch_bytes": (int, NoneType),
+    "sent_count": int,
+    "bad_count": int,
+    "sent_bytes": int,
+    "dead_letter_bytes": int,
+    "is_done": bool,
+    "done_at": str,
+}
 
 
-def _existing(directory: Path) -> Path:
-    """The directory or the nearest one above it that exists: the names of some may be patterns."""
-    return next(path for path in (directory, *directory.parents) if path.is_dir())
+def _check_types(data: Any, types: dict[str, Any], what: str) -> None:
+    if not isinstance(data, dict) or data.keys() != types.keys():
+        raise ValueError(f"{what} does not have the fields {', '.join(types)}")
+    for name, kind in types.items():
+        if not isinstance(data[name], kind) or (isinstance(data[name], bool) and kind is not bool):
+            raise ValueError(f"{name} is {data[name]!r:.40}")
+
+
+def _checked_counts(kind: type[Any], data: Any) -> Any:
+    """Return a Position or PartitionState, which consist of counts."""
+    names = [each.name for each in fields(kind)]
+    _check_types(data, dict.fromkeys(names, int), kind.__name__)
+    for name in names:
+        _check_count(name, data[name])
+    return kind(**data)
+
+
+def _checked_row(row: Any) -> tuple[int, int, str]:
+    if not isinstance(row, list) or [type(part) for part in row] != [int, int, str]:
+        raise ValueError(f"a refused row is {row!r:.40}")
+    source, number, why = row
+    _check_count("the input of a refused row", source)
+    _check_count("the number of a refused row", number)
+    return source, number, why
+
+
+def _check_count(name: str, count: int) -> None:
+    if not 0 <= count <= _LARGEST:
+        raise ValueError(f"{name} is {count}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,14 +13,26 @@ from kafkaprod.metrics import LatencyHistogram, Stage
 from kafkaprod.producer import Producer
 from kafkaprod.protocol.error_codes import describe, error_for
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkaprod.text import counted
+
+_log = logging.getLogger("kafkaprod.loader")
 
 NO_TRANSACTION_TIMEOUT = 0x7FFFFFFF
 MAX_TRIES = 100
 RETRY_MS = 100
 
 
+class _LoadEngine(Engine):
+    """An engine that reports failures at debug level: the load raises them, or continues them with --resume."""
+
+    def _report_failures(self) -> None:
+        count, error = self.ledger.take()
+        if count:
+            _log.debug("%s not delivered in this session, the first because: %s", counted(count, "record"), error)
+
+
 class LoadProducer(Producer):
-    """A producer that goes on where another process with its id and epoch stopped.
+    """A producer that continues where another process with its id and epoch stopped.
 
     Args:
         options: As Producer's.
@@ -47,7 +60,7 @@ class LoadProducer(Producer):
                 self._engine.drain.resume_partition(topic, partition, count & SEQUENCE_MASK)
 
     def _make_engine(self) -> Engine:
-        return Engine(self._config, self._clock, self._identity)
+        return _LoadEngine(self._config, self._clock, self._identity)
 
     @property
     def latencies(self) -> Mapping[Stage, LatencyHistogram]:

@@ -1,4 +1,4 @@
-"""What people see of a load while it runs: a bar on a terminal, a line every few seconds elsewhere."""
+"""Show how a load advances: a bar on a terminal, a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import IO, Any, Final
 
 from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.manifest import Position
+from kafkaprod.text import counted
 
 LINE_EVERY_S: Final = 5.0
 BAR_EVERY_S: Final = 0.1
+# Without the rate of the input's bytes, which is not that of the values: only one of them is shown.
+BAR: Final = "{l_bar}{bar}| {n_fmt}/{total_fmt} read [{elapsed}<{remaining}{postfix}]"
 
 
 class Quiet:
@@ -27,7 +30,7 @@ class Quiet:
     def on_retries(self, count: int) -> None:
         """See load.Progress."""
 
-    def tell(self, text: str) -> None:
+    def show(self, text: str) -> None:
         """Print a line on stderr."""
         print(text, file=sys.stderr)
 
@@ -36,14 +39,15 @@ class Quiet:
 
 
 class ProgressLines(Quiet):
-    """A line every LINE_EVERY_S.
+    """Prints a line every LINE_EVERY_S.
 
     Args:
         sources: The inputs, in order.
-        out: Where to.
+        start: Where the load continues; None: it begins.
+        out: Where to print; None: stderr.
     """
 
-    def __init__(self, sources: Sequence[Source], out: IO[str] | None = None) -> None:
+    def __init__(self, sources: Sequence[Source], start: Position | None = None, out: IO[str] | None = None) -> None:
         self._sizes = [source.size for source in sources]
         self._is_text = [_has_offsets(source) for source in sources]
         self._out = sys.stderr if out is None else out
@@ -53,7 +57,8 @@ class ProgressLines(Quiet):
         self.bytes = 0
         self.bad = 0
         self.retries = 0
-        self._position = Position()
+        self._position = Position() if start is None else start
+        self._start_share = self.done_share() or 0.0
 
     def on_block(self, record_count: int, byte_count: int, position: Position) -> None:
         """See load.Progress."""
@@ -76,7 +81,7 @@ class ProgressLines(Quiet):
     _interval_s = LINE_EVERY_S
 
     def done_share(self) -> float | None:
-        """How much of the input's bytes is handed to the producer; None where that cannot be told."""
+        """Return the share of the input's bytes that the producer has; None where that is not known."""
         if None in self._sizes or not all(self._is_text) or not sum(size or 0 for size in self._sizes):
             return None
         before = sum(size or 0 for size in self._sizes[: self._position.source])
@@ -85,14 +90,16 @@ class ProgressLines(Quiet):
     def _rates(self, now_s: float) -> str:
         seconds = max(now_s - self._started_s, 1e-9)
         text = f"{self.records / seconds:,.0f} records/s, {self.bytes / 1e6 / seconds:,.1f} MB/s"
-        text += f", {self.retries:,} retries" if self.retries else ""
-        return text + (f", {self.bad:,} bad rows" if self.bad else "")
+        text += f", {counted(self.retries, 'retry', 'retries')}" if self.retries else ""
+        return text + (f", {counted(self.bad, 'bad row')}" if self.bad else "")
 
     def _show(self, now_s: float) -> None:
         share = self.done_share()
         seconds = now_s - self._started_s
-        where = f"{self.records:,} records" if share is None else f"{share:.1%}, {self.records:,} records"
-        left = "" if not share else f", {seconds * (1 - share) / share:,.0f} s left"
+        records = counted(self.records, "record")
+        where = records if share is None else f"{share:.1%}, {records}"
+        done = (share or 0.0) - self._start_share
+        left = f", {seconds * (1 - (share or 0.0)) / done:,.0f} s left" if done > 0 else ""
         print(f"{where}, {self._rates(now_s)}{left}", file=self._out, flush=True)
 
 
@@ -101,17 +108,20 @@ class ProgressBar(ProgressLines):
 
     _interval_s = BAR_EVERY_S
 
-    def __init__(self, sources: Sequence[Source], tqdm: Any) -> None:
-        super().__init__(sources)
+    def __init__(self, sources: Sequence[Source], start: Position | None, tqdm: Any) -> None:
+        super().__init__(sources, start)
         self._next_s = self._started_s
         is_known = None not in self._sizes and all(self._is_text)
+        total = sum(size or 0 for size in self._sizes) if is_known else 0
         self._bar = tqdm(
-            total=sum(size or 0 for size in self._sizes) if is_known else None,
+            total=total if is_known else None,
             unit="B" if is_known else " records",
             unit_scale=True,
             file=sys.stderr,
             dynamic_ncols=True,
             mininterval=BAR_EVERY_S,
+            initial=int(self._start_share * total),
+            bar_format=BAR if is_known else None,
         )
 
     def _show(self, now_s: float) -> None:
@@ -120,7 +130,7 @@ class ProgressBar(ProgressLines):
         self._bar.set_postfix_str(self._rates(now_s), refresh=False)
         self._bar.refresh()
 
-    def tell(self, text: str) -> None:
+    def show(self, text: str) -> None:
         """Print a line above the bar."""
         self._bar.write(text, file=sys.stderr)
 
@@ -130,8 +140,14 @@ class ProgressBar(ProgressLines):
         self._bar.close()
 
 
-def make_progress(sources: Sequence[Source], *, is_quiet: bool) -> Quiet:
-    """A bar where stderr is a terminal and tqdm is there, else lines; nothing if quiet."""
+def make_progress(sources: Sequence[Source], start: Position | None = None, *, is_quiet: bool) -> Quiet:
+    """Return a bar where stderr is a terminal and tqdm is installed, else lines; nothing if quiet.
+
+    Args:
+        sources: The inputs, in order.
+        start: Where the load continues; None: it begins.
+        is_quiet: Show no progress.
+    """
     if is_quiet:
         return Quiet()
     if sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns:  # some know no width: no bar fits
@@ -140,8 +156,8 @@ def make_progress(sources: Sequence[Source], *, is_quiet: bool) -> Quiet:
         except ImportError:
             pass
         else:
-            return ProgressBar(sources, tqdm)
-    return ProgressLines(sources)
+            return ProgressBar(sources, start, tqdm)
+    return ProgressLines(sources, start)
 
 
 def _has_offsets(source: Source) -> bool:

@@ -1,14 +1,16 @@
-"""What a load did, in numbers."""
+"""The counts and times of a load."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from kafkaprod.metrics import LatencyHistogram, Stage
+from kafkaprod.text import counted
 
-SHARES = (0.5, 0.95, 0.99, 0.999)
+SHARES: Final = (0.5, 0.95, 0.99, 0.999)
+SCHEMA_VERSION: Final = 1  # of to_dict()
 
 
 @dataclass(slots=True)
@@ -16,15 +18,19 @@ class LoadReport:
     """Counts and times of one run of a load.
 
     Attributes:
-        topic: Where to.
+        topic: The load's topic.
         sent_count: Records acknowledged in this run.
-        sent_bytes: Of their keys, values and headers.
+        sent_bytes: Bytes of their keys, values and headers.
         bad_count: Rows left out or put aside in this run.
         passed_count: Rows that were in the log already.
-        seconds: Of the run.
+        seconds: Wall-clock time of the run.
         latency_ms: Percentile -> time from sending a batch to its acknowledgement.
         retry_count: How often a record was sent again.
         is_complete: Whether nothing is left to load.
+        bad_in_all: Rows left out or put aside in all runs of the load.
+        sent_in_all: Records acknowledged in all runs of the load.
+        has_keys: Whether a row had a key; None: no row was read.
+        manifest: Path of the manifest; None: there is none.
     """
 
     topic: str
@@ -36,6 +42,10 @@ class LoadReport:
     latency_ms: dict[str, float] = field(default_factory=dict)
     retry_count: int = 0
     is_complete: bool = False
+    bad_in_all: int = 0
+    sent_in_all: int = 0
+    has_keys: bool | None = None
+    manifest: str | None = None
 
     def take(self, histograms: Mapping[Stage, LatencyHistogram], retry_count: int) -> None:
         """Keep the percentiles and the retries of a producer that is about to be closed."""
@@ -44,9 +54,10 @@ class LoadReport:
         self.latency_ms = {f"p{share * 100:g}": value / 1000 for share, value in zip(SHARES, values, strict=True)}
 
     def to_dict(self) -> dict[str, Any]:
-        """For --json."""
+        """Return the summary of --json; the names are those of `perf --json`, too."""
         seconds = max(self.seconds, 1e-9)
         return {
+            "schema_version": SCHEMA_VERSION,
             "topic": self.topic,
             "records": self.sent_count,
             "bytes": self.sent_bytes,
@@ -54,24 +65,25 @@ class LoadReport:
             "already_there": self.passed_count,
             "seconds": round(self.seconds, 3),
             "records_per_second": round(self.sent_count / seconds, 1),
-            "mb_per_second": round(self.sent_bytes / 1e6 / seconds, 3),
-            "latency_ms": self.latency_ms,
+            "bytes_per_second": round(self.sent_bytes / seconds, 1),
+            "latency_ms": {name: round(value, 3) for name, value in self.latency_ms.items()},
             "retries": self.retry_count,
             "complete": self.is_complete,
+            "manifest": self.manifest,
         }
 
     def __str__(self) -> str:
         seconds = max(self.seconds, 1e-9)
         text = (
-            f"{self.sent_count:,} records, {self.sent_bytes / 1e6:,.1f} MB in {self.seconds:.2f} s: "
+            f"{counted(self.sent_count, 'record')}, {self.sent_bytes / 1e6:,.1f} MB in {self.seconds:.2f} s: "
             f"{self.sent_count / seconds:,.0f} records/s, {self.sent_bytes / 1e6 / seconds:,.1f} MB/s"
         )
         if self.latency_ms:
             text += ", latency " + ", ".join(f"{name} {value:.1f} ms" for name, value in self.latency_ms.items())
         if self.retry_count:
-            text += f"; {self.retry_count:,} retries"
+            text += f"; {counted(self.retry_count, 'retry', 'retries')}"
         if self.passed_count:
-            text += f"; {self.passed_count:,} were in the log already"
+            text += f"; {counted(self.passed_count, 'record')} already in the log"
         if self.bad_count:
-            text += f"; {self.bad_count:,} bad rows"
-        return text
+            text += f"; {counted(self.bad_count, 'bad row')}"
+        return text if self.manifest is None else f"{text}; manifest {self.manifest}"

@@ -64,6 +64,14 @@ class RowBlock:
             partitions=None if self.partitions is None else self.partitions[rows],
         )
 
+    def has_keys(self) -> bool:
+        """Return whether a row has a key that is neither null nor empty."""
+        if self.key is None:
+            return False
+        sizes = np.zeros(self.row_count, dtype=np.int64)
+        add_sizes(self.key, sizes.data)
+        return bool(sizes.any())
+
     def header_columns(self) -> Headers | None:
         """The headers as the producer takes them."""
         if not self.headers:

@@ -24,7 +24,8 @@ from kafkaprod.loader.in_flight import (
     SentBlock,
 )
 from kafkaprod.loader.inputs import Source
-from kafkaprod.loader.manifest import Manifest, ManifestFile, Position
+from kafkaprod.loader.manifest import Manifest, Position
+from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.partitioning import choose_partitions
 from kafkaprod.loader.producing import LoadProducer
 from kafkaprod.loader.readers import ReadOptions, read_rows
@@ -157,7 +158,7 @@ class Session:
         finally:
             self._report.take(self._producer.latencies, self._producer.retry_count)
             self._producer.close(None if is_clean else 0)
-        self._manifest.is_done = True
+        self._manifest.finish()
         self._checkpoint()
 
     def _send_all(self) -> None:
@@ -201,6 +202,8 @@ class Session:
         is_stopped = bool(bad) and self._sink.stops
         if is_stopped:
             block = block.select(block.numbers < bad[0].row)
+        if block.row_count and not self._report.has_keys:
+            self._report.has_keys = block.has_keys()
         partitions = self._partitions(block, position.rows_before)
         rows = np.zeros(self._manifest.partition_count, dtype=np.int64)
         count_partitions(partitions.data, rows.data)

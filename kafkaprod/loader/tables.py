@@ -195,7 +195,7 @@ def bytes_column(array: pa.Array, name: str) -> Column:
     if not (_is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         try:
             array = array.cast(pa.large_string())
-        except pa.ArrowInvalid as error:
+        except pa.ArrowException as error:
             raise LoadError(f"column {name!r} of type {kind} has no text form: {error}") from error
     if not len(array):
         return Column.from_list([], name)

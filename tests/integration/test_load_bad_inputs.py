@@ -8,6 +8,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,6 +142,35 @@ def test_rows_that_could_not_be_put_aside_are_not_passed_over_by_a_resumed_load(
     assert rig.values() == [b'{"k":1}', b'{"k":2}']
 
 
+def test_a_dead_letter_topic_that_does_not_exist_is_named_before_anything_is_sent(tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"x\n")
+    with EmbeddedBroker(tmp_path / "data", topics={"t": 1}, auto_create_topics=False) as broker:
+        rig = LoadRig(broker.bootstrap_servers, tmp_path / "state", "t")
+        done = rig.run(str(path), "--on-error", "dead-letter=topic:nope")
+        assert done.code == 1
+        assert "the dead-letter topic 'nope' does not exist" in done.err
+        assert rig.values() == []
+
+
+def test_a_key_that_no_row_has_is_reported(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'{"k":1}\n{"k":2}\n')
+    done = rig.run(str(path), "--create-topic", "1", "--key", "nope")
+    assert done.code == 0
+    assert "--key nope: no row has such a key" in done.err
+    assert "no row" not in rig.run(str(path), "--key", "k", "--restart").err
+
+
+def test_a_column_that_has_no_text_form_cannot_be_a_key_and_is_named(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    pa.parquet.write_table(pa.table({"k": [[1, 2], [3]]}), path)
+    done = rig.run(str(path), "--create-topic", "1", "--key", "k")
+    assert done.code == 1
+    assert "column 'k' of type list<element: int64> has no text form" in done.err
+    assert "damaged" not in done.err
+
+
 def test_rows_that_do_not_fit_the_avro_schema_are_put_aside(rig: LoadRig, tmp_path: Path) -> None:
     path, schema, aside = tmp_path / "in.csv", tmp_path / "row.avsc", tmp_path / "bad.jsonl"
     path.write_bytes(b"a,b\n1,x\n,y\n3,z\n")
@@ -171,7 +201,7 @@ def refusing(rig: LoadRig, monkeypatch: pytest.MonkeyPatch, **options: str) -> N
         raise AuthorizationError("describing the topic's options is not allowed")
 
     rig.create(2, **options)
-    monkeypatch.setattr("kafkaprod.cli.load.topic_options", is_hidden)
+    monkeypatch.setattr("kafkaprod.cli.load_setup.topic_options", is_hidden)
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
@@ -300,19 +330,40 @@ def test_a_file_that_may_not_be_read_is_named(rig: LoadRig, public_path: Path) -
     assert rig.values() == [b'{"a":"1"}']
 
 
-def test_a_directory_without_a_place_for_the_manifest_is_named_with_the_flag(
-    embedded_broker: EmbeddedBroker, public_path: Path, topic_name: str
+def test_a_manifest_is_in_the_state_directory_where_that_of_the_input_is_not_writable(
+    embedded_broker: EmbeddedBroker,
+    public_path: Path,
+    tmp_path: Path,
+    topic_name: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = public_path / "in.txt"
     path.write_bytes(b"1\n")
     arguments = ["load", str(path), "-b", embedded_broker.bootstrap_servers, "-t", topic_name, "--create-topic", "-q"]
     public_path.chmod(0o555)
-    with ordinary_user():
-        done = run_here(arguments)
-        assert done.code == 1
-        assert "Permission denied" in done.err
-        assert "--state DIR" in done.err
-        assert run_here([*arguments, "--no-manifest"]).code == 0
+    state = tempfile.mkdtemp()  # outside of the directories of pytest, which only this user may enter
+    try:
+        monkeypatch.setenv("XDG_STATE_HOME", state)
+        with ordinary_user():
+            done = run_here(arguments)
+            assert done.code == 1
+            assert "Permission denied" in done.err
+            assert "--state DIR" in done.err
+            assert run_here([*arguments, "--no-manifest"]).code == 0
+        os.chmod(state, 0o777)
+        with ordinary_user():
+            done = run_here(arguments)
+            assert done.code == 0, done.err
+            (manifest,) = Path(state, "kafkaprod").iterdir()
+            assert f"manifest {manifest}" in done.err
+            again = run_here(arguments)
+            assert again.code == 1
+            assert "already loaded" in again.err
+        public_path.chmod(0o777)
+        assert "already loaded" in run_here(arguments).err  # also when it could be beside the input now
+        assert list(public_path.iterdir()) == [path]
+    finally:
+        shutil.rmtree(state)
 
 
 def test_a_part_of_a_pipe_that_must_be_read_again_stops_the_load_with_what_to_do(rig: LoadRig, tmp_path: Path) -> None:
@@ -344,7 +395,7 @@ def test_a_full_disk_for_the_manifest_stops_the_load_before_it_sends(
     path = tmp_path / "in.txt"
     path.write_bytes(b"x\n")
     rig.create(1)
-    monkeypatch.setattr("kafkaprod.loader.manifest.os.fsync", is_full)
+    monkeypatch.setattr("kafkaprod.loader.manifest_file.os.fsync", is_full)
     done = rig.run(str(path))
     assert done.code == 1
     assert "No space left" in done.err
@@ -366,7 +417,7 @@ def test_a_broker_that_is_not_there_is_named(tmp_path: Path) -> None:
     path = tmp_path / "in.txt"
     path.write_bytes(b"x\n")
     done = LoadRig("127.0.0.1:1", tmp_path, "t").run(str(path), "-X", "request.timeout.ms=1000")
-    assert done.code == 1
+    assert done.code == 75
     assert "127.0.0.1:1" in done.err
 
 
@@ -379,7 +430,7 @@ def test_a_broker_that_goes_away_stops_the_load_which_goes_on_when_it_is_back(tm
         broker.faults.on(ApiKey.PRODUCE, delay(60_000))
         short = ("-X", "delivery.timeout.ms=1000", "-X", "request.timeout.ms=900", "-X", "linger.ms=0")
         done = rig.run(str(path), *short)
-        assert done.code == 1
+        assert done.code == 75
         assert "kafkaprod load: " in done.err
         broker.kill()
         broker.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -54,10 +55,10 @@ class Terminal:
         with self._news:
             assert self._news.wait_for(lambda: text in self.shown, PATIENCE_S), self.shown.decode()
 
-    def interrupt(self) -> tuple[int, float]:
-        """Send Ctrl-C; return the exit code and the seconds that it took."""
+    def interrupt(self, number: int = signal.SIGINT) -> tuple[int, float]:
+        """Send Ctrl-C or another signal; return the exit code and the seconds that it took."""
         started = time.monotonic()
-        self.process.send_signal(signal.SIGINT)
+        self.process.send_signal(number)
         code = self.process.wait(PATIENCE_S)
         return code, time.monotonic() - started
 
@@ -116,8 +117,13 @@ def test_a_terminal_of_any_width_shows_how_a_load_goes_on(
     assert b"Traceback" not in terminal.shown
 
 
-@pytest.mark.parametrize("does_broker_answer", [True, False])
-def test_ctrl_c_ends_a_load_that_goes_on_later(tmp_path: Path, in_file: Path, does_broker_answer: bool) -> None:
+@pytest.mark.parametrize(
+    ("does_broker_answer", "number", "expected"),
+    [(True, signal.SIGINT, 130), (False, signal.SIGINT, 130), (True, signal.SIGTERM, 143)],
+)
+def test_a_signal_ends_a_load_quietly_and_it_can_be_continued(
+    tmp_path: Path, in_file: Path, does_broker_answer: bool, number: int, expected: int
+) -> None:
     path = in_file
     with EmbeddedBroker(tmp_path / "data", topics={"t": 2}) as broker:
         rig = LoadRig(broker.bootstrap_servers, tmp_path / "state", "t")
@@ -128,15 +134,18 @@ def test_ctrl_c_ends_a_load_that_goes_on_later(tmp_path: Path, in_file: Path, do
         terminal = Terminal(command)
         try:
             terminal.wait_for(b" records/s")
-            code, seconds = terminal.interrupt()
+            code, seconds = terminal.interrupt(number)
         finally:
             terminal.close()
         shown = terminal.shown.decode()
-        assert code == 130, shown
+        assert code == expected, shown
         assert seconds < 9, shown  # 10 s would be given to the broker if nobody waited
         assert "Traceback" not in shown
         assert " records, " in shown
-        assert "interrupted: go on with the same command and --resume" in shown
+        assert re.search(
+            r"interrupted; [\d,]+ records? acknowledged in the topic; continue with the same command", shown
+        )
+        assert "not delivered" not in shown
         if not does_broker_answer:
             broker.kill()
             broker.start()

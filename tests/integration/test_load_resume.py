@@ -15,7 +15,8 @@ from kafkaprod.loader.bad_rows import Stop
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.load import Load
-from kafkaprod.loader.manifest import Manifest, ManifestFile, PartitionState, Position
+from kafkaprod.loader.manifest import Manifest, PartitionState, Position
+from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.plan import RowPlan
 from kafkaprod.loader.producing import LoadProducer
 from kafkaprod.loader.progress import Quiet
@@ -115,8 +116,37 @@ def test_a_load_that_stopped_is_not_begun_anew_by_accident(rig: LoadRig, path: P
     assert "--restart" in refused.err
     assert rig.run(str(path), "--resume", "--on-error", "skip").code == 3
     assert rig.values() == LINES
-    assert rig.run(str(path), "--resume").code == 0  # it is done: nothing is left
+    assert rig.run(str(path), "--resume", "--on-error", "skip").code == 3  # as it ended: nothing is left
     assert len(rig.values()) == len(LINES)
+
+
+def test_a_complete_load_is_not_repeated_by_accident(rig: LoadRig, path: Path, client: ClusterClient) -> None:
+    rig.create(1)
+    assert rig.run(str(path)).code == 0
+    refused = rig.run(str(path))
+    assert refused.code == 1
+    assert f"already loaded into {rig.topic!r} at 20" in refused.err
+    assert "50,000 records" in refused.err
+    assert "--restart" in refused.err
+    assert rig.run(str(path), "--resume").code == 0
+    assert rig.values() == LINES
+    assert rig.run(str(path), "--restart").code == 0
+    assert rig.values() == LINES * 2
+    delete_topic(client, rig.topic)
+    rig.create(1)
+    assert rig.run(str(path)).code == 0, "the topic is another one"
+    path.write_bytes(b"something else")
+    assert rig.run(str(path)).code == 0, "the content is another one"
+    assert rig.values() == [*LINES, b"something else"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--resume", "--restart"), ("--resume", "--no-manifest"), ("--key", "a", "-k", "b")]
+)
+def test_arguments_that_contradict_each_other_are_refused(rig: LoadRig, path: Path, arguments: tuple[str, ...]) -> None:
+    refused = rig.run(str(path), *arguments)
+    assert refused.code == 2
+    assert "exclude each other" in refused.err
 
 
 def test_a_command_that_failed_before_it_sent_anything_can_be_corrected(rig: LoadRig, tmp_path: Path) -> None:
@@ -153,7 +183,7 @@ def test_a_file_that_came_into_a_directory_does_not_make_it_another_load(rig: Lo
     (folder / "a.txt").unlink()
     assert rig.run(str(folder), "--resume", "--on-error", f"dead-letter={folder}/bad.json").code == 3
     done = rig.run(str(folder), "--resume", "--on-error", f"dead-letter={folder}/bad.json")  # no input of its own
-    assert done.code == 0, done.err
+    assert done.code == 3, done.err
     assert rig.values() == [b"1", b"2"]
 
 
@@ -162,7 +192,7 @@ def test_two_processes_do_not_work_at_one_load(rig: LoadRig, path: Path) -> None
     file = ManifestFile.for_load([str(path)], rig.topic, str(rig.state_dir))
     with file.locked():
         refused = rig.run(str(path), "--resume")
-        assert refused.code == 1
+        assert refused.code == 75
         assert "another process works at this load" in refused.err
         assert rig.values() == []
     assert rig.run(str(path), "--resume").code == 0

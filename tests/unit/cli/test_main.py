@@ -115,7 +115,7 @@ def test_options_of_the_cluster_are_taken_from_everywhere(
     ]
     monkeypatch.setenv("KAFKAPROD_CONFIG", "other")
     for flags, address in ways:
-        assert main([*command.split(), *flags]) == 1
+        assert main([*command.split(), *flags]) in (1, 75)
         output = capsys.readouterr()
         assert address in output.out + output.err
 
@@ -126,7 +126,7 @@ def test_the_wait_for_the_first_broker_can_be_set(command: str, flags: list[str]
     (tmp_path / "f").write_bytes(b"x\n")
     arguments = [str(tmp_path / "f") if part == "f" else part for part in command.split()]
     started_s = time.monotonic()
-    assert main([*arguments, "-b", "127.0.0.1:1", *flags]) == 1
+    assert main([*arguments, "-b", "127.0.0.1:1", *flags]) in (1, 75)
     assert time.monotonic() - started_s < 20  # 30 s without them
 
 
@@ -144,7 +144,7 @@ def test_a_file_of_options_is_read_and_a_flag_goes_before_it(
     path.write_bytes(b"x\n")
     options = tmp_path / "producer.properties"
     options.write_text("bootstrap.servers=127.0.0.1:1\nacks=all\nrequest.timeout.ms=300\n")
-    assert main(["load", str(path), "-t", "t", "-F", str(options), "-b", "127.0.0.1:2"]) == 1
+    assert main(["load", str(path), "-t", "t", "-F", str(options), "-b", "127.0.0.1:2"]) == 75
     assert "127.0.0.1:2" in capsys.readouterr().err
 
 

@@ -23,7 +23,7 @@ import zstandard
 from kafkaprod.loader import pipes, text
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import Source, find_sources
-from kafkaprod.loader.manifest import ManifestFile
+from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.plan import RowPlan
 from kafkaprod.loader.readers import ReadOptions, read_rows
 

@@ -13,7 +13,7 @@ from kafkaprod.loader import text
 from kafkaprod.loader.bad_rows import dead_letter
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import find_sources
-from kafkaprod.loader.manifest import ManifestFile
+from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.plan import RowPlan, Template
 from kafkaprod.loader.readers import ReadOptions, read_rows
 

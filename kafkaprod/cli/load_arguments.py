@@ -1,0 +1,195 @@
+"""The arguments of `kafkaprod load`, and what they mean for the loader."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from kafkaprod.cli.producer_arguments import above_zero, count, whole
+from kafkaprod.errors import ConfigError
+from kafkaprod.loader.encodings import encoding_name
+from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS, Source
+from kafkaprod.loader.plan import AVRO, MAX_ROW_BYTES, MS_PER_UNIT, RowPlan, Template
+from kafkaprod.loader.readers import ReadOptions
+
+
+def add_load_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments about inputs, records and the load itself."""
+    _add_input_arguments(parser)
+    _add_record_arguments(parser)
+    _add_run_arguments(parser)
+
+
+def _add_input_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("input")
+    add = group.add_argument
+    add("--format", choices=FORMATS, help="format of the input files (default: from their names)")
+    add("--compression", choices=COMPRESSIONS, help="of the input files (default: from their first bytes)")
+    add("--encoding", type=_encoding, metavar="NAME", help="of texts: latin-1, utf-16 ... (default: utf-8)")
+    add("--max-row-bytes", type=count, default=MAX_ROW_BYTES, metavar="N", help="of the longest row (%(default)s)")
+    add("-D", "--delimiter", default="\\n", metavar="CHAR", help="ends a line (default: %(default)s)")
+    add("--separator", metavar="CHAR", help="between the fields of CSV (default: a comma)")
+    add("--quote", metavar="CHAR", help='around fields of CSV (default: ")')
+    add("--no-quote", action="store_true", help="quotes in CSV mean nothing")
+    add("--columns", metavar="A,B,...", help="names of CSV columns where the first line does not have them")
+    add(
+        "--column-type",
+        action="append",
+        default=[],
+        metavar="COLUMN=TYPE",
+        help="text, int, float, bool, timestamp ...",
+    )
+    typing = group.add_mutually_exclusive_group()
+    typing.add_argument("--text-columns", action="store_true", help="other CSV columns are text (the default)")
+    typing.add_argument(
+        "--infer-types", action="store_true", help="other CSV columns are numbers or bools if no value changes by it"
+    )
+    add("--null", action="append", default=[], metavar="TEXT", help="means null in CSV columns that are not text, as "
+        "the empty text does; repeatable")  # fmt: skip
+
+
+def _add_record_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("records").add_argument
+    add("--value", default="", metavar="json|raw|avro|COLUMN", help="json: the row as an object; raw: as it stands "
+        "in the file; avro: by --schema; or one column (default: json for tables, raw for text)")  # fmt: skip
+    add("--schema", metavar="FILE", help="the Avro schema of --value avro")
+    add("--schema-id", type=int, metavar="N", help="its number in the schema registry, written in front of each value")
+    add("--key", metavar="COLUMN|TEMPLATE", help="a column, or a text with columns: '{carrier}-{flight}'")
+    add("-k", dest="fixed_key", metavar="KEY", help="the same key for all")
+    add(
+        "-H", "--header", action="append", default=[], metavar="NAME=VALUE", help="a text, or with {column}; repeatable"
+    )
+    add("--timestamp", metavar="COLUMN", help="column of the records' time (default: the time of sending)")
+    add(
+        "--timestamp-unit",
+        choices=list(MS_PER_UNIT),
+        default="ms",
+        help="unit of a numeric timestamp column (default: %(default)s)",
+    )
+    add("-p", "--partition", type=whole, metavar="N", help="one partition for all")
+    add("--partition-column", metavar="COLUMN", help="column of the record's partition")
+    add("-z", "--compression-codec", dest="codec", metavar="CODEC", help="of batches: none, gzip, snappy, lz4, zstd")
+
+
+def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("the load").add_argument
+    add("--engine", choices=("local", "spark"), default="local", help="spark: an input a task on Spark's executors")
+    add("--master", metavar="URL", help="Spark's: local[4], spark://host:7077 (default: its own configuration)")
+    add("--resume", action="store_true", help="continue a load that stopped or was killed")
+    add(
+        "--restart",
+        action="store_true",
+        help="start over, also after a load that stopped or is complete: records may come twice",
+    )
+    add("--state", metavar="DIR", help="directory of the manifest (default: beside the first file)")
+    add(
+        "--checkpoint-interval",
+        type=above_zero,
+        default=1.0,
+        metavar="S",
+        help="seconds between manifests (%(default)s)",
+    )
+    add("--no-manifest", action="store_true", help="keep no manifest: the load cannot be resumed")
+    add(
+        "--on-error",
+        default="stop",
+        metavar="stop|skip|dead-letter=FILE|dead-letter=topic:NAME",
+        help="what to do with rows that cannot be sent (default: %(default)s)",
+    )
+    add(
+        "--create-topic",
+        metavar="PARTITIONS",
+        nargs="?",
+        const=-1,
+        type=count,
+        help="create the topic if it does not exist",
+    )
+    add("--rate", type=above_zero, metavar="N", help="records a second at most")
+    add("--dry-run", metavar="N", nargs="?", const=5, type=count, help="show the first N records (5) and send nothing")
+    add("-q", "--quiet", action="store_true", help="do not show progress")
+    add("--json", action="store_true", help="print the summary as JSON")
+
+
+def reading_of(options: argparse.Namespace) -> ReadOptions:
+    """Return how to read. Raises ConfigError if arguments contradict each other."""
+    _check_arguments(options)
+    key = None if options.fixed_key is None else Template((options.fixed_key,))
+    if options.key is not None:
+        key = Template.parse(options.key) if "{" in options.key else Template.of_column(options.key)
+    if (options.value == AVRO) != (options.schema is not None and options.schema_id is not None):
+        raise ConfigError("--value avro, --schema FILE and --schema-id N belong together")
+    plan = RowPlan(
+        value=options.value,
+        key=key,
+        headers=tuple(map(_header, options.header)),
+        timestamp=options.timestamp,
+        timestamp_unit=options.timestamp_unit,
+        partition=options.partition_column,
+        delimiter=_byte(options.delimiter, "-D"),
+        avro_schema="" if options.schema is None else Path(options.schema).read_text(encoding="utf-8"),
+        avro_schema_id=options.schema_id,
+        max_row_bytes=options.max_row_bytes,
+    )
+    separator = None if options.separator is None else chr(_byte(options.separator, "--separator"))
+    quote = None if options.no_quote else chr(_byte(options.quote or '"', "--quote"))
+    if quote is not None and quote in (separator or ",", "\r", "\n"):
+        raise ConfigError(f"--quote {quote!r} cannot be the separator or a line end")
+    return ReadOptions(
+        plan,
+        separator,
+        quote,
+        dict(_pair(text, "--column-type") for text in options.column_type),
+        options.infer_types,
+        None if options.columns is None else options.columns.split(","),
+        tuple(options.null),
+    )
+
+
+def _check_arguments(options: argparse.Namespace) -> None:
+    exclusive = [
+        ("--key", options.key is not None, "-k", options.fixed_key is not None),
+        ("--quote", options.quote is not None, "--no-quote", options.no_quote),
+        ("--resume", options.resume, "--restart", options.restart),
+        ("--resume", options.resume, "--no-manifest", options.no_manifest),
+        ("--partition", options.partition is not None, "--partition-column", options.partition_column is not None),
+    ]
+    for first, has_first, second, has_second in exclusive:
+        if has_first and has_second:
+            raise ConfigError(f"{first} and {second} exclude each other")
+
+
+def _header(text: str) -> tuple[str, Template]:
+    name, value = _pair(text, "-H")
+    return name, Template.parse(value)
+
+
+def _pair(text: str, flag: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ConfigError(f"{flag} {text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _encoding(text: str) -> str:
+    try:
+        return encoding_name(text)
+    except LookupError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _byte(text: str, flag: str) -> int:
+    data = text.encode().decode("unicode_escape").encode("latin-1")
+    if len(data) != 1:
+        raise ConfigError(f"{flag} {text!r} is not one byte")
+    return data[0]
+
+
+def fingerprint_of(options: argparse.Namespace, reading: ReadOptions, sources: list[Source]) -> dict[str, Any]:
+    """Return what decides which records a row becomes, and where they go."""
+    wanted: dict[str, Any] = json.loads(json.dumps(asdict(reading)))
+    if not any(source.format in ("csv", "tsv") for source in sources):
+        del wanted["plan"]["max_row_bytes"]  # only in CSV does it decide where a row ends
+    return wanted | {"partition": options.partition, "engine": options.engine}

@@ -1,0 +1,211 @@
+"""What a load needs before it starts: its topics, the manifest to continue from, the options of its producer."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.topics import create_topic, demand_topic, find_topic, is_missing, topic_options
+from kafkaprod.cli.producer_arguments import make_config
+from kafkaprod.errors import BrokerError, ConfigError, KafkaError, TopicNotFoundError
+from kafkaprod.loader.bad_rows import BadRowSink, DeadLetterFile, DeadLetterTopic, Skip, Stop
+from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.inputs import Source
+from kafkaprod.loader.load import describe_source
+from kafkaprod.loader.manifest import Manifest
+from kafkaprod.loader.manifest_file import ManifestFile
+from kafkaprod.loader.pipes import is_pipe_name
+from kafkaprod.loader.progress import Quiet
+from kafkaprod.loader.session import LoadOptions
+from kafkaprod.producer import Producer
+from kafkaprod.text import counted
+
+TOPIC_PREFIX: Final = "topic:"
+MAX_BATCH_BYTES: Final = 1 << 20
+
+# --- the manifest -----------------------------------------------------------------------------------------------------
+
+
+def manifest_file(options: argparse.Namespace) -> ManifestFile | None:
+    """Return the file of the load's manifest; None if it has none. Raises LoadError."""
+    has_place = options.state is not None or options.resume
+    if options.no_manifest or (is_pipe_name(options.files[0]) and not has_place):
+        return None
+    return ManifestFile.for_load(options.files, options.topic, options.state)
+
+
+def earlier_manifest(
+    file: ManifestFile,
+    sources: Sequence[Source],
+    fingerprint: dict[str, Any],
+    options: argparse.Namespace,
+    client: ClusterClient,
+) -> Manifest | None:
+    """Return the manifest to continue from; None to begin.
+
+    Raises:
+        LoadError: The load is complete or stopped before, and the arguments do not say what to do, or it was another
+            load.
+    """
+    if options.restart:
+        return None
+    manifest = file.read()
+    if manifest is None:
+        return None
+    inputs = [describe_source(source) for source in sources]
+    if not options.resume:
+        _refuse_to_begin(manifest, file, has_same_inputs=manifest.inputs == inputs, client=client)
+        return None
+    if manifest.inputs != inputs:
+        raise LoadError(
+            f"the input is not what it was when {file.path} was written: {_difference(manifest, inputs)}. Use "
+            "--restart to load it from the beginning"
+        )
+    if {k: v for k, v in manifest.options.items() if k in fingerprint} != fingerprint:
+        raise LoadError(
+            f"the options are not those of {file.path}: rows would become other records. Give the same options, or "
+            "start over with --restart"
+        )
+    return manifest
+
+
+def _refuse_to_begin(manifest: Manifest, file: ManifestFile, *, has_same_inputs: bool, client: ClusterClient) -> None:
+    """Raise LoadError unless an earlier load is complete and was of other content, or into another topic."""
+    rows = counted(manifest.sent_count, "record")
+    if not manifest.is_done:
+        raise LoadError(
+            f"a load of this input into {manifest.topic!r} stopped after {rows} ({file.path}): continue it with "
+            "--resume, or start over with --restart"
+        )
+    if has_same_inputs and not _is_another_topic(manifest, client):
+        raise LoadError(
+            f"already loaded into {manifest.topic!r} at {manifest.done_at}: {rows} ({file.path}). --restart sends them "
+            "again"
+        )
+
+
+def _is_another_topic(manifest: Manifest, client: ClusterClient) -> bool:
+    """Return whether the topic was deleted since, and created again."""
+    cluster = client.metadata([manifest.topic])
+    topic_id = cluster.topics[0].topic_id
+    ids = ((manifest.cluster_id, cluster.cluster_id), (manifest.topic_id, topic_id and str(topic_id)))
+    return any(before is not None and now is not None and before != now for before, now in ids)
+
+
+def _difference(manifest: Manifest, inputs: list[dict[str, Any]]) -> str:
+    if len(manifest.inputs) != len(inputs):
+        return f"{len(inputs)} files instead of {len(manifest.inputs)}"
+    before, now = next(pair for pair in zip(manifest.inputs, inputs, strict=True) if pair[0] != pair[1])
+    names = [name for name in before if before[name] != now[name]]
+    return f"{now['path']} has another {', '.join(names)}"
+
+
+# --- bad rows ---------------------------------------------------------------------------------------------------------
+
+
+def make_sink(
+    on_error: str, producer_options: dict[str, Any], suffix: str, manifest: Manifest | None, progress: Quiet
+) -> BadRowSink:
+    """Return where bad rows go.
+
+    Args:
+        on_error: The argument.
+        producer_options: For a topic of bad rows.
+        suffix: Of the file of bad rows.
+        manifest: To continue from; None: the load begins.
+        progress: Shows what is left out.
+    """
+    kind, _, target = on_error.partition("=")
+    if on_error == "stop":
+        return Stop()
+    if on_error == "skip":
+        return Skip(progress.show)
+    if kind != "dead-letter" or target in ("", TOPIC_PREFIX):
+        raise ConfigError(f"--on-error {on_error!r}: use stop, skip, dead-letter=FILE or dead-letter=topic:NAME")
+    if target.startswith(TOPIC_PREFIX):
+        return DeadLetterTopic(Producer(producer_options), target.removeprefix(TOPIC_PREFIX))
+    return DeadLetterFile(os.path.abspath(target) + suffix, None if manifest is None else manifest.dead_letter_bytes)
+
+
+def dead_letter_file(options: argparse.Namespace) -> str | None:
+    """Return the path of the file of bad rows; None if there is none."""
+    kind, _, target = options.on_error.partition("=")
+    is_file = kind == "dead-letter" and not target.startswith(TOPIC_PREFIX)
+    return os.path.abspath(target) if is_file else None
+
+
+# --- the topics -------------------------------------------------------------------------------------------------------
+
+
+def check_topics(client: ClusterClient, options: argparse.Namespace) -> None:
+    """Find or create the topic, and the topic of dead letters. Raises LoadError, KafkaError."""
+    _check_topic(client, options.topic, options.create_topic)
+    kind, _, target = options.on_error.partition("=")
+    if kind != "dead-letter" or not target.startswith(TOPIC_PREFIX):
+        return
+    name = target.removeprefix(TOPIC_PREFIX)
+    try:
+        demand_topic(client, name)
+    except TopicNotFoundError as error:
+        raise LoadError(
+            f"the dead-letter topic {name!r} does not exist: create it with `kafkaprod topics create {name}`"
+        ) from error
+
+
+def _check_topic(client: ClusterClient, topic: str, partitions: int | None) -> None:
+    try:
+        find_topic(client, topic)
+    except BrokerError as error:
+        if not is_missing(error):
+            raise
+        if partitions is None:
+            raise LoadError(
+                f"topic {topic!r} does not exist: create it with --create-topic [PARTITIONS], or with "
+                f"`kafkaprod topics create {topic}`"
+            ) from error
+        create_topic(client, topic, partitions)
+
+
+def load_options(
+    client: ClusterClient,
+    options: argparse.Namespace,
+    producer_options: dict[str, Any],
+    fingerprint: dict[str, Any],
+    manifest: Manifest | None,
+) -> LoadOptions:
+    """Return the options of the load, which fit those of the topic. Raises ConfigError, LoadError."""
+    config = make_config(producer_options)
+    if config.acks != -1 or not config.enable_idempotence:
+        raise ConfigError("a load needs acks=all and enable_idempotence=true: else records may be lost or sent twice")
+    try:
+        topic = topic_options(client, options.topic)
+    except KafkaError:  # not allowed to see them: the broker refuses what does not fit
+        topic = {}
+    limit, where = config.max_request_size, "max_request_size"
+    broker_limit = int(topic.get("max.message.bytes") or limit)
+    if broker_limit < limit and config.compression_type == "none":
+        limit, where = broker_limit, "the topic's max.message.bytes"
+    defaults: dict[str, Any] = {
+        "batch_size": min(max(config.batch_size, MAX_BATCH_BYTES // 2), broker_limit),
+        "max_block_ms": max(config.max_block_ms, config.delivery_timeout_ms),
+    }
+    needs_keys = "compact" in (topic.get("cleanup.policy") or "")
+    if manifest is not None:  # bad rows must be the same ones: rows are counted
+        try:
+            limit, needs_keys = int(manifest.options["record_limit"]), bool(manifest.options["needs_keys"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise LoadError("the manifest is damaged: it has no record_limit. Start over with --restart") from error
+    return LoadOptions(
+        topic=options.topic,
+        producer=producer_options | defaults,
+        record_limit=limit,
+        record_limit_from=where,
+        needs_keys=needs_keys,
+        checkpoint_s=options.checkpoint_interval,
+        partition=options.partition,
+        rate=options.rate,
+        fingerprint=fingerprint | {"record_limit": limit, "needs_keys": needs_keys},
+    )
