@@ -179,12 +179,9 @@ class Producer(RecordSender):
         """
         self._check_usable()
         if self._hooks.has_any:
-            values = list(values)
-            keys = None if keys is None else list(keys)
-            keys, values = self._hooks.serialize_block(topic, keys, values, headers)
-            if partitions is None and partition is None:
-                queues = self._topic_queues(topic, self._clock.now_ms() + self._config.max_block_ms)
-                partitions = self._hooks.choose_partitions(topic, keys, values, queues.leaders)
+            values = _records(values, "values")
+            keys = None if keys is None else _records(keys, "keys")
+            keys, values, headers = self._hooks.serialize_block(topic, keys, values, headers)
         return self._send_block(
             topic,
             Column.from_list(values, "values"),
@@ -207,7 +204,9 @@ class Producer(RecordSender):
         partition: int | None = None,
         row_count: int | None = None,
     ) -> BlockResult:
-        """Queue columns of bytes without making an object per record; serializers and interceptors do not see them.
+        """Queue columns of bytes without making an object per record.
+
+        The partitioner sees them, if one is configured; serializers and interceptors do not.
 
         Args:
             topic: Its name.
@@ -245,7 +244,9 @@ class Producer(RecordSender):
         topic_column: str | None = None,
         columns: Sequence[str] | None = None,
     ) -> TableResult:
-        """Queue every row of a table as a record; serializers, partitioner and interceptors do not see them.
+        """Queue every row of a table as a record.
+
+        The partitioner sees them, if one is configured; serializers and interceptors do not.
 
         Args:
             topic: Its name; with `topic_column` the topic of rows that have null there, or None.
@@ -310,6 +311,11 @@ class Producer(RecordSender):
 
         deadline_ms = self._clock.now_ms() + self._config.max_block_ms
         queues = self._topic_queues(topic, deadline_ms, partition)
+        if partition is None and self._hooks.has_partitioner:
+            rows = max(value.row_count, -1 if key is None else key.row_count, headers.row_count)
+            if rows < 0 and row_count is not None:
+                rows = checked_integer(row_count, "row_count", 0, MAX_PARTITION)
+            partitions = self._hooks.choose_partitions(topic, key, value, max(rows, 0), partitions, queues.leaders)
         block = Block(
             self.accumulator,
             queues,
@@ -570,6 +576,14 @@ def _where(part: Part | None, first: int) -> str:
     if isinstance(rows, range):
         return f"rows counted from row {rows.start} of the table"
     return f"rows counted among those of topic {part.topic!r}, from row {int(rows[0])} of the table on"
+
+
+def _records(items: Iterable[Any], name: str) -> list[Any]:
+    if isinstance(items, str | bytes | bytearray | memoryview):
+        raise InvalidRecordError(
+            f"{name} must be a list with one item per record, not a single {type(items).__name__} object"
+        )
+    return list(items)
 
 
 def _column(source: ColumnLike | None, name: str) -> Column:

@@ -6,11 +6,12 @@ passes through here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self, overload
 
+from kafkaprod._core.columns.columns import Column
 from kafkaprod.config import ProducerConfig
-from kafkaprod.errors import SerializationError
+from kafkaprod.errors import InvalidRecordError, SerializationError
 from kafkaprod.hooks.interceptors import InterceptorChain, ProducerRecord
 from kafkaprod.hooks.partitioners import CheckedPartitioner, make_partitioner
 from kafkaprod.hooks.serializers import BoundSerializer, BytesLike, bind_serializer
@@ -23,6 +24,7 @@ class Hooks:
 
     Attributes:
         has_any: Whether records must pass through here at all.
+        has_partitioner: Whether a partitioner is configured.
     """
 
     def __init__(
@@ -36,6 +38,10 @@ class Hooks:
         self._value_serializer = value_serializer
         self._partitioner = partitioner
         self._chain = chain
+        self._takes_headers = any(
+            serializer is not None and serializer.takes_headers for serializer in (key_serializer, value_serializer)
+        )
+        self.has_partitioner = partitioner is not None
         self.has_any = any(hook is not None for hook in (key_serializer, value_serializer, partitioner, chain))
 
     @classmethod
@@ -49,8 +55,10 @@ class Hooks:
         )
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record as the interceptors want it sent."""
-        return record if self._chain is None else self._chain.on_send(record)
+        """Return the record as the interceptors want it sent; its headers are a list that serializers may append to."""
+        if self._chain is not None:
+            record = self._chain.on_send(record)
+        return record._replace(headers=_own_list(record.headers)) if self._takes_headers else record
 
     def serialize(self, record: ProducerRecord) -> tuple[BytesLike | None, BytesLike | None]:
         """The record's (key, value) as bytes. Raises SerializationError."""
@@ -79,22 +87,52 @@ class Hooks:
 
     def serialize_block(
         self, topic: str, keys: Sequence[Any] | None, values: Sequence[Any], headers: Any
-    ) -> tuple[list[Any] | None, list[Any]]:
-        """(keys, values) of a block as bytes. Raises SerializationError naming the row."""
+    ) -> tuple[list[Any] | None, list[Any], Any]:
+        """Return (keys, values, headers) of a block, the first two as bytes.
+
+        Serializers that take headers see those of their own row, in a list that they may append to.
+        Raises SerializationError naming the row, InvalidRecordError for another number of headers than values.
+        """
+        rows: Sequence[Any] = [None] * len(values)
+        if self._takes_headers:
+            rows = headers = _headers_by_row(headers, len(values))
         return (
-            None if keys is None else _serialized_rows(self._key_serializer, topic, headers, keys),
-            _serialized_rows(self._value_serializer, topic, headers, values),
+            None if keys is None else _serialized_rows(self._key_serializer, topic, rows, keys),
+            _serialized_rows(self._value_serializer, topic, rows, values),
+            headers,
         )
 
     def choose_partitions(
-        self, topic: str, keys: Sequence[Any] | None, values: Sequence[Any], leaders: Sequence[int]
+        self, topic: str, key: Column | None, value: Column, row_count: int, partitions: Any, leaders: Sequence[int]
     ) -> Any:
-        """The user's partitioner's choice for a block, as int32 array; None: the built-in choice."""
-        return None if self._partitioner is None else self._partitioner.choose_many(topic, keys, values, leaders)
+        """Return the partitions of a block: those given, and the partitioner's choice where there is none.
+
+        Args:
+            topic: Of the records.
+            key: Serialized; None: no record has one.
+            value: Serialized.
+            row_count: How many they are.
+            partitions: Integers, -1 where the partitioner is to choose; None: everywhere.
+            leaders: Of all partitions, -1 where there is none.
+
+        Raises: InvalidRecordError: The partitioner raised or named no partition of the topic.
+        """
+        if self._partitioner is None:
+            return partitions
+        import numpy as np  # late: only blocks of records need it
+
+        given = None if partitions is None else np.asarray(partitions)
+        if given is not None and (
+            given.dtype.kind not in "iu" or given.shape != (row_count,) or not (given == -1).any()
+        ):
+            return partitions
+        keys = None if key is None else ColumnRows(key, row_count)
+        chosen = self._partitioner.choose_many(topic, keys, ColumnRows(value, row_count), leaders)
+        return chosen if given is None else np.where(given == -1, chosen, given)
 
     def _acknowledge(self, future: DeliveryFuture) -> None:
         assert self._chain is not None
-        error = future.exception(0)
+        error = future.peek_error()  # exception() would count as a look, and flush() keep silent about the failure
         if error is None:
             self._chain.on_acknowledgement(future.result(0), None)
         else:
@@ -105,12 +143,62 @@ def _serialized(serializer: BoundSerializer | None, topic: str, headers: Any, da
     return data if serializer is None else serializer(topic, headers, data)
 
 
-def _serialized_rows(serializer: BoundSerializer | None, topic: str, headers: Any, rows: Iterable[Any]) -> list[Any]:
+def _own_list(headers: Any) -> Any:
+    """Return a record's headers as a list of its own; what is no sequence of pairs is left for the core to refuse."""
+    if headers is None:
+        return []
+    if isinstance(headers, Mapping):
+        return list(headers.items())
+    return list(headers) if isinstance(headers, Iterable) else headers
+
+
+def _headers_by_row(headers: Any, row_count: int) -> list[Any]:
+    """Return the headers of a block as a list per row, from pairs for every row alike or a list of pairs per row."""
+    if headers is None:
+        return [[] for _ in range(row_count)]
+    rows = _own_list(headers)
+    if not isinstance(rows, list):
+        raise InvalidRecordError(
+            f"headers must be pairs (str, bytes) or a list of them per row, not {type(rows).__name__}"
+        )
+    if not rows or isinstance(rows[0], tuple):
+        return [list(rows) for _ in range(row_count)]
+    if len(rows) != row_count:
+        raise InvalidRecordError(f"headers has {len(rows)} rows, values {row_count}")
+    return [_own_list(row) for row in rows]
+
+
+class ColumnRows(Sequence[bytes | None]):
+    """The rows of a column as a sequence of bytes; each is made when it is looked at."""
+
+    def __init__(self, column: Column, row_count: int) -> None:
+        self._column = column
+        self._row_count = row_count
+
+    def __len__(self) -> int:
+        return self._row_count
+
+    @overload
+    def __getitem__(self, row: int) -> bytes | None: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[bytes | None]: ...
+    def __getitem__(self, row: int | slice) -> bytes | list[bytes | None] | None:
+        if isinstance(row, slice):
+            return [self._column[i] for i in range(*row.indices(self._row_count))]
+        if not -self._row_count <= row < self._row_count:
+            raise IndexError(f"row {row} is outside of {self._row_count}")
+        return self._column[row % self._row_count]
+
+
+def _serialized_rows(
+    serializer: BoundSerializer | None, topic: str, headers: Sequence[Any], rows: Sequence[Any]
+) -> list[Any]:
     if serializer is None:
         return list(rows)
     out: list[Any] = []
     try:
-        out.extend(serializer(topic, headers, data) for data in rows)
+        for data, of_row in zip(rows, headers, strict=False):
+            out.append(serializer(topic, of_row, data))
     except SerializationError as error:
         raise SerializationError(f"row {len(out)}: {error}", topic=topic) from error
     return out

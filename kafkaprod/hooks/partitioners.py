@@ -151,6 +151,17 @@ class RoundRobinPartitioner:
         turn = next(turns)
         return available[turn % len(available)] if available else turn % partition_count
 
+    def partition_many(
+        self,
+        topic: str,
+        keys: Sequence[Any] | None,
+        values: Sequence[Any],
+        partition_count: int,
+        available: Sequence[int],
+    ) -> list[int]:
+        """The next ones in turn."""
+        return [self.partition(topic, None, None, partition_count, available) for _ in range(len(values))]
+
 
 def make_partitioner(option: Any) -> CheckedPartitioner | None:
     """The partitioner an option names; None for the built-in choice of the core.

@@ -33,7 +33,7 @@ class SerializationContext(NamedTuple):
     Attributes:
         topic: The record's topic.
         field: `key` or `value`.
-        headers: The record's headers as given to send().
+        headers: The record's headers, a list of pairs that the serializer may append to.
     """
 
     topic: str
@@ -48,16 +48,19 @@ class BoundSerializer:
         serializer: The user's.
         field: What it serializes.
 
+    Attributes:
+        takes_headers: Whether it sees the record's headers; it may append to them then, as in Java.
+
     Raises:
         ConfigError: It has none of the forms above.
     """
 
-    __slots__ = ("_call", "_name", "field")
+    __slots__ = ("_call", "_name", "field", "takes_headers")
 
     def __init__(self, serializer: Any, field: Field) -> None:
         self.field = field
         self._name = getattr(serializer, "__qualname__", type(serializer).__qualname__)
-        self._call = _bind(serializer, field)
+        self._call, self.takes_headers = _bind(serializer, field)
 
     def __call__(self, topic: str, headers: Any, data: Any) -> BytesLike | None:
         """The bytes of `data`; None for null.
@@ -87,18 +90,19 @@ def bind_serializer(serializer: Any, field: Field) -> BoundSerializer | None:
     return None if serializer is None else BoundSerializer(serializer, field)
 
 
-def _bind(serializer: Any, field: Field) -> Call:
+def _bind(serializer: Any, field: Field) -> tuple[Call, bool]:
+    """Return the serializer in its one calling form, and whether it takes headers."""
     serialize = getattr(serializer, "serialize", None)
     if callable(serialize):
         if len(_required_parameters(serialize)) == 2:
-            return lambda topic, headers, data: serialize(topic, data)
-        return serialize  # type: ignore[no-any-return]
+            return (lambda topic, headers, data: serialize(topic, data)), False
+        return serialize, True
     if not callable(serializer):
         raise ConfigError(f"{field}_serializer {type(serializer).__qualname__} is not callable and has no serialize()")
     function: Callable[..., Any] = serializer
     if _wants_context(function):
-        return lambda topic, headers, data: function(data, SerializationContext(topic, field, headers))
-    return lambda topic, headers, data: function(data)
+        return (lambda topic, headers, data: function(data, SerializationContext(topic, field, headers))), True
+    return (lambda topic, headers, data: function(data)), False
 
 
 def _wants_context(function: Callable[..., Any]) -> bool:

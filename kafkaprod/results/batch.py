@@ -62,13 +62,13 @@ class FailureLedger:
     def add(self, completion: BatchCompletion) -> None:
         """A batch failed."""
         self._unseen.append(completion)
-        if completion.is_seen:
+        if completion.unseen_count == 0:
             self.discard(completion)
         elif len(self._unseen) > MAX_UNSEEN_BATCHES:
             self._older.append(self._take(1))
 
     def discard(self, completion: BatchCompletion) -> None:
-        """Somebody looked at the failure of a batch."""
+        """Forget a batch: the failures of all its records were looked at."""
         with contextlib.suppress(ValueError):
             self._unseen.remove(completion)
 
@@ -87,8 +87,7 @@ class FailureLedger:
         with contextlib.suppress(IndexError):
             for _ in range(most):
                 completion = self._unseen.popleft()
-                if not completion.is_seen:
-                    total, first = total + completion.record_count, first or completion.error
+                total, first = total + completion.unseen_count, first or completion.first_unseen_error
         return total, first
 
 
@@ -115,12 +114,10 @@ class BatchCompletion(BatchResult):
         finally:
             self.remove_waiter(waiter)
 
-    def mark_seen(self) -> None:
-        """Somebody looked at the failure: flush() need not report it."""
-        if not self.is_seen:
-            self.is_seen = True
-            if self.ledger is not None:
-                self.ledger.discard(self)
+    def on_all_seen(self) -> None:
+        """Take it off the books: flush() need not report it."""
+        if self.ledger is not None:
+            self.ledger.discard(self)
 
     async def await_record(self, future: DeliveryFuture) -> Any:
         """Wait inside the running event loop, then return the record's metadata or raise its error."""

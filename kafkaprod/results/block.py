@@ -138,13 +138,14 @@ class BlockResult:
         return {partition: end for partition, end in ends.items() if end >= 0}
 
     def first_error(self) -> Exception | None:
-        """The error of some row that failed, None if none did; looking counts as having seen it."""
-        for completion, _, _, _ in self._segments:
-            for batch in _leaves(completion):
+        """Return the error of some row that failed, None if none did; all failed rows of the block count as seen."""
+        found: Exception | None = None
+        for completion, _, first, count in self._segments:
+            for batch, index, length in _runs(completion, first, count):
                 if batch.error is not None:
-                    batch.mark_seen()
-                    return batch.error
-        return self._refused
+                    batch.mark_seen(index, length)
+                    found = found or batch.error
+        return found or self._refused
 
     @property
     def timestamps(self) -> NDArray[np.int64]:
@@ -173,7 +174,7 @@ class BlockResult:
         failed: dict[int, Exception] = {}
         for rows, batch, first in self._pieces():
             if batch.error is not None:
-                batch.mark_seen()
+                batch.mark_seen(first, len(rows))
                 failed.update((int(row), batch.error_of(first + i) or batch.error) for i, row in enumerate(rows))
         if self._refused is not None:
             failed.update((row, self._refused) for row in self._refused_rows)
@@ -189,7 +190,7 @@ class BlockResult:
         for rows, batch, first in self._pieces():
             if batch.error is None:
                 continue
-            batch.mark_seen()
+            batch.mark_seen(first, len(rows))
             named = batch.record_errors or (range(1) if or_first or batch.record_count == 1 else ())
             blamed.update(
                 (int(row), batch.error_of(first + i) or batch.error) for i, row in enumerate(rows) if first + i in named

@@ -20,7 +20,8 @@ cdef class BatchResult:
     cdef readonly list children             # of a SPLIT batch: (first index, BatchResult), ascending
     cdef readonly object ledger             # for the subclass: where failures are booked, or None
     cdef readonly object guard              # for the subclass: what refuses waits that could not end, or None
-    cdef public bint is_seen                # somebody looked at its failure
+    cdef bytearray _seen                    # of a failed batch, 1 for each record whose failure was looked at; None: no one
+    cdef int32_t _seen_count
     # Guarded by a critical section on this object, which is the GIL where there is one; None: nobody.
     cdef readonly list _waiters             # whom to wake
     cdef list _callbacks                    # whom to call, in turn a DeliveryFuture, or None, and a callable

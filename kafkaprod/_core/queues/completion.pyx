@@ -41,7 +41,6 @@ cdef class BatchResult:
         record_errors: index -> exception for records that the broker named.
         children: for a split batch, (first index, BatchResult) pairs.
         ledger, guard: for the subclass.
-        is_seen: somebody looked at its failure.
     """
 
     def __cinit__(self):
@@ -79,6 +78,34 @@ cdef class BatchResult:
         if self.record_errors is not None and index in self.record_errors:
             return self.record_errors[index]
         return self.error
+
+    def mark_seen(self, int32_t first, int32_t count=1):
+        """Note that the failure of `count` records from index `first` on was looked at: flush() need not report it."""
+        cdef int32_t i
+        with cython.critical_section(self):
+            if self._seen is None:
+                self._seen = bytearray(self.record_count)
+            for i in range(max(first, 0), min(<int64_t>first + count, self.record_count)):
+                if not self._seen[i]:
+                    self._seen[i] = 1
+                    self._seen_count += 1
+        if self._seen_count == self.record_count:
+            self.on_all_seen()
+
+    @property
+    def unseen_count(self):
+        """Records of a failed batch whose failure was not looked at."""
+        return self.record_count - self._seen_count
+
+    @property
+    def first_unseen_error(self):
+        """The error of the first record whose failure was not looked at; None if there is none."""
+        cdef bytearray seen = self._seen
+        cdef Py_ssize_t index = 0 if seen is None else seen.find(b"\0")
+        return None if index < 0 else self.error_of(<int32_t>index)
+
+    def on_all_seen(self):
+        """Called once the failures of all records were looked at. Subclasses correct their books here."""
 
     def on_failure(self):
         """Called once by the sender thread when the batch has failed, before anybody is told. Subclasses book it here."""
@@ -232,7 +259,7 @@ cdef class DeliveryFuture:
                 raise TimeoutError(f"no outcome for a record of {batch.topic}[{batch.partition}] within {timeout} s")
             batch = self._current(&index)
         if batch.outcome == FAILED:
-            batch.mark_seen()
+            batch.mark_seen(index)
             raise batch.error_of(index)
         return self._metadata(batch, index)
 
@@ -252,6 +279,12 @@ cdef class DeliveryFuture:
                 raise
             return error
         return None
+
+    def peek_error(self):
+        """Return the record's error, None if it was delivered or is pending. Unlike exception() it does not count as a look."""
+        cdef int32_t index
+        cdef BatchResult batch = self._current(&index)
+        return batch.error_of(index)
 
     def succeeded(self):
         """Whether the record is known to be delivered."""

@@ -34,9 +34,6 @@ class CountingResult(BatchResult):
     def wait(self, timeout: float | None) -> bool:
         return False
 
-    def mark_seen(self) -> None:
-        pass
-
 
 class Engine:
     """An accumulator with one drain; every result object that was made is in `results`."""

@@ -43,7 +43,7 @@ def test_without_options_there_are_none() -> None:
     assert plain.on_send(RECORD) is RECORD
     assert plain.serialize(RECORD) == ("key", "value")
     assert plain.choose_partition(RECORD, b"k", b"v", (1, 2)) is None
-    assert plain.serialize_block("t", None, [b"v"], None) == (None, [b"v"])
+    assert plain.serialize_block("t", None, [b"v"], None) == (None, [b"v"], None)
 
 
 def test_each_option_makes_records_pass_through() -> None:
@@ -56,7 +56,7 @@ def test_each_option_makes_records_pass_through() -> None:
 def test_serializers_make_bytes_of_key_and_value() -> None:
     both = hooks(key_serializer=str.encode, value_serializer=str.encode)
     assert both.serialize(RECORD) == (b"key", b"value")
-    assert both.serialize_block("t", ["a"], ["b", "c"], None) == ([b"a"], [b"b", b"c"])
+    assert both.serialize_block("t", ["a"], ["b", "c"], None) == ([b"a"], [b"b", b"c"], None)
 
 
 def test_serializer_that_fails_in_a_block_names_the_row() -> None:
