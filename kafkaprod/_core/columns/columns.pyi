@@ -1,9 +1,13 @@
 from collections.abc import Iterable
-from typing import final
+from typing import Any, TypeAlias, final
 
+from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from kafkaprod._core.records.record_arguments import _Headers
+
+# NumPy's own types have __buffer__ only from Python 3.12 on.
+_Bytes: TypeAlias = Buffer | NDArray[Any]
 
 @final
 class Column:
@@ -11,38 +15,38 @@ class Column:
     @staticmethod
     def nulls() -> Column: ...
     @staticmethod
-    def constant(data: Buffer | None) -> Column: ...
+    def constant(data: _Bytes | None) -> Column: ...
     @staticmethod
-    def from_list(values: Iterable[Buffer | None], name: str = "values") -> Column: ...
+    def from_list(values: Iterable[_Bytes | None], name: str = "values") -> Column: ...
     @staticmethod
     def from_offsets(
-        offsets: Buffer,
-        data: Buffer,
-        validity: Buffer | None = None,
+        offsets: _Bytes,
+        data: _Bytes,
+        validity: _Bytes | None = None,
         start: int = 0,
         row_count: int | None = None,
         name: str = "values",
     ) -> Column: ...
     @staticmethod
     def from_views(
-        views: Buffer,
-        buffers: Iterable[Buffer] = (),
-        validity: Buffer | None = None,
+        views: _Bytes,
+        buffers: Iterable[_Bytes] = (),
+        validity: _Bytes | None = None,
         start: int = 0,
         row_count: int | None = None,
         name: str = "values",
     ) -> Column: ...
     @staticmethod
     def from_fixed(
-        data: Buffer,
+        data: _Bytes,
         width: int,
-        validity: Buffer | None = None,
+        validity: _Bytes | None = None,
         start: int = 0,
         row_count: int | None = None,
         name: str = "values",
     ) -> Column: ...
     def slice(self, first: int, count: int) -> Column: ...
-    def take(self, rows: Buffer) -> Column: ...
+    def take(self, rows: _Bytes) -> Column: ...
     def __len__(self) -> int: ...
     def __getitem__(self, row: int) -> bytes | None: ...
 
@@ -52,6 +56,6 @@ class Headers:
     @staticmethod
     def from_python(headers: _Headers | Iterable[_Headers | None] | None) -> Headers: ...
     @staticmethod
-    def from_columns(offsets: Buffer, keys: Column, values: Column, row_count: int | None = None) -> Headers: ...
+    def from_columns(offsets: _Bytes, keys: Column, values: Column, row_count: int | None = None) -> Headers: ...
     def slice(self, first: int, count: int) -> Headers: ...
-    def take(self, rows: Buffer) -> Headers: ...
+    def take(self, rows: _Bytes) -> Headers: ...
