@@ -1,7 +1,7 @@
-"""Headers that tell which row of which write a record is, so that a reader can leave out what it has seen.
+"""Headers that identify the row and the write of each record, so that a reader can skip repeated ones.
 
-A task that is run again, a micro-batch that is replayed after a restart, a speculative copy: each sends rows that may
-be in the topic already. They carry the same four headers then, if the rows come again in the same order:
+A task that is run again, a micro-batch that is replayed after a restart, and a speculative copy send rows that may
+already be in the topic. If the rows come in the same order, they carry the same four headers:
 
     kp.query   the stream's query id, the option write.id, or an id of the write        kp.batch   of the stream, else 0
     kp.part    the task's partition                                                     kp.seq     the row in the task
@@ -22,7 +22,7 @@ _NAMES: Final = ("kp.query", "kp.batch", "kp.part", "kp.seq")
 
 
 class RowIdentity(NamedTuple):
-    """Of all rows of a task."""
+    """The part of the headers that all rows of a task share."""
 
     query: str
     batch: int
@@ -32,11 +32,11 @@ class RowIdentity(NamedTuple):
 def with_identity(
     batch: pa.RecordBatch, headers: str | None, identity: RowIdentity, first_row: int
 ) -> tuple[pa.RecordBatch, str]:
-    """A batch whose rows have the four headers behind their own, and the name of that column.
+    """Return the batch with the four headers appended to those of each row, and the name of that column.
 
     Args:
         batch: Rows.
-        headers: Name of the column of headers; None: there is none.
+        headers: Name of the column of headers; None: no such column.
         identity: Of the task.
         first_row: Number of the batch's first row in the task.
     """
@@ -56,7 +56,7 @@ def _combine(own: pa.Array | None, identity: RowIdentity, first_row: int, rows: 
         names = pa.concat_arrays([names, pairs.field(0).cast(pa.string())])
         values = pa.concat_arrays([values, pairs.field(1).cast(pa.binary())])
     offsets = np.concatenate([[0], np.cumsum(counts + len(_NAMES))])
-    # Where the four of each row go; what is left are the places of its own, in their order.
+    # The places of the four headers of each row; the other places are those of its own headers, in order.
     places = (offsets[1:, None] - len(_NAMES)) + np.arange(len(_NAMES))
     name_of = np.full(offsets[-1], -1, dtype=np.int64)
     value_of = np.full(offsets[-1], -1, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Writing a DataFrame from the user's own program: Spark 3.5 and later, and the report comes back."""
+"""Write a DataFrame from the user's own program and return a report: Spark 3.5 and later."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _log = logging.getLogger("kafkaprod.spark")
 
 
 def write(df: DataFrame, options: Mapping[str, Any] | None = None, /, **more: Any) -> WriteReport:
-    """Write a DataFrame to Kafka and tell what was written.
+    """Write a DataFrame to Kafka and return a report of it.
 
         report = write(df, {"kafka.bootstrap.servers": "localhost:9092"}, topic="orders")
 
     Args:
         df: Columns as for Spark's own sink: value, and optionally key, headers, topic, partition, timestamp.
-        options: As for `format("kafkaprod")`. Values may also be what text cannot say, a token provider for instance.
-        more: More of them; underscores stand for dots.
+        options: As for `format("kafkaprod")`. Values may also be objects, for example a token provider.
+        more: More options; underscores replace dots.
 
     Returns: One report of all tasks; `.tasks` has each.
     Raises: ConfigError, before anything is sent, for options and columns; KafkaError for an unknown topic;
@@ -35,7 +35,7 @@ def write(df: DataFrame, options: Mapping[str, Any] | None = None, /, **more: An
     """
     if not hasattr(df, "mapInArrow"):
         kind = type(df)
-        raise ConfigError(f"df is a {kind.__module__}.{kind.__qualname__}, not Spark's: createDataFrame makes one")
+        raise ConfigError(f"df is a {kind.__module__}.{kind.__qualname__}, not Spark's: use spark.createDataFrame()")
     parsed = parse_options({**(options or {}), **{name.replace("_", "."): value for name, value in more.items()}})
     plan = make_plan(df.schema, parsed)
     check_topic(parsed)

@@ -37,7 +37,7 @@ _log = logging.getLogger("kafkaprod.spark")
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a write was asked to do.
+    """The validated options of a write.
 
     Attributes:
         kafka: Options of the producer, prefix dropped; not shown, for the secrets in them.

@@ -1,4 +1,4 @@
-"""Which column of a DataFrame becomes which part of a record: checked on the driver, in the words of Spark's own sink.
+"""Map the columns of a DataFrame to the parts of a record: checked on the driver, with the errors of Spark's own sink.
 
 Source: org.apache.spark.sql.kafka010.KafkaWriter. Made once per write, pickled to every task.
 """
@@ -33,10 +33,10 @@ class WritePlan:
 
     Attributes:
         options: As given.
-        value: Position of the column, -1 where the value is JSON. key, topic, headers, partition, timestamp: positions,
-            -1 where there is no such column (or, for the topic, where the option decides).
+        value: Position of the column, -1 if the value is JSON. key, topic, headers, partition, timestamp: positions,
+            -1 if there is no such column (or, for the topic, if the option names it).
         json_columns: Positions of the columns of a JSON value.
-        write_id: What stands for the query where Spark knows none: the option, or an id of this write.
+        write_id: Replaces the query id if Spark has none: the option, or an id of this write.
     """
 
     options: SinkOptions
@@ -96,7 +96,7 @@ def make_plan(schema: StructType, options: SinkOptions) -> WritePlan:
 
 def _refuse_twice(names: list[str], name: str) -> None:
     if names.count(name) > 1:
-        raise ConfigError(f"there are {names.count(name)} columns {name!r}: which is meant?")
+        raise ConfigError(f"there are {names.count(name)} columns {name!r}: rename or drop all but one")
 
 
 def _json_columns(schema: StructType, options: SinkOptions) -> tuple[int, ...]:
@@ -111,8 +111,10 @@ def _json_columns(schema: StructType, options: SinkOptions) -> tuple[int, ...]:
             raise ConfigError(f"value.columns names {name!r}, which is not among the columns {', '.join(names)}")
         _refuse_twice(names, name)
         if _has_variant(schema[name].dataType):
-            # Arrow has it as a struct of two binaries, which would pass for data.
-            raise ConfigError(f"column {name!r} is or holds a variant: write to_json({name}), or cast it to its type")
+            # Arrow has it as a struct of two binaries, which would be sent as data.
+            raise ConfigError(
+                f"column {name!r} is or contains a variant: write to_json({name}), or cast it to its type"
+            )
     if not wanted:
         raise ConfigError("value.format=json needs a column besides key, topic, partition, headers and timestamp")
     return tuple(names.index(name) for name in wanted)

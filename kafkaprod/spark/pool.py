@@ -1,7 +1,7 @@
-"""The producers of a Python worker: one per configuration, kept over tasks and micro-batches.
+"""The producers of a Python worker: one per configuration, kept across tasks and micro-batches.
 
-A worker runs one task at a time and many in its life. What a fork copies is never used: the process id is part of the
-key. A producer that failed is closed at once and not kept.
+A worker runs many tasks, one at a time. A producer copied by a fork is never used: the process id is part of the key. A
+producer that failed is closed at once and not kept.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pyspark import cloudpickle
 from kafkaprod.errors import KafkaError
 from kafkaprod.producer import Producer
 
-# A worker has one core's share, and Spark makes rows slower than one thread compresses them: more threads would only
-# push each other's tables out of the cache.
+# A worker has the share of one core, and Spark makes rows slower than one thread compresses them: more threads would
+# only evict each other's tables from the cache.
 _COMPRESSION_WORKERS: Final = "compression.workers"
-MAX_PRODUCERS: Final = 4  # of a worker; the one that was not used for longest is closed
+MAX_PRODUCERS: Final = 4  # of a worker; the least recently used one is closed
 
 _producers: dict[tuple[int, bytes], Producer] = {}  # by process id and pickled options; the last used is the last
 
@@ -39,8 +39,8 @@ def borrowed_producer(kafka: Mapping[str, Any]) -> Iterator[Producer]:
     if producer is None:
         while len(_producers) >= MAX_PRODUCERS:
             _producers.pop(next(iter(_producers))).close()  # it has nothing to send: tasks end with a flush
-        is_said = any(name.replace("_", ".") == _COMPRESSION_WORKERS for name in kafka)
-        producer = Producer(kafka if is_said else {**kafka, _COMPRESSION_WORKERS: 0})
+        is_set = any(name.replace("_", ".") == _COMPRESSION_WORKERS for name in kafka)
+        producer = Producer(kafka if is_set else {**kafka, _COMPRESSION_WORKERS: 0})
     _producers[key] = producer
     try:
         yield producer

@@ -1,7 +1,7 @@
 """Filters that the reader applies itself: on topic, partition and offset, before anything is fetched.
 
-Spark hands them over as a conjunction, from 4.1 on. It trusts a filter that is taken, so one is taken only if it is
-applied in full; the others Spark evaluates.
+Spark 4.1 and later passes them as a conjunction and does not check a filter that the reader accepts. So one is accepted
+only if it is applied in full; Spark evaluates the others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NEVER_NULL: Final = frozenset(("topic", "partition", "offset", "timestamp", "ti
 
 @dataclass(slots=True)
 class Bounds:
-    """What may be read.
+    """The partitions and offsets that may be read.
 
     Attributes:
         topics, partitions: Only these; None: all.
@@ -28,7 +28,7 @@ class Bounds:
     end: int = field(default=_MOST)
 
     def take(self, condition: Any) -> bool:
-        """Narrow the bounds by one of pyspark's filters; return whether that is all of it."""
+        """Narrow the bounds by one of pyspark's filters; return whether it is applied in full."""
         column, kind, value = _parts(condition)
         if kind == "IsNotNull":
             return column in _NEVER_NULL
@@ -53,14 +53,14 @@ class Bounds:
         return kind in at_least or kind in below
 
     def allow(self, topic: str, partition: int) -> bool:
-        """Whether a partition may be read."""
+        """Return whether a partition may be read."""
         return (self.topics is None or topic in self.topics) and (
             self.partitions is None or partition in self.partitions
         )
 
 
 def _parts(condition: Any) -> tuple[str, str, Any]:
-    """Column (empty for one inside a struct or a filter of filters), class name and value."""
+    """Return column (empty for one inside a struct or a filter of filters), class name and value."""
     path: tuple[str, ...] = getattr(condition, "attribute", ())
     name = str(path[0]) if len(path) == 1 else ""
     return name, type(condition).__name__, getattr(condition, "value", None)

@@ -35,7 +35,7 @@ _HEADER_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.bin
 
 @dataclass
 class TopicRange(InputPartition):
-    """Offsets of one partition, the end not included."""
+    """A range of offsets of one partition, the end not included."""
 
     topic: str
     partition: int
@@ -132,7 +132,7 @@ class PushedReader(TopicReader):
 
 
 def _settle(name: str, wanted: Offsets, logs: Mapping[Place, tuple[int, int]]) -> Mapping[Place, int]:
-    """Put numbers in the place of EARLIEST and LATEST."""
+    """Replace EARLIEST and LATEST by offsets."""
     if isinstance(wanted, dict) and wanted.keys() != logs.keys():
         raise ConfigError(
             f"If {name} contains specific offsets, you must specify all TopicPartitions. Use -1 for latest, -2 for "

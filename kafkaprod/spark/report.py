@@ -1,4 +1,4 @@
-"""What a task did: carried by its commit message, returned by `write`, and logged."""
+"""The report of a task: carried by its commit message, returned by `write`, and logged."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
+
+from kafkaprod.text import counted
 
 
 @dataclass(slots=True)
@@ -18,7 +20,7 @@ class OffsetRange:
     count: int
 
     def add(self, first: int, last: int, count: int) -> None:
-        """Take in more records of the partition."""
+        """Add more records of the partition."""
         known = [offset for offset in (self.first, first) if offset >= 0]
         self.first = min(known, default=-1)
         self.last = max(self.last, last)
@@ -27,11 +29,11 @@ class OffsetRange:
 
 @dataclass(slots=True)
 class WriteReport:
-    """What was written, by one task or by all of a write.
+    """Counts and offsets of one task, or of all tasks of a write.
 
     Attributes:
         rows: Records acknowledged.
-        bytes: Of all columns as Spark handed them over, in Arrow's layout.
+        bytes: Of all columns, in the Arrow layout that Spark passes.
         batches: Record batches that held them.
         retries: Records that were sent more than once.
         seconds: The task's time; of several tasks their sum.
@@ -60,7 +62,7 @@ class WriteReport:
 
     @classmethod
     def sum(cls, tasks: Iterable[WriteReport]) -> Self:
-        """The report of a whole write."""
+        """Return the report of a whole write."""
         total = cls(tasks=list(tasks))
         for task in total.tasks:
             total.rows += task.rows
@@ -74,12 +76,12 @@ class WriteReport:
         return total
 
     def to_json(self) -> str:
-        """As text, for the way from an executor to the driver."""
+        """Return the report as text, which an executor sends to the driver."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The other way round."""
+        """Return the report that `to_json` wrote."""
         parts: dict[str, Any] = json.loads(text)
         offsets = parts.pop("offsets")
         report = cls(**parts)
@@ -88,8 +90,8 @@ class WriteReport:
         return report
 
     def __str__(self) -> str:
-        spread = ", ".join(f"{topic} ({len(partitions)} partitions)" for topic, partitions in self.offsets.items())
+        spread = (f"{topic} ({counted(len(numbers), 'partition')})" for topic, numbers in self.offsets.items())
         return (
-            f"{self.rows} rows, {self.bytes} bytes, {self.batches} batches, {self.retries} retries, "
-            f"{self.seconds:.2f} s, into {spread or 'nothing'}"
+            f"{counted(self.rows, 'row')}, {counted(self.bytes, 'byte')}, {counted(self.batches, 'batch', 'batches')}, "
+            f"{counted(self.retries, 'retry', 'retries')}, {self.seconds:.2f} s, to {', '.join(spread) or 'no topic'}"
         )

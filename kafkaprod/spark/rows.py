@@ -1,4 +1,4 @@
-"""From Spark's record batches to the producer: columns are passed on as they lie in memory, no object per row.
+"""Pass Spark's record batches to the producer: columns as they are in memory, without an object per row.
 
 Spark's layouts: 32-bit offsets, or 64-bit with useLargeVarTypes; a validity bitmap only if there are nulls; buffers of
 exact length, aligned to 8 bytes only; lists always with 32-bit offsets; never slices, dictionaries or views.
@@ -19,14 +19,14 @@ from kafkaprod.tables import JsonRows
 
 
 class SentRows(NamedTuple):
-    """Rows of one topic that the producer took.
+    """Rows of one topic that were queued.
 
     Attributes:
-        topic: Where to.
+        topic: Its name.
         first_row: Number of the batch's first row in the task.
         rows: Positions in the batch.
-        result: Their outcome.
-        size: Bytes of Spark's memory that they may hold.
+        result: Outcome of the rows.
+        size: Bytes of Spark's memory that they may keep alive.
     """
 
     topic: str
@@ -42,10 +42,10 @@ def send_batch(
     """Queue the rows of a batch; those of a topic keep their order.
 
     Args:
-        producer: Takes them; waits for memory.
-        plan: What the columns are.
-        batch: Of Spark.
-        headers: Name of the column of headers; None: there is none.
+        producer: Waits for memory if its buffer is full.
+        plan: Maps the columns.
+        batch: As Spark passes it.
+        headers: Name of the column of headers; None: no such column.
         first_row: The number of its first row in the task.
 
     Raises: What `Producer.send_table` does; InvalidRecordError for a null topic.
@@ -62,7 +62,7 @@ def send_batch(
         partition="partition" if plan.partition >= 0 else None,
         topic_column="topic" if plan.topic >= 0 else None,
     )
-    # The batch's memory goes with its last part.
+    # The batch's memory is counted with its last part.
     return [
         SentRows(topic, first_row, rows, block, batch.get_total_buffer_size() if i == len(result.blocks) - 1 else 0)
         for i, (rows, topic, block) in enumerate(result.blocks)

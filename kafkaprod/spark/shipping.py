@@ -101,7 +101,7 @@ def _pack(directory: Path) -> tuple[Path, Path]:
 
 
 def _files(package: str) -> Iterator[tuple[Path, str]]:
-    """Files of an installed package and their names in the archive; of a distribution its metadata, too."""
+    """Yield the files of an installed package with their names in the archive; its metadata, too."""
     try:
         installed = importlib.metadata.files(package) or []
     except importlib.metadata.PackageNotFoundError:

@@ -1,6 +1,6 @@
-"""The data source `kafkaprod`: Spark's plug-in points, each a thin step to `plan`, `task` or `reader`.
+"""The data source `kafkaprod`: Spark's plug-in points, which delegate to `plan`, `task` and `reader`.
 
-A life of a write: Spark makes the source and its writer in a process on the driver (once for a batch, once per
+The life of a write: Spark makes the source and its writer in a process on the driver (once for a batch, once per
 micro-batch for a stream), pickles the writer, calls `write` once per task attempt in the executors' Python workers, and
 `commit` or `abort` in another process on the driver. Errors before the tasks become AnalysisException.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import datasource
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamReader, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from kafkaprod.errors import ConfigError
@@ -31,7 +31,7 @@ _log = logging.getLogger("kafkaprod.spark")
 
 @dataclass
 class TaskDone(WriterCommitMessage):
-    """A task's report on its way to `commit`."""
+    """Carries a task's report to `commit`."""
 
     report: WriteReport
 
@@ -49,7 +49,7 @@ class BatchWriter(DataSourceArrowWriter):
         _log.info("written: %s", _sum(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        _log.error("aborted; of the tasks that succeeded are in Kafka: %s", _sum(messages))
+        _log.error("aborted; the tasks that succeeded have written: %s", _sum(messages))
 
 
 def _sum(messages: Sequence[WriterCommitMessage | None]) -> WriteReport:
@@ -71,7 +71,7 @@ if hasattr(datasource, "DataSourceStreamArrowWriter"):  # Spark 4.1+
             _log.info("micro-batch %d written: %s", batchId, _sum(messages))
 
         def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-            _log.error("micro-batch %d aborted; in Kafka are: %s", batchId, _sum(messages))
+            _log.error("micro-batch %d aborted; the tasks that succeeded have written: %s", batchId, _sum(messages))
 
 
 class KafkaProdSource(DataSource):
@@ -82,17 +82,22 @@ class KafkaProdSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        # Of the other options nothing is demanded: a view that is only written to has none of them.
+        # No other option is required here: a view that is only written to has none.
         return f"{SCHEMA}, {HEADERS}" if boolean_option(self.options, "includeheaders", False) else SCHEMA
 
     def reader(self, schema: StructType) -> TopicReader:
         self._refuse_catalog_table()
         return make_reader(self.options)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        raise ConfigError(
+            "format('kafkaprod') reads batches, for checks; read a stream with Spark's own source, format('kafka')"
+        )
+
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
             raise ConfigError(
-                "Save mode Overwrite not allowed for Kafka. Allowed save modes are Append and ErrorIfExists (default)."
+                "Save mode Overwrite not allowed for Kafka: a topic is only appended to. Use mode('append')"
             )
         self._refuse_catalog_table()
         options = parse_options(self.options)
@@ -111,6 +116,6 @@ class KafkaProdSource(DataSource):
     def _refuse_catalog_table(self) -> None:
         if not self.options:
             raise ConfigError(
-                "no options came: Spark passes none to a table of its catalog (CREATE TABLE ... USING kafkaprod). "
+                "there are no options: Spark passes none to a table of its catalog (CREATE TABLE ... USING kafkaprod). "
                 "Use CREATE TEMPORARY VIEW ... USING kafkaprod OPTIONS (...), and INSERT INTO or SELECT FROM that"
             )

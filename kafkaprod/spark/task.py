@@ -1,4 +1,4 @@
-"""What runs on executors: one task's rows into Kafka, all of them acknowledged when it returns."""
+"""The part that runs on executors: it writes the rows of one task to Kafka and waits until all are acknowledged."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from kafkaprod.spark.pool import borrowed_producer
 from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.rows import SentRows, send_batch
 
-MAX_PENDING_BYTES: Final = 32 << 20  # of rows whose outcome is not looked at yet; they hold Spark's batches in memory
-SMALL_BYTES: Final = 512 << 10  # a batch of Spark's that is smaller is joined with others, up to
+MAX_PENDING_BYTES: Final = 32 << 20  # of rows whose outcome was not checked yet; they keep Spark's batches in memory
+SMALL_BYTES: Final = 512 << 10  # a smaller batch of Spark's is joined with others, up to
 JOINED_BYTES: Final = 4 << 20
 
 REPORT_SCHEMA: Final = "report string"
 
 
 class FailedRecordError(KafkaError):
-    """A record was not delivered: names topic, partition, row of the task, and the error with its limit and value."""
+    """A record was not delivered; the message has topic, partition, row of the task, and the error."""
 
 
 def write_task(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WriteReport:
@@ -54,7 +54,7 @@ def write_task(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WriteRepor
 
 
 def report_task(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`write_task` for `mapInArrow`: yields one row, the report as JSON."""
+    """Run `write_task` in `mapInArrow`: yield one row, the report as JSON."""
     report = write_task(plan, batches)
     yield pa.RecordBatch.from_pydict({"report": [report.to_json()]})
 
@@ -78,10 +78,10 @@ class _Task:
         try:
             self._producer.flush()
         except DeliveryFailedError:
-            self._settle(0)  # says which record, if it is among those still pending
+            self._settle(0)  # raises with the record, if it is among those still pending
             raise
         self._settle(0)
-        if self._report.rows != row:  # never; but a task that ends is all that Spark looks at
+        if self._report.rows != row:  # must not happen; but Spark would take the task's end for success
             raise FailedRecordError(
                 f"task {self._report.partition} had {row} rows, of which {self._report.rows} were acknowledged"
             )
@@ -99,7 +99,7 @@ class _Task:
             raise
         except KafkaError as error:
             raise FailedRecordError(
-                f"task {self._report.partition}, its rows from {first_row} on (what follows counts from there): "
+                f"task {self._report.partition}, in its rows from {first_row} (row numbers below count from there): "
                 f"{type(error).__name__}: {error}"
             ) from error
         self._settle(MAX_PENDING_BYTES)
@@ -115,7 +115,7 @@ class _Task:
                     raise FailedRecordError(self._describe(sent, row, error)) from error
 
     def _count(self, sent: SentRows) -> int:
-        """Count the delivered ones among these rows."""
+        """Count the delivered rows."""
         report = self._report
         delivered = 0
         for partition, base_offset, first, count in sent.result.runs():
@@ -138,7 +138,7 @@ class _Task:
 
 
 def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches, in their order: what is done once for a batch would cost more than their copy."""
+    """Join small batches, in their order: the work per batch costs more than the copy."""
     held: list[pa.RecordBatch] = []
     held_bytes = 0
     for batch in batches:
@@ -161,7 +161,7 @@ def _join(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 def _identity(plan: WritePlan, report: WriteReport) -> RowIdentity:
-    """The same for every attempt at the task, and for the micro-batch replayed after a restart."""
+    """Return the identity, which is the same for every attempt at the task and for a replayed micro-batch."""
     context = TaskContext.get()
     query = batch = None
     if context is not None and plan.options.write_id is None:
@@ -172,6 +172,6 @@ def _identity(plan: WritePlan, report: WriteReport) -> RowIdentity:
 
 
 def _retries(producer: Producer) -> int:
-    """Records sent again since the producer began: it runs one task at a time."""
+    """Return how many records the producer has sent again; it serves one task at a time."""
     metrics: dict[str, Any] = producer.metrics()["producer-metrics"]
     return int(metrics["record-retry-total"])

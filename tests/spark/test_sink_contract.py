@@ -95,7 +95,7 @@ def test_wrong_type_is_told_in_the_words_of_sparks_sink(
     [
         ("1 as a, 2 as b, 3 as a", "there are 2 columns 'a'"),
         ("'k' as key, 1 as a, 'l' as key", "there are 2 columns 'key'"),
-        ("array(named_struct('v', parse_json('{}'))) as a", "column 'a' is or holds a variant"),
+        ("array(named_struct('v', parse_json('{}'))) as a", "column 'a' is or contains a variant"),
     ],
 )
 def test_json_value_of_columns_it_cannot_have_is_refused(spark: SparkSession, columns: str, words: str) -> None:
@@ -106,13 +106,13 @@ def test_json_value_of_columns_it_cannot_have_is_refused(spark: SparkSession, co
 def test_frame_of_pandas_is_refused() -> None:
     frame = pandas.DataFrame({"value": ["1"]})
     words = error_of(lambda: write(frame, {"kafka.bootstrap.servers": "x:1"}, topic="t"))  # type: ignore[arg-type]
-    assert "not Spark's: createDataFrame makes one" in words
+    assert "not Spark's: use spark.createDataFrame()" in words
 
 
 def test_overwriting_is_refused(spark: SparkSession, embedded_broker: EmbeddedBroker) -> None:
     df = spark.sql("select '1' as value")
     words = error_of(lambda: save(df, embedded_broker, mode="overwrite", topic="t"))
-    assert "Save mode Overwrite not allowed for Kafka. Allowed save modes are Append and ErrorIfExists" in words
+    assert "Save mode Overwrite not allowed for Kafka: a topic is only appended to. Use mode('append')" in words
 
 
 @pytest.mark.parametrize(("option", "what"), [("kafka.key.serializer", "keys"), ("kafka.value.serializer", "values")])
