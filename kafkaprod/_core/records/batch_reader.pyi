@@ -18,6 +18,12 @@ class RecordScan(NamedTuple):
     has_mistimed_with_key: bool
     failing: tuple[tuple[int, int], ...]
 
+class CompactedRecords(NamedTuple):
+    record_count: int
+    tombstone_count: int
+    max_timestamp: int
+    section: bytearray
+
 MAX_FAILING: Final[int]
 KEYLESS: Final[int]
 MISTIMED: Final[int]
@@ -63,6 +69,10 @@ class RecordBatchReader:
         needs_key: bool = False,
         refuses_append_time: bool = False,
     ) -> RecordScan: ...
+    def note_keys(self, latest: dict[bytes, int], max_keys: int, first_offset: int) -> tuple[int, bool]: ...
+    def compact(
+        self, latest: dict[bytes, int], noted_offset: int, drops_tombstones: bool, base_timestamp: int
+    ) -> CompactedRecords: ...
     def find_timestamp(self, timestamp: int, min_offset: int) -> tuple[int, int] | None: ...
 
 def read_batches(

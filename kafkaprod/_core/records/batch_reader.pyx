@@ -13,9 +13,10 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from kafkaprod._core.queues.batch cimport BATCH_HEADER_BYTES, CRC_START, LOG_OVERHEAD
 from kafkaprod._core.records.big_endian cimport get_i16, get_i32, get_i64
 from kafkaprod._core.records.checksum cimport extend_crc
-from kafkaprod._core.records.varint cimport get_varint, get_varlong
+from kafkaprod._core.records.varint cimport get_varint, get_varlong, put_varint, varint_size
 
 from collections import namedtuple
+from hashlib import blake2b
 
 from kafkaprod.errors import CorruptDataError
 
@@ -37,6 +38,12 @@ MAX_FAILING = 1000
 
 KEYLESS = 1
 MISTIMED = 2
+
+CompactedRecords = namedtuple("CompactedRecords", ["record_count", "tombstone_count", "max_timestamp", "section"])
+CompactedRecords.__doc__ = """The records of a batch that compaction keeps: counts, largest timestamp, their bytes."""
+
+cdef enum:
+    GIL_TURN_RECORDS = 16384    # after so many records other threads may run
 
 cdef tuple STATUS_TEXT = ("", "is cut off", "does not end where its length says", "has an impossible count or length")
 
@@ -303,6 +310,109 @@ cdef class RecordBatchReader:
         if status != READ_OK:
             raise CorruptDataError(f"record {i} of {self.record_count} {STATUS_TEXT[<int>status]}")
         return (offset, own) if is_found else None
+
+    def note_keys(self, dict latest not None, Py_ssize_t max_keys, int64_t first_offset):
+        """Put the offset of each record with a key into `latest`, the last one of a key winning.
+
+        Args:
+            latest: offsets by key; long keys by their digest.
+            max_keys: stop when so many are in it.
+            first_offset: skip the records below.
+
+        Returns: (offset of the last record that was read or skipped, whether it stopped before the end).
+        Raises: CorruptDataError naming the first bad record.
+        """
+        cdef ParsedRecord record
+        cdef ReadStatus status
+        cdef const char *at = NULL
+        cdef const char *end = NULL
+        cdef int32_t i
+        cdef int64_t offset = self.base_offset - 1
+        _owner = self._open_records(&at, &end)
+        for i in range(self.record_count):
+            status = parse_record(at, end, &record)
+            if status != READ_OK:
+                raise CorruptDataError(f"record {i} of {self.record_count} {STATUS_TEXT[<int>status]}")
+            if record.key_length >= 0 and _wrapping_sum(self.base_offset, record.offset_delta) >= first_offset:
+                if len(latest) >= max_keys:
+                    return offset, True
+                latest[_name_of_key(&record)] = _wrapping_sum(self.base_offset, record.offset_delta)
+            offset = _wrapping_sum(self.base_offset, record.offset_delta)
+            at = record.end
+            if i % GIL_TURN_RECORDS == GIL_TURN_RECORDS - 1:
+                with nogil:
+                    pass
+        return offset, False
+
+    def compact(self, dict latest not None, int64_t noted_offset, bint drops_tombstones, int64_t base_timestamp):
+        """Return the records that compaction keeps: the last one of each key, and all after `noted_offset`.
+
+        Args:
+            latest: from `note_keys`.
+            noted_offset: up to where it was filled.
+            drops_tombstones: records without a value go, too.
+            base_timestamp: the new batch's; timestamp deltas are made relative to it.
+
+        Raises: CorruptDataError naming the first bad record.
+        """
+        cdef ParsedRecord record
+        cdef ReadStatus status
+        cdef const char *at = NULL
+        cdef const char *end = NULL
+        cdef int32_t i
+        cdef int32_t kept_count = 0
+        cdef int32_t tombstone_count = 0
+        cdef int64_t offset
+        cdef int64_t timestamp
+        cdef int64_t max_timestamp = -1
+        cdef bytearray section = bytearray()
+        cdef bint keeps_bytes = base_timestamp == self.base_timestamp
+        _owner = self._open_records(&at, &end)
+        for i in range(self.record_count):
+            status = parse_record(at, end, &record)
+            if status != READ_OK:
+                raise CorruptDataError(f"record {i} of {self.record_count} {STATUS_TEXT[<int>status]}")
+            offset = _wrapping_sum(self.base_offset, record.offset_delta)
+            if offset > noted_offset or (
+                record.key_length >= 0
+                and not (drops_tombstones and record.value_length < 0)
+                and <int64_t>latest.get(_name_of_key(&record), -1) <= offset
+            ):
+                timestamp = _wrapping_sum(self.base_timestamp, record.timestamp_delta)
+                max_timestamp = max(max_timestamp, timestamp)
+                kept_count += 1
+                tombstone_count += record.value_length < 0
+                if keeps_bytes:
+                    section += at[:record.end - at]
+                else:
+                    _append_moved(section, at, &record, _wrapping_sum(timestamp, -base_timestamp))
+            at = record.end
+            if i % GIL_TURN_RECORDS == GIL_TURN_RECORDS - 1:
+                with nogil:
+                    pass
+        return CompactedRecords(kept_count, tombstone_count, max_timestamp, section)
+
+
+cdef object _name_of_key(const ParsedRecord *record):
+    """The key, or 33 bytes with its digest if it is longer than 32: what a key takes in memory is bounded."""
+    key = record.key[:record.key_length]
+    return key if record.key_length <= 32 else b"\0" + blake2b(key, digest_size=32).digest()
+
+
+cdef int _append_moved(bytearray section, const char *start, const ParsedRecord *record, int64_t delta) except -1:
+    """Append a record with another timestamp delta."""
+    cdef char head[24]
+    cdef char *p
+    cdef int32_t length = 0
+    cdef int64_t old_delta = 0
+    cdef const char *body = get_varint(start, record.end, &length)
+    cdef const char *rest = get_varlong(body + 1, record.end, &old_delta)
+    p = put_varint(head, 1 + varint_size(delta) + (record.end - rest))
+    p[0] = body[0]          # attributes
+    p = put_varint(p + 1, delta)
+    section += (<const char *>head)[:p - head]
+    section += rest[:record.end - rest]
+    return 0
 
 
 @cython.final

@@ -1,6 +1,6 @@
-"""What the log needs from time to time: syncs, checkpoints, retention.
+"""What the log needs from time to time: syncs, checkpoints, retention, compaction.
 
-One thread, because all of it may block on the disk.
+One thread, because all of it may block on the disk; another for compaction, which may take minutes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 _CHECKPOINT_MS = 60_000
 _RETENTION_MS = 300_000
+_COMPACTION_MS = 15_000  # log.cleaner.backoff.ms
 _PRODUCER_EXPIRATION_MS = 24 * 3_600_000  # producer.id.expiration.ms
 _OFFSETS_MS = 600_000
 _UNPROMPTED_FLUSH_MS = 1_000  # flush policy "each": acks=0 appends nobody waits for
@@ -36,6 +37,7 @@ class Maintenance:
         self._timers = Timers()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kafkaprod-broker-maintenance", daemon=True)
+        self._cleaner = threading.Thread(target=self._compact, name="kafkaprod-broker-cleaner", daemon=True)
         self._started_ms = broker.clock.wall_ms()
 
     def start(self) -> None:
@@ -48,11 +50,13 @@ class Maintenance:
         expiration_check_ms = self._broker.config.transactions.expiration_check_ms
         self._every(expiration_check_ms, lambda: self._submit_control(self._expire_transactional_ids))
         self._thread.start()
+        self._cleaner.start()
 
     def stop(self) -> None:
-        """End; waits for what runs now."""
+        """End; waits for what runs now. A compaction stops at the next batch."""
         self._stop.set()
         self._thread.join()
+        self._cleaner.join()
 
     def _every(self, interval_ms: int, task: Callable[[], object]) -> None:
         def run() -> None:
@@ -71,6 +75,13 @@ class Maintenance:
             self._stop.wait(max(deadline_ms - clock.now_ms(), 0) / 1000)
             if not self._stop.is_set():
                 self._timers.run(clock.now_ms())
+
+    def _compact(self) -> None:
+        while not self._stop.wait(_COMPACTION_MS / 1000):
+            try:
+                self._broker.log_dir.compact(self._stop.is_set)
+            except (KafkaError, OSError):
+                logger.exception("compaction failed and will be tried again in %d ms", _COMPACTION_MS)
 
     def _retain(self) -> None:
         log_dir = self._broker.log_dir

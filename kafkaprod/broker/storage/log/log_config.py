@@ -32,18 +32,27 @@ class LogConfig:
     message_timestamp_after_max_ms: int = 3_600_000
     compression_type: str = "producer"
     cleanup_policy: str = "delete"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = INT64_MAX
+    delete_retention_ms: int = 24 * 3_600_000
     min_insync_replicas: int = 1
     file_delete_delay_ms: int = 60_000
 
     @property
     def is_compacted(self) -> bool:
-        """Records need a key, and the newest one of each key is kept."""
+        """Records need a key, and compaction keeps the last one of each key; see `log.compaction`."""
         return "compact" in self.cleanup_policy.split(",")
 
     @property
     def is_deleted(self) -> bool:
         """Old segments go by time and size."""
         return "delete" in self.cleanup_policy.split(",")
+
+    @property
+    def max_segment_ms(self) -> int:
+        """When a segment is closed: a compacted log is cleaned up to its active segment only."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @property
     def uses_log_append_time(self) -> bool:
@@ -71,23 +80,25 @@ def parse_properties(properties: Mapping[str, str | None], defaults: LogConfig |
         key = name.replace(".", "_")
         if text is None or key not in values:
             continue
-        values[key] = _parse(name, text) if isinstance(values[key], int) else text
+        values[key] = text if isinstance(values[key], str) else _parse(name, text, type(values[key]))
     config = LogConfig(**values)
     _check(config)
     return config
 
 
-def _parse(name: str, text: str) -> int:
+def _parse(name: str, text: str, kind: type[int] | type[float]) -> int | float:
     try:
-        return int(text)
+        return kind(text)
     except ValueError as error:
-        raise ConfigError(f"{name}={text!r} is not a whole number") from error
+        raise ConfigError(f"{name}={text!r} is not a {'whole ' if kind is int else ''}number") from error
 
 
 def _check(config: LogConfig) -> None:
     for name in ("segment_bytes", "segment_ms", "segment_index_bytes", "min_insync_replicas"):
         if getattr(config, name) < 1:
             raise ConfigError(f"{name.replace('_', '.')}={getattr(config, name)} must be at least 1")
+    if not 0 <= config.min_cleanable_dirty_ratio <= 1:
+        raise ConfigError(f"min.cleanable.dirty.ratio={config.min_cleanable_dirty_ratio} must be in 0..1")
     if config.segment_bytes > _INT32_MAX:  # positions in the offset index are int32
         raise ConfigError(f"segment.bytes={config.segment_bytes} must be at most {_INT32_MAX}")
     if not set(config.cleanup_policy.split(",")) <= {"delete", "compact", ""}:

@@ -8,10 +8,11 @@ Thread-safe: one lock guards the table of partitions; the logs have their own. S
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kafkaprod.broker.storage.directory_lock import lock_directory
@@ -32,6 +33,8 @@ from kafkaprod.broker.storage.recovery.checkpoints import (
 )
 from kafkaprod.errors import ConfigError, CorruptDataError
 from kafkaprod.structs import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -186,6 +189,18 @@ class LogDir:
                 count += log.delete_old_segments()
             except LogError:
                 continue  # the log remembers it in `needs_check`
+        return count
+
+    def compact(self, should_stop: Callable[[], bool]) -> int:
+        """Compact the logs that are due; return how many segments were rewritten. A failure leaves a log as it was."""
+        count = 0
+        for log in self.partitions.values():
+            if should_stop():
+                break
+            try:
+                count += log.compact(should_stop)
+            except LogError as error:
+                logger.error("compaction of %s failed: %s", log.topic_partition, error)
         return count
 
     def checkpoint(self) -> None:

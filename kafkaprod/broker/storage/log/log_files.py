@@ -14,9 +14,12 @@ TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"  # behind .log: a segment that compaction writes
+SWAP_SUFFIX = ".swap"  # behind .log: one that is complete and replaces others
 INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+COMPACTION = "compaction-checkpoint"  # up to where the log is compacted; not one of Kafka's, which ignores it
 INDEX_CHECKSUMS = "index-checksum-checkpoint"  # not one of Kafka's, which ignores it
 
 _NAMED_BY_OFFSET = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)")

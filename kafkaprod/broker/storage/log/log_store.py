@@ -7,13 +7,24 @@ Not thread-safe. Every method that fails leaves state and files as they were, or
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.disk import Disk, replace_file, replace_file_durably
+from kafkaprod.broker.storage.disk import Disk, read_file, replace_file, replace_file_durably
+from kafkaprod.broker.storage.errors import PartitionFencedError
+from kafkaprod.broker.storage.index.offset_index import OffsetPosition
 from kafkaprod.broker.storage.log.batch_header import NO_TIMESTAMP, BatchHeader
+from kafkaprod.broker.storage.log.compaction import (
+    CleanedSegment,
+    CompactionPlan,
+    CompactionStoppedError,
+    plan_is_due,
+)
 from kafkaprod.broker.storage.log.group_commit import FlushPolicy
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_files import (
+    COMPACTION,
     INDEX_CHECKSUMS,
     LEADER_EPOCHS,
     LOG_SUFFIX,
@@ -25,7 +36,7 @@ from kafkaprod.broker.storage.log.retention import count_expired
 from kafkaprod.broker.storage.log.segment import Segment
 from kafkaprod.broker.storage.log.segments import OpenHandles, SegmentList
 from kafkaprod.broker.storage.recovery.checkpoints import IndexChecksums, encode_epochs, encode_index_checksums
-from kafkaprod.broker.storage.recovery.recovery import DiskImage, Recovery, apply_recovery, recover
+from kafkaprod.broker.storage.recovery.recovery import DiskImage, Recovery, apply_recovery, finish_swaps, recover
 from kafkaprod.clock import Clock
 
 
@@ -45,6 +56,7 @@ class LogStore:
         log_start_offset: the first offset that can be read.
         log_end_offset: the offset the next record gets.
         damage: set if the log ends before damaged bytes; it must not be written to.
+        cleaned_to: below it compaction left one record of each key; None if the log was never compacted.
     """
 
     def __init__(self, directory: str, config: LogConfig, environment: LogEnvironment, recovery: Recovery) -> None:
@@ -54,6 +66,7 @@ class LogStore:
         self._written_checksums: dict[int, IndexChecksums] = {}
         self._config = config
         self._disk = environment.disk
+        self.cleaned_to = _read_cleaned_to(directory)
         self._load(recovery)
 
     @property
@@ -152,6 +165,69 @@ class LogStore:
             self.raise_log_start(start)
         return count
 
+    def plan_compaction(self, stable_offset: int, *, is_forced: bool = False) -> CompactionPlan | None:
+        """Return what to compact now, None if nothing is due.
+
+        Args:
+            stable_offset: records at or above it stay as they are: open transactions, not replicated.
+            is_forced: compact whatever is dirty.
+        """
+        config, now_ms = self._config, self.environment.clock.wall_ms()
+        every = self.segments.all
+        segments: list[Segment] = []
+        for segment, following in pairwise(every):
+            is_young = self.segments.largest_timestamp(segment).timestamp > now_ms - config.min_compaction_lag_ms
+            if following.base_offset > stable_offset or (config.min_compaction_lag_ms and is_young):
+                break
+            segments.append(segment)
+        if not segments:
+            return None
+        end_offset = every[len(segments)].base_offset
+        dirty_offset = max(self.cleaned_to or 0, segments[0].base_offset)
+        dirty = [each for each in every[: len(segments)] if self._end_of(each) > dirty_offset]
+        dirty_bytes = sum(segment.size_bytes for segment in dirty)
+        clean_bytes = sum(segment.size_bytes for segment in segments) - dirty_bytes
+        first = next((header.max_timestamp for each in dirty[:1] for _, header in each.headers(_start(each))), -1)
+        if not dirty_bytes or not (is_forced or plan_is_due(clean_bytes, dirty_bytes, first, config, now_ms)):
+            return None
+        aborted = [entry for each in every for entry in self.segments.indexes(each).transactions.entries]
+        last_offsets = {
+            producer_id: entry.batches[-1].last_offset
+            for producer_id, entry in self.producers.producers.items()
+            if entry.batches
+        }
+        return CompactionPlan(segments, dirty_offset, end_offset, config, aborted, last_offsets, now_ms)
+
+    def note_cleaned(self, offset: int) -> None:
+        """Note, durably, up to where the log is compacted. To be called before the first gap, too: gaps are damage
+        elsewhere.
+
+        Raises:
+            OSError: the old file stays.
+        """
+        replace_file_durably(self._disk, self._path(COMPACTION), f"0\n{offset}\n".encode())
+        self.cleaned_to = offset
+        self.segments.has_gaps = True
+
+    def replace_segments(self, group: Sequence[Segment], cleaned: CleanedSegment) -> None:
+        """Put a compacted segment in the place of others.
+
+        Raises:
+            CompactionStoppedError: they are not in the log any more; nothing was changed.
+            PartitionFencedError: the disk failed half-way; the next start completes it.
+        """
+        every = self.segments.all
+        if any(segment not in every for segment in group):
+            raise CompactionStoppedError(f"segments of {self.directory} were deleted while they were compacted")
+        try:
+            self.segments.replace(group, cleaned)
+        except OSError as error:
+            raise PartitionFencedError(f"cannot exchange compacted segments of {self.directory}: {error}") from error
+
+    def _end_of(self, segment: Segment) -> int:
+        following = self.segments.next_base(segment)
+        return self.log_end_offset if following is None else following
+
     def raise_log_start(self, offset: int) -> None:
         """Records below `offset` are gone."""
         if offset > self.log_start_offset:
@@ -198,7 +274,13 @@ class LogStore:
     def _load(self, recovery: Recovery) -> None:
         handles = self.environment.handles
         self.segments = SegmentList(
-            self._disk, self.directory, self._config, handles, recovery.segments, recovery.index_checksums
+            self._disk,
+            self.directory,
+            self._config,
+            handles,
+            recovery.segments,
+            recovery.index_checksums,
+            self.cleaned_to is not None,
         )
         self._written_checksums = recovery.index_checksums
         self.producers = recovery.producers
@@ -242,6 +324,18 @@ class LogStore:
         return os.path.join(self.directory, name)
 
 
+def _start(segment: Segment) -> OffsetPosition:
+    return OffsetPosition(segment.base_offset, 0)
+
+
+def _read_cleaned_to(directory: str) -> int | None:
+    path = os.path.join(directory, COMPACTION)
+    if not os.path.lexists(path):
+        return None
+    lines = read_file(path).split()
+    return int(lines[1]) if len(lines) == 2 and lines[1].isdigit() else 0  # damaged: all is compacted again
+
+
 def open_store(
     directory: str,
     config: LogConfig,
@@ -263,6 +357,7 @@ def open_store(
 def _recover(
     directory: str, config: LogConfig, disk: Disk, is_clean: bool, recovery_point: int, log_start_offset: int
 ) -> Recovery:
+    finish_swaps(disk, directory)
     recovery = recover(
         DiskImage(directory),
         config,

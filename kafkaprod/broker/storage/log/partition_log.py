@@ -24,6 +24,13 @@ from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
 from kafkaprod.broker.storage.log import log_appends, log_reads
 from kafkaprod.broker.storage.log.append_validation import validate_client_batch
 from kafkaprod.broker.storage.log.batch_header import BatchHeader
+from kafkaprod.broker.storage.log.compaction import (
+    CompactionPlan,
+    CompactionStoppedError,
+    LastOffsets,
+    group_segments,
+    rewrite_group,
+)
 from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, build_marker
 from kafkaprod.broker.storage.log.fence import Fence
 from kafkaprod.broker.storage.log.group_commit import GroupCommit
@@ -31,6 +38,7 @@ from kafkaprod.broker.storage.log.log_appends import AppendResult
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_reads import ReadResult, RecordPosition
 from kafkaprod.broker.storage.log.log_store import LogEnvironment, LogStore, open_store
+from kafkaprod.broker.storage.log.segment import Segment
 from kafkaprod.broker.storage.log.watermark import Watermark, WatermarkRule
 from kafkaprod.broker.storage.producers.producer_entry import ProducerEntry
 from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, TransactionGuard, VerificationToken
@@ -329,6 +337,56 @@ class PartitionLog:
             if self.fence_reason is not None:
                 return 0  # a fenced log keeps its bytes
             return self._fence.guard_write(lambda: self._store.delete_old_segments(self.high_watermark))
+
+    def compact(self, should_stop: Callable[[], bool] = lambda: False, *, is_forced: bool = False) -> int:
+        """Compact the log if it is time (cleanup.policy=compact); return how many segments were rewritten.
+
+        Appends and reads go on meanwhile.
+
+        Args:
+            should_stop: asked often; True ends the work early, and what is rewritten so far stays.
+            is_forced: compact whatever is dirty.
+
+        Raises:
+            LogError: 2, a batch is damaged; 56, the disk refused. The log is as it was, or compacted in part.
+        """
+        with self._lock:
+            if self.fence_reason is not None or not self.config.is_compacted:
+                return 0
+            stable = self.last_stable_offset
+            plan = self._fence.guard_read(lambda: self._store.plan_compaction(stable, is_forced=is_forced))
+        if plan is None:
+            return 0
+        try:
+            return self._rewrite(plan, should_stop)
+        except CompactionStoppedError:
+            return 0
+
+    def _rewrite(self, plan: CompactionPlan, should_stop: Callable[[], bool]) -> int:
+        last = LastOffsets(plan.dirty_offset - 1)
+        self._fence.guard_read(lambda: last.fill(plan, should_stop))
+        with self._lock:
+            if self._store.cleaned_to is None:
+                self._fence.guard_write(lambda: self._store.note_cleaned(plan.dirty_offset))
+        count = 0
+        for group in group_segments(plan, last.noted_offset):
+            count += len(group) if self._rewrite_group(plan, group, last, should_stop) else 0
+        with self._lock:
+            self._fence.check()
+            self._fence.guard_write(lambda: self._store.note_cleaned(last.noted_offset + 1))
+        return count
+
+    def _rewrite_group(
+        self, plan: CompactionPlan, group: list[Segment], last: LastOffsets, should_stop: Callable[[], bool]
+    ) -> bool:
+        disk = self._environment.disk
+        cleaned = self._fence.guard_read(lambda: rewrite_group(plan, group, last, disk, should_stop))
+        if cleaned is None:
+            return False
+        with self._lock:
+            self._fence.check()
+            self._fence.guard_write(lambda: self._store.replace_segments(group, cleaned))
+        return True
 
     def truncate_to(self, offset: int) -> None:
         """Drop the records at or above `offset` (a follower that diverged).

@@ -150,7 +150,7 @@ class Segment:
             waited_ms = now_ms - self.created_ms
         return (
             self.size_bytes > config.segment_bytes - batch_bytes
-            or (self.size_bytes > 0 and waited_ms > config.segment_ms)
+            or (self.size_bytes > 0 and waited_ms > config.max_segment_ms)
             or self.active_indexes.offsets.is_full
             or self.active_indexes.times.is_full
             or last_offset - self.base_offset > INT32_MAX

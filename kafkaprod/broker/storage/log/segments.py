@@ -6,7 +6,7 @@ Not thread-safe: the partition's lock guards it. Source: Kafka storage, LogSegme
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crc32c import crc32c
@@ -14,12 +14,15 @@ from crc32c import crc32c
 from kafkaprod.broker.storage.disk import Disk, LogFile, replace_file
 from kafkaprod.broker.storage.index.index_rule import IndexRule
 from kafkaprod.broker.storage.index.time_index import TimestampOffset
+from kafkaprod.broker.storage.log.compaction import CleanedSegment
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_files import (
+    CLEANED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
@@ -51,11 +54,13 @@ class SegmentList:
         handles: OpenHandles,
         recovered: list[RecoveredSegment],
         checksums: Mapping[int, IndexChecksums],
+        has_gaps: bool,
     ) -> None:
         self.config = config
         self.directory = directory
         self._disk = disk
         self._handles = handles
+        self.has_gaps = has_gaps
         self._checksums = dict(checksums)
         self._segments = [self._make(segment.base_offset, segment.size_bytes) for segment in recovered]
         for segment, state in zip(self._segments, recovered, strict=True):
@@ -129,6 +134,32 @@ class SegmentList:
         """
         self._delete(self._segments.pop())
 
+    def replace(self, group: Sequence[Segment], cleaned: CleanedSegment) -> None:
+        """Put a compacted segment, which is in its `.cleaned` file, in the place of some closed ones.
+
+        Raises:
+            OSError: some files may be exchanged; the next start completes it.
+        """
+        first = group[0]
+        position = self._segments.index(first)
+        path = first.path(LOG_SUFFIX)
+        self._disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
+        self._disk.sync_dir(self.directory)
+        for segment in group[1:]:
+            self._delete(segment)
+        self.forget(first)
+        self._disk.rename(path + SWAP_SUFFIX, path)
+        segment = self._make(cleaned.base_offset, cleaned.scan.valid_bytes)
+        segment.rule = cleaned.scan.rule
+        segment.mark_checked()
+        self._segments[position : position + len(group)] = [segment]
+        scan = cleaned.scan
+        contents = (bytes(scan.offset_entries), bytes(scan.time_entries), scan.transaction_entries())
+        for suffix, content in zip(INDEX_SUFFIXES, contents, strict=True):
+            self._replace_index(segment, suffix, content)
+        self._checksums[segment.base_offset] = checksum_scan(scan)
+        self._disk.sync_dir(self.directory)
+
     def forget(self, segment: Segment) -> None:
         """Drop what is cached of a segment, before its files change."""
         segment.forget_files()
@@ -152,7 +183,7 @@ class SegmentList:
         return {base: sums for base, sums in sorted(self._checksums.items()) if base in bases}
 
     def _make(self, base_offset: int, size_bytes: int) -> Segment:
-        is_dense = not self.config.is_compacted
+        is_dense = not (self.config.is_compacted or self.has_gaps)
         return Segment(self._disk, self.directory, base_offset, size_bytes, is_dense, self._handles.files)
 
     def _close(self, segment: Segment) -> None:

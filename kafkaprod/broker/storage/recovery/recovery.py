@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from crc32c import crc32c
@@ -31,12 +31,14 @@ from kafkaprod.broker.storage.disk import (
 from kafkaprod.broker.storage.index.index_rule import IndexRule
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_files import (
+    COMPACTION,
     INDEX_CHECKSUMS,
     INDEX_SUFFIXES,
     LEADER_EPOCHS,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     file_name,
@@ -58,6 +60,7 @@ from kafkaprod.broker.storage.recovery.segment_scan import (
     resume_scan,
     scan_segment,
     start_scan,
+    valid_batch_at,
 )
 from kafkaprod.errors import CorruptDataError
 
@@ -143,6 +146,7 @@ def recover(
         log_start_offset: the checkpointed one, 0 if there is none.
     """
     sizes = image.sizes()
+    config = _with_gaps(config, sizes)
     bases = sorted(parsed[0] for name in sizes if (parsed := parse_file_name(name)) and parsed[1] == LOG_SUFFIX)
     bases = [base for base in bases if base == bases[-1] or sizes[file_name(base, LOG_SUFFIX)]]
     recovery = None
@@ -179,6 +183,41 @@ def apply_recovery(disk: Disk, directory: str, recovery: Recovery) -> None:
         disk.sync_dir(directory)
 
 
+def finish_swaps(disk: Disk, directory: str) -> None:
+    """Complete the exchange of compacted segments that a crash interrupted.
+
+    A `.swap` file is whole and on the disk. The segments that begin within it are its sources: they go, it takes its
+    name. Indexes are not touched: those of the old file fail their checks and are rebuilt.
+
+    Raises:
+        OSError: call it again.
+    """
+    names = sorted(os.listdir(directory))
+    swaps = [name for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    for name in swaps:
+        final_name = name.removesuffix(SWAP_SUFFIX)
+        parsed = parse_file_name(final_name)
+        if parsed is None:
+            continue
+        last_offset = _last_offset(map_file(open_for_read(os.path.join(directory, name))), parsed[0])
+        for other in names:
+            found = parse_file_name(other)
+            if found is not None and parsed[0] < found[0] <= last_offset:
+                disk.unlink(os.path.join(directory, other))
+        disk.rename(os.path.join(directory, name), os.path.join(directory, final_name))
+    if swaps:
+        disk.sync_dir(directory)
+
+
+def _last_offset(data: ReadableBytes, base_offset: int) -> int:
+    position, last_offset = 0, base_offset
+    with memoryview(data) as view:
+        while (header := valid_batch_at(view, position, base_offset)) is not None:
+            position += header.size_bytes
+            last_offset = header.last_offset
+    return last_offset
+
+
 def read_index_checksums(image: DirectoryImage, sizes: Mapping[str, int]) -> dict[int, IndexChecksums]:
     """The index checksums of a directory; none if the file is missing or malformed."""
     if INDEX_CHECKSUMS not in sizes:
@@ -198,6 +237,7 @@ def checksum_scan(scan: SegmentScan) -> IndexChecksums:
 def derive_indexes(image: DirectoryImage, config: LogConfig, base_offset: int) -> SegmentScan:
     """Read one closed segment to rebuild its indexes; the transaction index needs the producers' state before it."""
     sizes = image.sizes()
+    config = _with_gaps(config, sizes)
     bases = sorted(parsed[0] for name in sizes if (parsed := parse_file_name(name)) and parsed[1] == LOG_SUFFIX)
     producers = _Rebuild(image, config, bases, sizes).producers_before(bases.index(base_offset))
     scan = start_scan(base_offset, config)
@@ -339,6 +379,11 @@ class _Rebuild:
 
     def _end_of(self, index: int) -> int:
         return self._bases[index + 1]
+
+
+def _with_gaps(config: LogConfig, sizes: Mapping[str, int]) -> LogConfig:
+    """The options to read a log by: one that was ever compacted has gaps, whatever its cleanup.policy is now."""
+    return replace(config, cleanup_policy="compact") if COMPACTION in sizes else config
 
 
 def _empty_at(offset: int, config: LogConfig) -> Recovery:

@@ -82,10 +82,11 @@ class SegmentScan:
             self.time_entries += time_index.ENTRY.pack(largest.timestamp, largest.offset - self.base_offset)
 
 
-def start_scan(base_offset: int, config: LogConfig) -> SegmentScan:
+def start_scan(base_offset: int, config: LogConfig, *, is_dense: bool | None = None) -> SegmentScan:
     """A scan of the segment `base_offset` that has read nothing."""
     rule = IndexRule(base_offset, config.index_interval_bytes)
-    return SegmentScan(base_offset, rule, is_dense=not config.is_compacted, next_offset=base_offset)
+    is_dense = not config.is_compacted if is_dense is None else is_dense
+    return SegmentScan(base_offset, rule, is_dense=is_dense, next_offset=base_offset)
 
 
 def resume_scan(
