@@ -60,6 +60,8 @@ def broker_properties(
         "transaction.state.log.num.partitions": 4,
         "group.initial.rebalance.delay.ms": 0,
         "replica.lag.time.max.ms": 5000,
+        # Records with the timestamps of a test's data, of 2020 say, are not deleted 30 s later.
+        "log.retention.ms": -1,
         # Two cores and half a gigabyte a node.
         "num.network.threads": 2,
         "num.io.threads": 4,
