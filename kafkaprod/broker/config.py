@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
+from kafkaprod.broker.listeners import Listener
 from kafkaprod.broker.storage.log.group_commit import FlushPolicy, interval
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 
+DEFAULT_HOST = "127.0.0.1"
 MAX_PARTITIONS_OF_TOPIC = 10_000  # each takes a directory, five files and their descriptors
 
 
@@ -53,6 +55,7 @@ class BrokerConfig:
     Attributes:
         data_dir: made with mode 0700 and locked.
         host: address to listen on.
+        listeners: several sockets in place of `host` and `port`, see `broker.listeners`.
         port: 0 takes a free one.
         advertised_host: what clients are told to connect to; None for `host`.
         node_id: of this broker.
@@ -66,8 +69,9 @@ class BrokerConfig:
         limits: what clients can make the broker hold.
         offsets_retention_ms: how long a group without members keeps its offsets.
         topics: name -> partition count; made at start if missing.
-        tls: listens with TLS; None for plain TCP.
-        sasl_users: user name -> password; clients must log in if there are any.
+        tls: for listeners with TLS. Without `listeners` its presence makes the one listener speak TLS.
+        sasl_users: user name -> password, for listeners with a login. Without `listeners` clients must log in if there
+            are any.
         super_users: super.users; principals that ACLs do not bind, "User:admin;User:root".
         allow_everyone_if_no_acl_found: allow.everyone.if.no.acl.found; what has no ACLs is open to all.
         options: further options under Kafka's names; `cluster.broker_options.with_options` checks and applies them.
@@ -75,8 +79,9 @@ class BrokerConfig:
     """
 
     data_dir: str
-    host: str = "127.0.0.1"
+    host: str = DEFAULT_HOST
     port: int = 9092
+    listeners: tuple[Listener, ...] = ()
     advertised_host: str | None = None
     node_id: int = 0
     cluster_id: str | None = None
@@ -103,3 +108,15 @@ class BrokerConfig:
             raise ConfigError(f"num_partitions={self.num_partitions} is not in 1..{MAX_PARTITIONS_OF_TOPIC}")
         if self.node_id < 0:
             raise ConfigError(f"node_id={self.node_id} must not be negative")
+        for listener in self.listeners:
+            if listener.has_tls and self.tls is None:
+                raise ConfigError(f"listener {listener.protocol} needs a certificate and a key")
+            if listener.has_login and not self.sasl_users:
+                raise ConfigError(f"listener {listener.protocol} needs users who can log in")
+
+    @property
+    def all_listeners(self) -> tuple[Listener, ...]:
+        """The sockets to listen on, at least one."""
+        encryption = "PLAINTEXT" if self.tls is None else "SSL"
+        protocol = f"SASL_{encryption}" if self.sasl_users else encryption
+        return self.listeners or (Listener(protocol, self.host, self.port),)

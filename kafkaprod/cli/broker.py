@@ -14,6 +14,7 @@ import time
 from kafkaprod.broker.cluster.broker_options import with_options
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
+from kafkaprod.broker.listeners import parse_listeners
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
 from kafkaprod.broker.storage.log.group_commit import parse_policy
@@ -21,6 +22,7 @@ from kafkaprod.cli.main import examples
 from kafkaprod.errors import ConfigError, KafkaError
 
 _LOG_INTERVAL_S = 1.0
+_LISTENERS_HELP = "several sockets in place of --host and --port: PLAINTEXT://:9092,SSL://:9093,SASL_SSL://:9094"
 _OPTION_HELP = (
     "an option of Kafka's brokers, group.min.session.timeout.ms=1000 say; counts more than the flags; repeatable"
 )
@@ -41,6 +43,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--data-dir", required=True, metavar="DIR", help="holds topics and offsets; created if missing")
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=9092, help="port to listen on, 0 for a free one (default: %(default)s)")
+    add("--listeners", metavar="LIST", help=_LISTENERS_HELP)
     add("--advertised-host", metavar="HOST", help="host name that clients connect to (default: --host)")
     add("--node-id", type=int, default=0, metavar="N", help="id of this broker (default: %(default)s)")
     add("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create it if missing; repeatable")
@@ -79,6 +82,7 @@ def run(options: argparse.Namespace) -> int:
         data_dir=options.data_dir,
         host=options.host,
         port=options.port,
+        listeners=parse_listeners(options.listeners, options.host) if options.listeners else (),
         advertised_host=options.advertised_host,
         node_id=options.node_id,
         auto_create_topics=options.auto_create_topics,
@@ -99,6 +103,8 @@ def run(options: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: server.stop())
     host, port = server.broker.endpoint
     print(f"listening on {host}:{port}, data in {config.data_dir}", flush=True)
+    for protocol, endpoint in server.broker.endpoints.items() if config.listeners else ():
+        print(f"  {protocol}://{endpoint.host}:{endpoint.port}", flush=True)
     address = f"{host}:{port}"
     print(
         f"Ctrl-C or `kill {os.getpid()}` stops it. Try: kafkaprod topics list -b {address}", file=sys.stderr, flush=True

@@ -274,3 +274,28 @@ def test_acls_bind_who_logs_in() -> None:
         assert len(admin.describe_acls(every).result(30)) == 2
         assert len(admin.delete_acls([every])[every].result(30)) == 2
         assert produce_as_ann() is None
+
+
+def test_one_broker_has_several_listeners(authority: Authority) -> None:
+    pem = authority.issue("broker", names=["127.0.0.1"])
+    with EmbeddedBroker(
+        topics={"t": 1},
+        listeners="PLAINTEXT://:0,SSL://:0,SASL_PLAINTEXT://:0,SASL_SSL://:0",
+        tls_files=(pem.certfile, pem.keyfile),
+        sasl_users={"ann": "secret"},
+    ) as broker:
+        places = broker.listeners
+        assert broker.bootstrap_servers == places["PLAINTEXT"]
+        login = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "ann", "sasl.password": "secret"}
+        for protocol, place in places.items():
+            options = {"bootstrap.servers": place, "security.protocol": protocol}
+            options |= {"ssl.ca.location": str(authority.cafile)} if protocol.endswith("SSL") else {}
+            options |= login if protocol.startswith("SASL_") else {}
+            brokers = AdminClient(options).list_topics(timeout=30).brokers
+            assert [f"{item.host}:{item.port}" for item in brokers.values()] == [place]
+        with RawClient(places["PLAINTEXT"]) as client:
+            keys = {entry.api_key for entry in client.call(ApiVersionsRequest(), ApiVersionsResponse, 0).api_keys}
+            assert not keys & {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+        broker.stop()
+        broker.start()
+        assert broker.listeners == places

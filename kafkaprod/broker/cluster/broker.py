@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from kafkaprod.broker.cluster import broker_options
 from kafkaprod.broker.cluster.acls import Acls
@@ -26,6 +25,7 @@ from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.coordinator.transaction_coordinator import OpenTransaction, TransactionCoordinator
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC, TransactionLog
 from kafkaprod.broker.embedding.faults import Faults
+from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.server.login import Credentials
 from kafkaprod.broker.server.purgatory import Purgatory
 from kafkaprod.broker.storage.disk import Disk
@@ -45,18 +45,12 @@ RunBlocking = Callable[[Callable[[], None], Callable[[], None]], None]
 """Run the first call on another thread, then the second one in the event loop."""
 
 
-class Endpoint(NamedTuple):
-    """Where clients are told to connect to."""
-
-    host: str
-    port: int
-
-
 class Broker:
     """See the module docstring.
 
     Attributes:
-        endpoint: set when the socket is bound.
+        endpoint: of the first listener; set when its socket is bound.
+        endpoints: protocol -> address, of all listeners.
         api_versions: what ApiVersions announces; set by the router.
     """
 
@@ -90,7 +84,11 @@ class Broker:
         self.run_control = run_control
         self.faults = Faults()
         self.credentials = Credentials(config.sasl_users)
-        self.endpoint = Endpoint(config.advertised_host or config.host, config.port)
+        self.endpoints = {
+            listener.protocol: Endpoint(config.advertised_host or listener.host, listener.port)
+            for listener in config.all_listeners
+        }
+        self.endpoint = next(iter(self.endpoints.values()))
         self.api_versions: Mapping[ApiKey, tuple[int, int]] = {}
         disk = Disk()
         self.log_dir = _open_log_dir(config, clock, disk)
@@ -128,11 +126,15 @@ class Broker:
     def describe_options(self) -> dict[str, str]:
         """Return the broker's options under Kafka's names."""
         config = self.config
-        encryption = "PLAINTEXT" if config.tls is None else "SSL"
-        protocol = f"SASL_{encryption}" if self.credentials else encryption
+        advertised = [f"{name}://{endpoint.host}:{endpoint.port}" for name, endpoint in self.endpoints.items()]
+        bound = [
+            f"{listener.protocol}://{listener.host}:{self.endpoints[listener.protocol].port}"
+            for listener in config.all_listeners
+        ]
         return {
             **broker_options.describe(config),
-            "advertised.listeners": f"{protocol}://{self.endpoint.host}:{self.endpoint.port}",
+            "advertised.listeners": ",".join(advertised),
+            "listeners": ",".join(bound),
             "broker.id": str(config.node_id),
             "log.dirs": self.log_dir.path,
             "node.id": str(config.node_id),

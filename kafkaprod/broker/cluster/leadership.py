@@ -7,6 +7,7 @@ from typing import Any
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.topics import Partition
+from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import fetch, produce
 from kafkaprod.protocol.schema import Request, Response
@@ -39,10 +40,10 @@ def move_leaders(broker: Broker, body: Request) -> None:
                 _move(broker, broker.topics.name_of(fetched.topic, fetched.topic_id), wanted.partition)
 
 
-def name_leaders(broker: Broker, response: Response, version: int) -> None:
+def name_leaders(broker: Broker, response: Response, version: int, endpoint: Endpoint | None) -> None:
     """Add the leader of today to each partition of a produce or fetch response that says that it has changed.
 
-    Older versions have no place for it: their clients ask for metadata.
+    Older versions have no place for it: their clients ask for metadata. The address is that of the client's listener.
     """
     if isinstance(response, produce.ProduceResponse) and version >= _FIRST_PRODUCE_WITH_LEADERS:
         for topic in response.responses:
@@ -52,7 +53,7 @@ def name_leaders(broker: Broker, response: Response, version: int) -> None:
                     outcome.current_leader = produce.LeaderIdAndEpoch(
                         leader_id=broker.config.node_id, leader_epoch=partition.leader_epoch
                     )
-                    response.node_endpoints = [produce.NodeEndpoint(**_endpoint(broker))]
+                    response.node_endpoints = [produce.NodeEndpoint(**_address(broker, endpoint))]
     elif isinstance(response, fetch.FetchResponse) and version >= _FIRST_FETCH_WITH_LEADERS:
         for read in response.responses:
             for data in read.partitions:
@@ -61,7 +62,7 @@ def name_leaders(broker: Broker, response: Response, version: int) -> None:
                     data.current_leader = fetch.LeaderIdAndEpoch(
                         leader_id=broker.config.node_id, leader_epoch=partition.leader_epoch
                     )
-                    response.node_endpoints = [fetch.NodeEndpoint(**_endpoint(broker))]
+                    response.node_endpoints = [fetch.NodeEndpoint(**_address(broker, endpoint))]
 
 
 def _move(broker: Broker, topic: str | None, index: int) -> None:
@@ -77,5 +78,6 @@ def _moved(broker: Broker, name: str, topic_id: uuid.UUID | None, index: int, er
     return broker.topics.partition(topic, index)
 
 
-def _endpoint(broker: Broker) -> dict[str, Any]:
-    return {"node_id": broker.config.node_id, "host": broker.endpoint.host, "port": broker.endpoint.port, "rack": None}
+def _address(broker: Broker, endpoint: Endpoint | None) -> dict[str, Any]:
+    host, port = endpoint or broker.endpoint
+    return {"node_id": broker.config.node_id, "host": host, "port": port, "rack": None}

@@ -17,10 +17,11 @@ import threading
 from typing import Any
 
 from kafkaprod.broker.cluster.broker_options import with_options
-from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.config import DEFAULT_HOST, BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
 from kafkaprod.broker.embedding.faults import Fault, FaultKind, Faults
+from kafkaprod.broker.listeners import parse_listeners
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
 from kafkaprod.broker.storage.log.group_commit import parse_policy
@@ -40,7 +41,8 @@ def main() -> int:
         return 1
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     host, port = server.broker.endpoint
-    _answer({"host": host, "port": port})
+    listeners = {protocol: f"{place.host}:{place.port}" for protocol, place in server.broker.endpoints.items()}
+    _answer({"host": host, "port": port, "listeners": listeners})
     threading.Thread(target=_obey, args=(server,), name="kafkaprod-broker-commands", daemon=True).start()
     return 0 if server.run() else 1
 
@@ -50,7 +52,7 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
 
     `flush_policy` is text, `retention_ms` stands for the topics' options and `initial_rebalance_delay_ms` for those of
     groups, `transactions` has fields of TransactionConfig, `tls_files` are paths, `options` have Kafka's names,
-    `max_versions` has the numbers of the APIs as text.
+    `listeners` is their list, `max_versions` has the numbers of the APIs as text.
     """
     delay_ms = options.pop("initial_rebalance_delay_ms")
     transactions = TransactionConfig(**options.pop("transactions"))
@@ -58,9 +60,11 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
     log = LogConfig(retention_ms=options.pop("retention_ms"))
     tls_files = options.pop("tls_files")
     further = options.pop("options")
+    listeners = options.pop("listeners")
     max_versions = {ApiKey(int(api)): version for api, version in options.pop("max_versions").items()}
     config = BrokerConfig(
         **options,
+        listeners=parse_listeners(listeners, DEFAULT_HOST) if listeners else (),
         flush_policy=policy,
         log=log,
         groups=GroupConfig(initial_rebalance_delay_ms=delay_ms),

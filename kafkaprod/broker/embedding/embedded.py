@@ -48,7 +48,9 @@ class EmbeddedBroker:
     """See the module docstring. Not thread-safe, except `faults`.
 
     Attributes:
-        bootstrap_servers: `host:port` for clients; the port stays the same when the broker is started again.
+        listeners: protocol -> `host:port`, of each listener.
+        bootstrap_servers: `host:port` for clients, of the first listener. Ports stay the same when it starts
+            again.
         faults: scripts what the broker does wrong; empty after each start.
         data_dir: where its data is.
     """
@@ -58,6 +60,7 @@ class EmbeddedBroker:
         data_dir: str | os.PathLike[str] | None = None,
         *,
         port: int = 0,
+        listeners: str | None = None,
         topics: Mapping[str, int] | None = None,
         auto_create_topics: bool = True,
         num_partitions: int = 1,
@@ -77,6 +80,8 @@ class EmbeddedBroker:
         Args:
             data_dir: kept; None for a temporary one that goes with the broker.
             port: 0 for a free one.
+            listeners: several sockets in one broker, "PLAINTEXT://:0,SSL://:0,SASL_PLAINTEXT://:0" say, in place of
+                `port`; see the attribute of this name. Those with TLS need `tls_files`, those with SASL `sasl_users`.
             topics: name -> partition count, made at the start if missing.
             auto_create_topics: make topics that clients ask for, as Kafka does by default.
             num_partitions: of topics made without a count.
@@ -102,7 +107,9 @@ class EmbeddedBroker:
             data_dir = os.path.join(temporary, "data")
         self.data_dir = os.fspath(data_dir)
         self._port = port
-        self._options = {
+        self.listeners: dict[str, str] = {}
+        self._options: dict[str, Any] = {
+            "listeners": listeners or "",
             "topics": dict(topics or {}),
             "auto_create_topics": auto_create_topics,
             "num_partitions": num_partitions,
@@ -167,11 +174,17 @@ class EmbeddedBroker:
             env={**os.environ, "PYTHONPATH": path},
         )
         try:
-            address = self.command({"data_dir": self.data_dir, "port": self._port, **self._options}, _START_TIMEOUT_S)
+            address = self.command(
+                {"data_dir": self.data_dir, "port": self._port, **self._options},
+                _START_TIMEOUT_S,
+            )
         except BaseException:
             self.kill()
             raise
         self._host, self._port = address["host"], address["port"]
+        self.listeners = address["listeners"]
+        if self._options["listeners"]:  # the same ports after a restart
+            self._options["listeners"] = ",".join(f"{name}://{place}" for name, place in self.listeners.items())
         return self
 
     def stop(self) -> None:

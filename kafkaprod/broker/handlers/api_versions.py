@@ -29,6 +29,7 @@ MAX_VERSION = 4
 _FEATURE = "transaction.version"
 _FEATURES_EPOCH = 1
 _FIRST_VERSION_WITH_LEVEL_0 = 4
+_LOGIN_APIS = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -41,7 +42,7 @@ def handle(broker: Broker, request: ClientRequest[ApiVersionsRequest]) -> ApiVer
     level = broker.transactions.level
     lowest = 0 if request.version >= _FIRST_VERSION_WITH_LEVEL_0 else 1
     return ApiVersionsResponse(
-        api_keys=_entries(broker.api_versions),
+        api_keys=_entries(broker.api_versions, has_login=request.login is not None),
         supported_features=[SupportedFeatureKey(name=_FEATURE, min_version=lowest, max_version=TV2)],
         finalized_features_epoch=_FEATURES_EPOCH,
         # A feature at level 0 is not listed.
@@ -56,5 +57,9 @@ def refuse(request: ClientRequest[ApiVersionsRequest], error_code: int) -> ApiVe
     return ApiVersionsResponse(error_code=error_code)
 
 
-def _entries(versions: Mapping[ApiKey, tuple[int, int]]) -> list[ApiVersion]:
-    return [ApiVersion(api_key=api, min_version=low, max_version=high) for api, (low, high) in versions.items()]
+def _entries(versions: Mapping[ApiKey, tuple[int, int]], *, has_login: bool) -> list[ApiVersion]:
+    return [
+        ApiVersion(api_key=api, min_version=low, max_version=high)
+        for api, (low, high) in versions.items()
+        if has_login or api not in _LOGIN_APIS
+    ]

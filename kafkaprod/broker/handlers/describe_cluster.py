@@ -24,7 +24,7 @@ def handle(broker: Broker, request: ClientRequest[DescribeClusterRequest]) -> De
     """Describe the cluster; controllers (endpoint type 2) are not to be spoken to: 114."""
     if request.body.endpoint_type != _BROKERS:
         return refuse(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
-    node_id, endpoint = broker.config.node_id, broker.endpoint
+    node_id, endpoint = broker.config.node_id, request.endpoint or broker.endpoint
     response = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
         controller_id=node_id,

@@ -39,7 +39,8 @@ def handle(broker: Broker, request: ClientRequest[DescribeQuorumRequest]) -> Des
     ]
     response = DescribeQuorumResponse(topics=topics)
     if request.version >= _FIRST_VERSION_WITH_NODES:
-        listener = Listener(name="CONTROLLER", host=broker.endpoint.host, port=broker.endpoint.port)
+        endpoint = request.endpoint or broker.endpoint
+        listener = Listener(name="CONTROLLER", host=endpoint.host, port=endpoint.port)
         response.nodes = [Node(node_id=broker.config.node_id, listeners=[listener])]
     return response
 

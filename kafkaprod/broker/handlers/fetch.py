@@ -129,7 +129,7 @@ def _read(broker: Broker, request: ClientRequest[FetchRequest]) -> _Read:
         responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions))
     response = FetchResponse(responses=responses)
     if is_final:
-        name_leaders(broker, response, request.version)
+        name_leaders(broker, response, request.version, request.endpoint)
     return _Read(FileResponse(response, ranges), bytes_read, is_final)
 
 

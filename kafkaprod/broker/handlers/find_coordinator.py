@@ -26,7 +26,7 @@ def handle(broker: Broker, request: ClientRequest[FindCoordinatorRequest]) -> Fi
     keys = body.coordinator_keys if request.version >= _FIRST_VERSION_WITH_KEYS else [body.key]
     if body.key_type not in (_GROUP, _TRANSACTION) or (body.key_type == _TRANSACTION and not all(keys)):
         return refuse(request, ErrorCode.INVALID_REQUEST)
-    node_id, endpoint = broker.config.node_id, broker.endpoint
+    node_id, endpoint = broker.config.node_id, request.endpoint or broker.endpoint
     if request.version < _FIRST_VERSION_WITH_KEYS:
         return FindCoordinatorResponse(node_id=node_id, host=endpoint.host, port=endpoint.port)
     return FindCoordinatorResponse(

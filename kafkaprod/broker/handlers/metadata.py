@@ -53,7 +53,7 @@ def handle(broker: Broker, request: ClientRequest[MetadataRequest]) -> MetadataR
     if body.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
-    node_id, endpoint = broker.config.node_id, broker.endpoint
+    node_id, endpoint = broker.config.node_id, request.endpoint or broker.endpoint
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=node_id, host=endpoint.host, port=endpoint.port)],
         cluster_id=broker.cluster_id,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from kafkaprod.broker.cluster import acls
@@ -172,7 +173,7 @@ class Authorizer:
         body = copy.copy(request.body)
         for name, value in changes.items():
             setattr(body, name, value)
-        return ClientRequest(body, request.version, request.client_id, request.client_host, request.login)
+        return replace(request, body=body)
 
     def _may_item(self, right: ItemRight, item: Any) -> bool:
         name = getattr(item, right.name) if right.name else item

@@ -107,7 +107,9 @@ class Dispatcher:
             session.in_progress_bytes = received.body.nbytes
             received = replace(received, body=memoryview(b""))
         header = received.header
-        request = ClientRequest(body, header.api_version, header.client_id or "", session.host, session.login)
+        request = ClientRequest(
+            body, header.api_version, header.client_id or "", session.host, session.login, session.endpoint
+        )
         fault = self._broker.faults.take(received.api)
         exchange = _Exchange(session, received, HANDLERS[received.api], request, fault)
         if fault is not None and self._replace(exchange, fault):
@@ -130,7 +132,7 @@ class Dispatcher:
         if fault.kind is not FaultKind.REPLY_WITH:
             return False
         response = exchange.handler.refuse(exchange.request, fault.value)
-        name_leaders(self._broker, response, exchange.request.version)
+        name_leaders(self._broker, response, exchange.request.version, exchange.session.endpoint)
         self._respond(exchange, response)
         return True
 

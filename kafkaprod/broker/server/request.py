@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.server.file_records import FileResponse
 from kafkaprod.broker.server.login import Login
 from kafkaprod.errors import IllegalStateError, KafkaError
@@ -35,6 +36,7 @@ class ClientRequest(Generic[RequestT_co]):
         client_id: what the client calls itself; empty if it does not say.
         client_host: its address.
         login: of its connection; None where nobody has to log in.
+        endpoint: of the listener it came through; None for the broker's first one.
     """
 
     body: RequestT_co
@@ -42,6 +44,7 @@ class ClientRequest(Generic[RequestT_co]):
     client_id: str
     client_host: str
     login: Login | None = None
+    endpoint: Endpoint | None = None
 
     @property
     def principal(self) -> str:

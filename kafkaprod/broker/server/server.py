@@ -14,14 +14,17 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
-from kafkaprod.broker.cluster.broker import Broker, Endpoint
+from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.control import ControlThread
 from kafkaprod.broker.cluster.maintenance import Maintenance
 from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.listeners import Endpoint, Listener
 from kafkaprod.broker.server.admission import Admission
 from kafkaprod.broker.server.dispatcher import Dispatcher
 from kafkaprod.broker.server.login import Login
@@ -46,6 +49,15 @@ _WARNING_MS = 1_000  # one line about refused connections in that time
 _SYNC_THREADS = 4
 
 
+class _Acceptor(NamedTuple):
+    """A socket that listens, and the address that its clients get."""
+
+    listener: Listener
+    sock: socket.socket
+    tls: ssl.SSLContext | None
+    endpoint: Endpoint
+
+
 class BrokerServer:
     """See the module docstring.
 
@@ -60,7 +72,11 @@ class BrokerServer:
             OSError: the address cannot be bound, or the directory not be used.
             KafkaError: as `Broker`.
         """
-        api_versions = announced_versions(has_login=bool(config.sasl_users), max_versions=config.max_versions)
+        has_login = any(listener.has_login for listener in config.all_listeners)
+        self._versions = {
+            with_login: announced_versions(has_login=with_login, max_versions=config.max_versions)
+            for with_login in (False, True)
+        }
         self._config = config
         self._clock = clock or SystemClock()
         self._poller = Poller()
@@ -68,7 +84,7 @@ class BrokerServer:
         self._posted: deque[Callable[[], None]] = deque()  # the one thing other threads touch
         self._is_stopping = False
         self._has_crashed = False
-        self._admission = Admission(config.limits, bool(config.sasl_users))
+        self._admission = Admission(config.limits, has_login)
         self._budget = ReadBudget(config.limits.max_queued_bytes, config.limits.max_request_bytes)
         self._paused: set[Session] = set()  # wait for memory
         self._refused_count = 0  # since the last warning about them
@@ -76,16 +92,18 @@ class BrokerServer:
         self._ready: deque[Session] = deque()  # have requests waiting, and none in progress
         self._scratch = memoryview(bytearray(_READ_BYTES))
         self._syncs = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="kafkaprod-broker-sync")
-        self._listener = _listen(config.host, config.port)
+        self._acceptors = _open_acceptors(config)
         self._purgatory = Purgatory(self._poller.wakeup)
         try:
             self.broker = Broker(config, self._clock, self._purgatory, self._run_blocking, self._run_control)
         except BaseException:
-            self._listener.close()
+            for acceptor in self._acceptors:
+                acceptor.sock.close()
             self._poller.close()
             raise
-        self.broker.endpoint = Endpoint(self.broker.endpoint.host, self._listener.getsockname()[1])
-        self.broker.api_versions = api_versions
+        self.broker.endpoints = {acceptor.listener.protocol: acceptor.endpoint for acceptor in self._acceptors}
+        self.broker.endpoint = self._acceptors[0].endpoint
+        self.broker.api_versions = self._versions[has_login]
         self._control = ControlThread(self.broker.groups, self.broker.transactions, self._clock, self._on_crash)
         self._maintenance = Maintenance(self.broker, self._control.submit)
         self._dispatcher = Dispatcher(self.broker, self)
@@ -96,7 +114,8 @@ class BrokerServer:
         """Serve until `stop`; return whether the shutdown was clean."""
         self._control.start()
         self._maintenance.start()
-        self._poller.register(self._listener, READABLE, self._listener)
+        for acceptor in self._acceptors:
+            self._poller.register(acceptor.sock, READABLE, acceptor)
         self.call_after(_OVERDUE_CHECK_MS, self._close_overdue)
         try:
             while not self._is_stopping:
@@ -128,7 +147,8 @@ class BrokerServer:
         self.stop()
 
     def _close(self) -> bool:
-        self._listener.close()
+        for acceptor in self._acceptors:
+            acceptor.sock.close()
         for session in self._admission:
             self.close_session(session)
         self._control.stop()
@@ -158,7 +178,7 @@ class BrokerServer:
             if isinstance(data, Session):
                 self._on_ready(data, mask)
             else:
-                self._accept()
+                self._accept(data)
         while self._posted:
             self._posted.popleft()()
         for _ in range(len(self._ready)):
@@ -176,15 +196,15 @@ class BrokerServer:
         deadlines = [d for d in (self._timers.next_deadline_ms(), self._purgatory.next_deadline_ms()) if d is not None]
         return max(min(deadlines) - self._clock.now_ms(), 0) if deadlines else None
 
-    def _accept(self) -> None:
+    def _accept(self, acceptor: _Acceptor) -> None:
         for _ in range(_ACCEPT_TURN):
             try:
-                sock, address = self._listener.accept()
+                sock, address = acceptor.sock.accept()
             except BlockingIOError:
                 return
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE):
-                    self._pause_accepting(error)
+                    self._pause_accepting(acceptor, error)
                     return
                 continue  # the client gave up before we came
             verdict = self._admission.check(address[0], self._clock.now_ms())
@@ -194,7 +214,7 @@ class BrokerServer:
                 sock.close()
                 self._warn_of_refusal(address[0], verdict.refusal)
                 continue
-            self._open_session(sock, address[0])
+            self._open_session(acceptor, sock, address[0])
 
     def _warn_of_refusal(self, host: str, limit: str) -> None:
         self._refused_count += 1
@@ -203,23 +223,29 @@ class BrokerServer:
             logger.warning("%d connections refused by %s, the last one from %s", self._refused_count, limit, host)
             self._warned_ms, self._refused_count = now_ms, 0
 
-    def _pause_accepting(self, error: OSError) -> None:
+    def _pause_accepting(self, acceptor: _Acceptor, error: OSError) -> None:
         logger.error("no connection can be accepted for %d ms: %s", _ACCEPT_PAUSE_MS, error)
-        self._poller.unregister(self._listener)
-        self.call_after(_ACCEPT_PAUSE_MS, lambda: self._poller.register(self._listener, READABLE, self._listener))
+        self._poller.unregister(acceptor.sock)
+        self.call_after(_ACCEPT_PAUSE_MS, lambda: self._poller.register(acceptor.sock, READABLE, acceptor))
 
-    def _open_session(self, sock: socket.socket, host: str) -> None:
+    def _open_session(self, acceptor: _Acceptor, sock: socket.socket, host: str) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport: Transport = (
-            TcpTransport(sock)
-            if self._config.tls is None
-            else TlsTransport(sock, self._config.tls, server_hostname=None)
+            TcpTransport(sock) if acceptor.tls is None else TlsTransport(sock, acceptor.tls, server_hostname=None)
         )
-        limits, credentials = self._config.limits, self.broker.credentials
-        max_frame_bytes = limits.max_unauthenticated_bytes if credentials else limits.max_request_bytes
-        login = Login(credentials) if credentials else None
-        session = Session(transport, host, self.broker.api_versions, max_frame_bytes, login, self._clock.now_ms())
+        limits, has_login = self._config.limits, acceptor.listener.has_login
+        max_frame_bytes = limits.max_unauthenticated_bytes if has_login else limits.max_request_bytes
+        login = Login(self.broker.credentials) if has_login else None
+        session = Session(
+            transport,
+            host,
+            self._versions[has_login],
+            max_frame_bytes,
+            login,
+            acceptor.endpoint,
+            self._clock.now_ms(),
+        )
         self._admission.add(session)
         self._on_ready(session, READABLE)
 
@@ -321,6 +347,20 @@ class BrokerServer:
         for session in self._admission.overdue(self._clock.now_ms(), bool(self._paused)):
             self.close_session(session)
         self.call_after(_OVERDUE_CHECK_MS, self._close_overdue)
+
+
+def _open_acceptors(config: BrokerConfig) -> list[_Acceptor]:
+    opened: list[_Acceptor] = []
+    try:
+        for listener in config.all_listeners:
+            sock = _listen(listener.host, listener.port)
+            endpoint = Endpoint(config.advertised_host or listener.host, sock.getsockname()[1])
+            opened.append(_Acceptor(listener, sock, config.tls if listener.has_tls else None, endpoint))
+    except BaseException:
+        for acceptor in opened:
+            acceptor.sock.close()
+        raise
+    return opened
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
 
+from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.server.file_records import is_stand_in
 from kafkaprod.broker.server.login import Login
 from kafkaprod.broker.storage.log.segment import FileSlice
@@ -45,6 +46,7 @@ class Session:
         abandon: releases what its outcome waits for; called if the connection is closed before.
         waiting: requests behind it.
         login: how far its login is; None where nobody has to log in.
+        endpoint: of the listener it came through.
         opened_ms: when it was accepted.
         last_active_ms: when a request or an answer was last complete.
         unfinished_since_ms: when the first bytes of an unfinished request came; None if there is none.
@@ -62,6 +64,7 @@ class Session:
         versions: Mapping[ApiKey, tuple[int, int]],
         max_frame_bytes: int,
         login: Login | None,
+        endpoint: Endpoint,
         now_ms: int,
     ) -> None:
         self.transport = transport
@@ -72,6 +75,7 @@ class Session:
         self.abandon: Callable[[], None] | None = None
         self.waiting: deque[RequestReceived] = deque()
         self.login = login
+        self.endpoint = endpoint
         self.opened_ms = self.last_active_ms = now_ms
         self.unfinished_since_ms: int | None = None
         self.is_paused = False

@@ -1,0 +1,65 @@
+"""The sockets a broker listens on: `PLAINTEXT://:9092,SSL://:9093,SASL_PLAINTEXT://127.0.0.1:0`.
+
+Clients get the address of the listener they came through. There is one listener of a protocol at most.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from kafkaprod.errors import ConfigError
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+_LISTENER = re.compile(r"([A-Z_]+)://(\[[0-9a-fA-F:.]*\]|[^:\[\]/]*):([0-9]{1,5})")
+
+
+class Endpoint(NamedTuple):
+    """The address that clients get to connect to."""
+
+    host: str
+    port: int
+
+
+class Listener(NamedTuple):
+    """One socket to listen on.
+
+    Attributes:
+        protocol: one of PROTOCOLS.
+        host: address to bind.
+        port: 0 takes a free one.
+    """
+
+    protocol: str
+    host: str
+    port: int
+
+    @property
+    def has_tls(self) -> bool:
+        """Clients speak TLS."""
+        return self.protocol.endswith("SSL")
+
+    @property
+    def has_login(self) -> bool:
+        """Clients have to log in."""
+        return self.protocol.startswith("SASL_")
+
+
+def parse_listeners(text: str, default_host: str) -> tuple[Listener, ...]:
+    """Read a list of listeners; an empty host means the default one.
+
+    Raises:
+        ConfigError: The list is empty or malformed, or names a protocol or port twice.
+    """
+    listeners = []
+    for part in text.split(","):
+        found = _LISTENER.fullmatch(part.strip())
+        if found is None or found[1] not in PROTOCOLS or int(found[3]) > 65_535:
+            raise ConfigError(f"listeners: {part!r} is not PROTOCOL://HOST:PORT with one of {', '.join(PROTOCOLS)}")
+        listeners.append(Listener(found[1], found[2].strip("[]") or default_host, int(found[3])))
+    protocols = [listener.protocol for listener in listeners]
+    addresses = [listener[1:] for listener in listeners if listener.port]
+    if len(set(protocols)) < len(protocols) or len(set(addresses)) < len(addresses):
+        raise ConfigError(f"listeners={text!r} names a protocol or an address twice")
+    return tuple(listeners)
