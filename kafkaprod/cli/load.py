@@ -165,6 +165,7 @@ def _load_on_spark(
     load.has_sent = True  # tasks will
     job = SparkLoad(sources, reading, settings, new_sink, dead_letter_file(options), *places_of(file, sources))
     load.report = load_on_spark(load, file, manifest, job, client, options.master)
+    load.report.manifest = str(file.path)
 
 
 def _show_resumed(progress: Quiet, file: ManifestFile, manifest: Manifest | None) -> None:

@@ -63,12 +63,7 @@ def _add_record_arguments(parser: argparse.ArgumentParser) -> None:
         "-H", "--header", action="append", default=[], metavar="NAME=VALUE", help="a text, or with {column}; repeatable"
     )
     add("--timestamp", metavar="COLUMN", help="column of the records' time (default: the time of sending)")
-    add(
-        "--timestamp-unit",
-        choices=list(MS_PER_UNIT),
-        default="ms",
-        help="unit of a numeric timestamp column (default: %(default)s)",
-    )
+    add("--timestamp-unit", choices=list(MS_PER_UNIT), help="unit of a numeric timestamp column (default: ms)")
     add("-p", "--partition", type=whole, metavar="N", help="one partition for all")
     add("--partition-column", metavar="COLUMN", help="column of the record's partition")
     add("-z", "--compression-codec", dest="codec", metavar="CODEC", help="of batches: none, gzip, snappy, lz4, zstd")

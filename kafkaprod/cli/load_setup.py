@@ -57,7 +57,9 @@ def earlier_manifest(
         return None
     inputs = [describe_source(source) for source in sources]
     if not options.resume:
-        _refuse_to_begin(manifest, file, has_same_inputs=manifest.inputs == inputs, client=client)
+        can_be_other = any(is_pipe_name(source.path) for source in sources)  # a pipe may have other content
+        is_same = manifest.inputs == inputs and not can_be_other
+        _refuse_to_begin(manifest, file, has_same_inputs=is_same, client=client)
         return None
     if manifest.inputs != inputs:
         raise LoadError(

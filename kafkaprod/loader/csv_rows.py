@@ -43,6 +43,7 @@ class CsvOptions:
 
     Attributes:
         separator: Between fields.
+        is_separator_given: The user named the separator.
         quote: Around fields; None: nowhere.
         types: Column -> pyarrow type name; others are text.
         infers_types: Other columns have the types of their first values; see csv_types.
@@ -51,6 +52,7 @@ class CsvOptions:
     """
 
     separator: str = ","
+    is_separator_given: bool = False
     quote: str | None = '"'
     types: dict[str, str] = field(default_factory=dict)
     infers_types: bool = False
@@ -115,10 +117,20 @@ class CsvReader:
                     f"{self._source.name}: the first line has no column names: {_MALFORMED[header.malformed[0]]}"
                 )
             self._names = self._header(piece.text[: header.used])
+            self._check_separator(self._names)
         self._plan.check_fields(self._names, self._source.name)
         unknown = [name for name in self._options.types if name not in self._names]
         if unknown:
             raise LoadError(f"{self._source.name} has no column {unknown[0]!r}; it has: {', '.join(self._names)}")
+
+    def _check_separator(self, names: list[str]) -> None:
+        """Refuse a single column whose name has what is a separator elsewhere, unless the user gave the separator."""
+        found = next((char for char in ";\t|" if char in names[0]), None)
+        if found is not None and len(names) == 1 and not self._options.is_separator_given:
+            raise LoadError(
+                f"{self._source.name} has one column, {names[0]!r}: use --separator {found!r}, or --separator ',' if "
+                "that is its name"
+            )
 
     def _take_types(self, text: memoryview) -> None:
         import pyarrow as pa

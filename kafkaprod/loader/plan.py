@@ -17,6 +17,7 @@ from kafkaprod.loader.errors import LoadError
 JSON: Final = "json"
 RAW: Final = "raw"
 AVRO: Final = "avro"
+BELIEVED_MS: Final = (10**11, 10**13)  # numbers outside are likely seconds, or microseconds
 MAX_ROW_BYTES: Final = 16 << 20
 MS_PER_UNIT: Final = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 
@@ -78,7 +79,7 @@ class RowPlan:
         key: None: no keys.
         headers: Name and value of each.
         timestamp: Column of the records' time; None: when they are sent.
-        timestamp_unit: Of numbers in it: s, ms, us or ns.
+        timestamp_unit: Of numbers in it: s, ms, us or ns; None: ms, and only those of 1973 to 2286 are believed.
         partition: Column of the records' partition; None: by key, or in turn.
         skips_blank_rows: Rows without a byte are no records.
         delimiter: Ends a line.
@@ -91,7 +92,7 @@ class RowPlan:
     key: Template | None = None
     headers: tuple[tuple[str, Template], ...] = ()
     timestamp: str | None = None
-    timestamp_unit: str = "ms"
+    timestamp_unit: str | None = None
     partition: str | None = None
     skips_blank_rows: bool = False
     delimiter: int = 10
@@ -154,25 +155,37 @@ class RowPlan:
 def parse_timestamps(
     texts: Sequence[bytes | None], plan: RowPlan, reasons: dict[int, str], keep: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """Times in ms from numbers or ISO 8601 texts (UTC unless they say otherwise)."""
+    """Return times in ms from numbers or ISO 8601 texts (UTC without an offset); bad ones go into `reasons`."""
     times = np.zeros(len(texts), dtype=np.int64)
-    scale = MS_PER_UNIT[plan.timestamp_unit]
+    is_number = np.zeros(len(texts), dtype=np.bool_)
+    scale = MS_PER_UNIT[plan.timestamp_unit or "ms"]
     for i in np.flatnonzero(keep):
         text = texts[int(i)]
         try:
-            times[i] = _parse_timestamp(text, scale)
+            times[i], is_number[i] = _parse_timestamp(text, scale)
         except (ValueError, OverflowError):
             reasons[int(i)] = f"{plan.timestamp}={text!r} is not a timestamp"
         if times[i] < 0:
             reasons[int(i)] = f"{plan.timestamp}={text!r} is before 1970"
+    check_unit(times, is_number, plan, reasons)
     return times
 
 
-def _parse_timestamp(text: bytes | None, scale: float) -> int:
+def check_unit(times: NDArray[np.int64], is_number: NDArray[np.bool_], plan: RowPlan, reasons: dict[int, str]) -> None:
+    """Refuse numbers that are not plausible as ms where no unit is given: they go into `reasons`."""
+    if plan.timestamp_unit is not None:
+        return
+    for i in np.flatnonzero(is_number & ((times < BELIEVED_MS[0]) | (times >= BELIEVED_MS[1]))).tolist():
+        what = "before 1973" if times[i] < BELIEVED_MS[0] else "after 2286"
+        reasons.setdefault(i, f"{plan.timestamp}={times[i]} is {what} in ms: use --timestamp-unit s, ms, us or ns")
+
+
+def _parse_timestamp(text: bytes | None, scale: float) -> tuple[int, bool]:
+    """Return ms, and whether the text is a number."""
     if text is None:
         raise ValueError("null")
     try:
-        return int(text) if scale == 1.0 else int(float(text) * scale)
+        return int(text) if scale == 1.0 else int(float(text) * scale), True
     except ValueError:
         when = datetime.fromisoformat(text.decode())
-    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000), False

@@ -72,6 +72,7 @@ def csv_options(source: Source, options: ReadOptions) -> CsvOptions:
 
     return CsvOptions(
         separator=options.separator or ("\t" if source.format == "tsv" else ","),
+        is_separator_given=options.separator is not None,
         quote=options.quote,
         types=dict(options.column_types),
         infers_types=options.infer_types,

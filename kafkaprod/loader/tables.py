@@ -1,4 +1,4 @@
-"""Rows of Arrow tables as columns of bytes: Parquet, Arrow files and streams, and what the CSV reader makes."""
+"""Turn rows of Arrow tables into columns of bytes: Parquet, Arrow files and streams, and tables of the CSV reader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafkaprod._core.text.json_rows import JsonEncoder
 from kafkaprod.errors import SerializationError
 from kafkaprod.loader.errors import BadRow, LoadError, missing_package
 from kafkaprod.loader.inputs import Source, open_source
-from kafkaprod.loader.plan import AVRO, JSON, MS_PER_UNIT, RowPlan, parse_timestamps
+from kafkaprod.loader.plan import AVRO, JSON, MS_PER_UNIT, RowPlan, check_unit, parse_timestamps
 from kafkaprod.loader.rows import RowBlock
 from kafkaprod.tables.avro import AvroEncoder
 
@@ -33,7 +33,7 @@ MOST_JSON_BYTES: Final = 1 << 30
 
 
 def import_pyarrow(what: str) -> Any:
-    """Pyarrow, or the error that says how to get it."""
+    """Return pyarrow. Raises LoadError, which names the package to install."""
     try:
         import pyarrow
     except ImportError as error:
@@ -70,12 +70,13 @@ def _avro_encoder(schema: str, schema_id: int | None) -> AvroEncoder:
 
 
 def read_parquet(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
-    """Blocks of a Parquet file from a row on; row groups before it are not read."""
+    """Read blocks of a Parquet file from a row on; row groups before it are not read."""
     import_pyarrow("Parquet")
     import pyarrow.parquet as pq
 
-    with _errors_of(source), _seekable(source) as stream:
-        file = pq.ParquetFile(stream)
+    with _seekable(source) as stream:
+        with _errors_of(source):
+            file = pq.ParquetFile(stream)
         plan.check_fields(file.schema_arrow.names, source.name)
         first = 0
         groups = list(range(file.num_row_groups))
@@ -83,23 +84,34 @@ def read_parquet(source: Source, plan: RowPlan, row: int, offset: int) -> Iterat
             first += file.metadata.row_group(groups.pop(0)).num_rows
         names = list(plan.fields) if plan.value not in (JSON, AVRO) else None
         batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=names)
-        yield from _blocks(source, plan, batches, first, row)
+        yield from _blocks(source, plan, _readable(source, batches), first, row)
 
 
 def read_arrow(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
-    """Blocks of an Arrow file, stream or Feather file from a row on."""
+    """Read blocks of an Arrow file, stream or Feather file from a row on."""
     pyarrow = import_pyarrow("Arrow")
-    with _errors_of(source), _seekable(source) as stream:
-        head = stream.read(6)
-        stream.seek(0)
-        if head == b"ARROW1":
-            file = pyarrow.ipc.open_file(stream)
-            schema, batches = file.schema, (file.get_batch(i) for i in range(file.num_record_batches))
-        else:
-            reader = pyarrow.ipc.open_stream(stream)
-            schema, batches = reader.schema, iter(reader)
+    with _seekable(source) as stream:
+        with _errors_of(source):
+            head = stream.read(6)
+            stream.seek(0)
+            if head == b"ARROW1":
+                file = pyarrow.ipc.open_file(stream)
+                schema, batches = file.schema, (file.get_batch(i) for i in range(file.num_record_batches))
+            else:
+                reader = pyarrow.ipc.open_stream(stream)
+                schema, batches = reader.schema, iter(reader)
         plan.check_fields(schema.names, source.name)
-        yield from _blocks(source, plan, batches, 0, row)
+        yield from _blocks(source, plan, _readable(source, batches), 0, row)
+
+
+def _readable(source: Source, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pass batches on; errors of reading them name the input, errors of those who use them are left alone."""
+    while True:
+        with _errors_of(source):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
 
 
 def _blocks(
@@ -131,12 +143,14 @@ def _errors_of(source: Source) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _seekable(source: Source) -> Iterator[IO[bytes]]:
-    """The bytes of an input with a beginning and an end: in memory if they come compressed or through a pipe."""
+    """Open an input for reading anywhere: it is read into memory if it is compressed or a pipe."""
     with open_source(source) as stream:
         if source.compression == "none" and stream.seekable():
             yield stream
         else:
-            yield io.BytesIO(stream.read())
+            with _errors_of(source):
+                whole = io.BytesIO(stream.read())
+            yield whole
 
 
 def table_block(
@@ -222,7 +236,7 @@ def _timestamps(
         numbers = array.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
         scale = 1.0
     elif pa.types.is_integer(array.type):
-        numbers, scale = array.cast(pa.int64()), MS_PER_UNIT[plan.timestamp_unit]
+        numbers, scale = array.cast(pa.int64()), MS_PER_UNIT[plan.timestamp_unit or "ms"]
     else:
         texts = columns[plan.timestamp]
         return parse_timestamps([texts[i] for i in range(len(array))], plan, reasons, keep)
@@ -231,5 +245,6 @@ def _timestamps(
         times = np.floor(times * scale).astype(np.int64)
     for i in np.flatnonzero(times < 0):
         reasons[int(i)] = f"{plan.timestamp} is null or before 1970"
+    check_unit(times, np.full(len(times), pa.types.is_integer(array.type)), plan, reasons)
     floored: NDArray[np.int64] = np.maximum(times, 0)
     return floored

@@ -7,6 +7,8 @@ import gzip
 import io
 import json
 import random
+import shlex
+import subprocess
 import zipfile
 from pathlib import Path
 
@@ -169,6 +171,14 @@ def test_stdin_patterns_and_directories_are_inputs(rig: LoadRig, tmp_path: Path)
     assert rig.run(str(tmp_path / "d"), "--format", "lines").code == 0
     assert rig.run(str(tmp_path / "d" / "*.txt"), "--restart").code == 0
     assert rig.values() == [b"one", b"two", b"a.txt", b"b.txt", b"a.txt", b"b.txt"]
+
+
+def test_process_substitution_loses_no_row(rig: LoadRig) -> None:
+    rig.create(1)
+    command = f"{shlex.join(rig.command('--format', 'lines'))} <(seq 1 100000)"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert rig.values() == [b"%d" % i for i in range(1, 100_001)]
 
 
 def test_a_dry_run_shows_records_and_needs_no_broker(tmp_path: Path) -> None:

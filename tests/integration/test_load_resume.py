@@ -140,6 +140,14 @@ def test_a_complete_load_is_not_repeated_by_accident(rig: LoadRig, path: Path, c
     assert rig.values() == [*LINES, b"something else"]
 
 
+def test_a_pipe_may_have_other_content_than_the_load_before(rig: LoadRig) -> None:
+    rig.create(1)
+    for data in (b"one", b"two"):
+        done = rig.run("-", stdin=data)
+        assert done.code == 0, done.err
+    assert rig.values() == [b"one", b"two"]
+
+
 @pytest.mark.parametrize(
     "arguments", [("--resume", "--restart"), ("--resume", "--no-manifest"), ("--key", "a", "-k", "b")]
 )

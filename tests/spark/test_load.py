@@ -127,7 +127,7 @@ def test_failed_load_by_spark_says_why_and_is_resumed(
     [
         (("--engine", "spark", "--rate", "5"), "--rate is for one machine"),
         (("--engine", "spark", "--no-manifest"), "needs manifests"),
-        (("--master", "local[2]"), "say --engine spark"),
+        (("--master", "local[2]"), "use it with --engine spark"),
     ],
 )
 def test_what_only_one_engine_can_do_is_refused(
