@@ -47,7 +47,9 @@ cdef class Accumulator:
     cdef object wakeup
     cdef Py_ssize_t batch_size
     cdef Py_ssize_t max_record_bytes
-    cdef bint is_closed
+    cdef bint is_closed                     # appends are refused: for good, or until the gate opens
+    cdef bint has_ended                     # close() was called
+    cdef public list failed_batches         # (topic, partition, error, had a sequence) of each; None: not collected
     cdef public bint ignore_keys            # partitioner_ignore_keys
     cdef public uint64_t seed               # of sticky draws of topics yet to come; differs from producer to producer
     cdef int awaited_events                 # what the sleeping sender is to be woken for; load32, store32
@@ -71,4 +73,5 @@ cdef class Accumulator:
     cdef void delist(self, Batch *b) noexcept nogil
     cdef object append_record(self, TopicQueues topic, int32_t partition, const RecordView *r, int64_t now_ms,
                               int64_t ticket)
+    cdef object refusal(self)
     cdef int tell_sender(self, int events) except -1

@@ -59,7 +59,7 @@ from kafkaprod._core.records.record_view cimport (
 from kafkaprod._core.records.record_writer cimport record_body_size, record_size_bound
 from kafkaprod._core.records.varint cimport uvarint_size
 
-from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
+from kafkaprod.errors import IllegalStateError, InvalidRecordError, ProducerClosedError, RecordTooLargeError
 
 
 cdef void _free_array(object capsule) noexcept:
@@ -458,7 +458,7 @@ cdef class Accumulator:
                 topic=topic.name,
             )
         if self.is_closed:
-            raise ProducerClosedError("the producer is closed: no record can be sent")
+            raise self.refusal()
         store32(&topic.was_used, 1)
         if partition == ANY_PARTITION and r.key_length >= 0 and not self.ignore_keys:
             partition = partition_for_key(
@@ -545,8 +545,27 @@ cdef class Accumulator:
         """Refuse further appends; everything queued becomes sendable."""
         mutex_lock(&self._incomplete_lock)
         self.is_closed = True
+        self.has_ended = True
         mutex_unlock(&self._incomplete_lock)
         self.tell_sender(EVENT_BATCH_FULL)
+
+    def set_gate(self, bint is_open):
+        """Let a transactional producer's records in, or refuse them; closing it makes everything queued sendable.
+
+        An append that came first is in a batch without outcome once this returns; none gets in afterwards unless the batch
+        it goes to still has no outcome. After close() the gate stays shut.
+        """
+        mutex_lock(&self._incomplete_lock)
+        self.is_closed = self.has_ended or not is_open
+        mutex_unlock(&self._incomplete_lock)
+        if not is_open:
+            self.tell_sender(EVENT_BATCH_FULL)
+
+    cdef object refusal(self):
+        """The error for an append while `is_closed`."""
+        if self.has_ended:
+            return ProducerClosedError("the producer is closed: no record can be sent")
+        return IllegalStateError("no transaction is open, or it is being ended: no record can be sent")
 
     def set_sender_sleeps(self, bint sleeps):
         """Said by the sender before it looks for work it may sleep after; the next append with news wakes it."""

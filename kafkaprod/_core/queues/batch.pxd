@@ -142,7 +142,7 @@ cdef struct Partition:
     int64_t last_acked_offset
     bint needs_new_epoch        # a sequence may be missing from the log: nothing new until a new epoch
     int in_flight_count
-    bint in_transaction         # added to the current transaction
+    int64_t transaction         # number of the last transaction that it was added to; see drain.pyx
     # set under lock by metadata updates
     int32_t leader              # node id, -1: none
     int32_t leader_epoch

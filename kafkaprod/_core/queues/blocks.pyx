@@ -46,7 +46,7 @@ from kafkaprod._core.records.varint cimport uvarint_size
 import array
 import sys
 
-from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
+from kafkaprod.errors import InvalidRecordError, RecordTooLargeError
 
 cdef int64_t MOST_BLOCK_ROWS = 0x10000000000     # sizes of arrays of rows stay far from overflow
 
@@ -201,7 +201,7 @@ cdef class Block:
         cdef AppendStatus status = APPENDED
         cdef int events = 0
         if self.accumulator.is_closed:
-            raise ProducerClosedError("the producer is closed: no record can be sent")
+            raise self.accumulator.refusal()
         store32(&self.topic.was_used, 1)
         with nogil:
             status = self._append_rows(now_ms, ticket, &events)

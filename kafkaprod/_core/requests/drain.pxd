@@ -26,6 +26,10 @@ cdef class Drain:
     cdef readonly bint mutes                # one batch in flight per partition: max_in_flight_requests == 1
     cdef readonly int64_t producer_id
     cdef readonly int16_t producer_epoch
+    cdef readonly int64_t transaction       # number of the open one; 0: none is open, -1: not transactional
+    cdef bint adds_implicitly               # the leader adds partitions to the transaction (KIP-890)
+    cdef readonly bint has_new_members      # a partition waits to be added to the transaction
+    cdef readonly bint has_drained          # a batch of the open transaction went out
     cdef readonly bint wants_epoch          # a partition waits for a newer producer epoch
     cdef readonly int64_t next_check_us     # when ready() should be asked again if nothing else happens
     cdef object codec
@@ -38,6 +42,7 @@ cdef class Drain:
     cdef dict _nodes
 
     cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil
+    cdef bint _is_member(self, const Partition *p) noexcept nogil
     cdef bint _may_go(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil
     cdef bint _node_ready(self, NodeQueues node, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil
     cdef void _take_all(self, NodeQueues node, int64_t now_ms, ProduceRequest request) noexcept nogil

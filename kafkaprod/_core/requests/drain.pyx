@@ -53,6 +53,8 @@ from kafkaprod.errors import InvalidRecordError
 cdef enum:
     AHEAD = 4                           # partitions between asking for memory and looking at it
     NOTHING_TO_WAIT_FOR = 0x7FFFFFFF    # in us: 35 minutes
+    NOT_TRANSACTIONAL = -1
+    NO_TRANSACTION = 0
     # Timers end late by about 70 us, and from there it takes 150 to 200 us until the batch is written: so much earlier
     # it may go, and has then waited for its linger, not longer.
     LINGER_SLACK_US = 150
@@ -103,6 +105,7 @@ cdef class Drain:
         self.preferred_nodes = None
         self.producer_id = -1
         self.producer_epoch = -1
+        self.transaction = NOT_TRANSACTIONAL
         self.codec_ratio = 1.0
         self._nodes = {}
 
@@ -111,6 +114,41 @@ cdef class Drain:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.wants_epoch = False
+
+    def set_transaction(self, int64_t number, bint adds_implicitly):
+        """Let batches go out in transaction `number`, 1 or more and higher than before; 0: hold all batches back.
+
+        Args: adds_implicitly: the leader adds partitions by itself; else each waits for add_members().
+        """
+        if number != self.transaction:
+            self.has_drained = False
+            self.has_new_members = False
+        self.transaction = number
+        self.adds_implicitly = adds_implicitly
+
+    def new_members(self):
+        """Take the (topic, partition) pairs that hold batches and are not in the open transaction."""
+        cdef TopicQueues topic
+        cdef Partition *p
+        cdef int32_t i
+        cdef list found = []
+        self.has_new_members = False
+        if self.transaction <= NO_TRANSACTION or self.adds_implicitly:
+            return found
+        for topic in self.accumulator.topic_list:
+            for i in range(topic.allocated_count):
+                p = topic.partitions[i]
+                if p.transaction != self.transaction and load32(&p.queue_length) > 0:
+                    found.append((topic.name, i))
+        return found
+
+    def add_members(self, partitions):
+        """Let batches of these (topic, partition) pairs go out in the open transaction."""
+        cdef dict topics = {(<TopicQueues>topic).name: topic for topic in self.accumulator.topic_list}
+        cdef TopicQueues topic
+        for name, number in partitions:
+            topic = topics[name]
+            topic.partitions[<int32_t>number].transaction = self.transaction
 
     def resume_partition(self, str topic not None, int32_t partition, int32_t next_sequence):
         """Go on with a partition's sequence where an earlier process with this producer id and epoch stopped.
@@ -221,7 +259,18 @@ cdef class Drain:
             return False
         if b.attempts > 0 and now_ms - b.last_attempt_ms < b.backoff_ms and p.leader_epoch <= b.sent_leader_epoch:
             return False
+        if self.transaction != NOT_TRANSACTIONAL and not self._is_member(p):
+            return False
         return not self.is_idempotent or sequence_allows(p, b, self.producer_id, self.producer_epoch, &self.wants_epoch)
+
+    cdef bint _is_member(self, const Partition *p) noexcept nogil:
+        """Whether the partition's batches may go out in the open transaction."""
+        if self.transaction == NO_TRANSACTION:
+            return False
+        if self.adds_implicitly or p.transaction == self.transaction:
+            return True
+        self.has_new_members = True
+        return False
 
     cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil:
         cdef int64_t wait
@@ -368,6 +417,9 @@ cdef class Drain:
         b.request_count += 1
         b.sent_ms = now_ms
         b.sent_leader_epoch = p.leader_epoch
+        if self.transaction != NOT_TRANSACTIONAL:
+            b.transactional = True
+            self.has_drained = True
         if self.is_idempotent:
             assign_sequence(p, b, self.producer_id, self.producer_epoch)
 

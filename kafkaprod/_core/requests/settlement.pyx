@@ -268,6 +268,9 @@ cdef bint finish_batch(Accumulator accumulator, Batch *b, Outcome outcome, long 
     if outcome == SUCCEEDED:
         note_acked(p, b)
     mutex_unlock(&p.lock)
+    if outcome == FAILED and accumulator.failed_batches is not None:
+        name = (<TopicQueues>accumulator.topic_list[p.topic_index]).name
+        accumulator.failed_batches.append((name, p.index, error, b.base_sequence >= 0))
     add32(&accumulator.telling_count, 1)
     accumulator.delist(b)
     if b.request_count == 0:
