@@ -249,7 +249,9 @@ class Answers:
             maybe_persisted=ref.maybe_persisted,
         )
         verdict = judge(failure.code, facts, self._retries)
-        if self._identity.keeps_producer_id and verdict in (Verdict.RENUMBER, Verdict.SPLIT):
+        if verdict is Verdict.RENUMBER and self._identity.keeps_producer_id:
+            verdict = Verdict.FAIL
+        if verdict is Verdict.SPLIT and not self._identity.may_split:
             verdict = Verdict.FAIL
         self._acts[verdict](ref, failure, now_ms)
 

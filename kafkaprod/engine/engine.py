@@ -6,13 +6,14 @@ Kept apart from `Producer` so that the sender thread, which holds the engine, do
 from __future__ import annotations
 
 import logging
+import random
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import kafkaprod
 from kafkaprod._core.queues.accumulator import Accumulator
@@ -33,6 +34,9 @@ from kafkaprod.net.pool import NodePool
 from kafkaprod.results.batch import BatchCompletion, FailureLedger, WaitGuard
 from kafkaprod.results.waiting import Waiter
 
+if TYPE_CHECKING:
+    from kafkaprod.engine.transactions.identity import TransactionalIdentity
+
 _log = logging.getLogger("kafkaprod.engine.engine")
 
 
@@ -45,12 +49,15 @@ class Engine:
         identity: Producer id and epoch to use for ever; None: ask the cluster, and raise the epoch where needed.
 
     Raises:
-        ConfigError: A codec or TLS file cannot be had, or transactions are asked for.
+        ConfigError: A codec or TLS file cannot be had, or two-phase commit is wanted.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock, identity: tuple[int, int] | None = None) -> None:
-        if config.transactional_id is not None:
-            raise ConfigError(f"transactional_id={config.transactional_id!r}: this version has no transactions yet")
+        if config.transaction_two_phase_commit_enable:
+            raise ConfigError(
+                "transaction_two_phase_commit_enable: no released broker completes such a transaction, up to Kafka 4.4 "
+                "InitProducerId 6 is unstable and answered with UNSUPPORTED_VERSION (KIP-939)"
+            )
         self.config = config
         self.clock = clock
         self.ledger = FailureLedger()
@@ -93,6 +100,7 @@ class Engine:
         self.topic_watch = TopicWatch(self.accumulator, clock, self.node_pool.wakeup, config.max_block_ms)
         if identity is not None:
             self.drain.set_producer(*identity)
+        self.transactions = self._make_transactions(config)
         self.sender = Sender(
             replace(engine_settings(config), keeps_producer_id=identity is not None),
             self.accumulator,
@@ -102,11 +110,29 @@ class Engine:
             self.topic_watch,
             clock,
             self.metrics,
+            self.transactions,
         )
         self._add_gauges()
         self.is_ended = False  # the sender thread is done
         self._end_waiters: list[Callable[[], None]] = []
         self.node_pool.set_bootstrap(config.bootstrap_servers)
+
+    def _make_transactions(self, config: ProducerConfig) -> TransactionalIdentity | None:
+        """The transactions of a producer with a transactional id; what they need is imported for such a one only."""
+        if config.transactional_id is None:
+            return None
+        from kafkaprod.engine.transactions.identity import TransactionalIdentity
+        from kafkaprod.engine.transactions.intents import TransactionSettings
+
+        settings = TransactionSettings(
+            config.transactional_id,
+            config.transaction_timeout_ms,
+            config.retry_backoff_ms,
+            config.retry_backoff_max_ms,
+        )
+        return TransactionalIdentity(
+            settings, self.accumulator, self.drain, self.node_pool, random.random, config.max_block_ms
+        )
 
     def _add_gauges(self) -> None:
         """What is read when somebody looks, and costs nothing until then."""

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.settlement import BatchRef, abort_batches
-from kafkaprod.errors import CorruptDataError, KafkaError
+from kafkaprod.errors import AuthenticationError, CorruptDataError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode, error_for
 from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -38,10 +38,14 @@ class IdentityRequest(NamedTuple):
     Attributes:
         request: What.
         node_id: Where to, such as a coordinator; None: any broker.
+        versions: Lowest and highest version it may travel in; None: any that both sides speak.
+        in_version: Makes the request for a version, where it depends on that; None: `request` fits all.
     """
 
     request: Request
     node_id: int | None = None
+    versions: tuple[int, int] | None = None
+    in_version: Callable[[int], Request] | None = None
 
 
 class Identity(Protocol):
@@ -50,10 +54,16 @@ class Identity(Protocol):
     Attributes:
         transactional_id: Sent in every produce request; None: no transactions.
         keeps_producer_id: Whether id and epoch never change: what would need a newer epoch fails.
+        may_split: Whether a batch that is too large for a broker may be cut in two.
+        produce_versions: Lowest and highest version of produce requests.
     """
 
     transactional_id: str | None
     keeps_producer_id: bool
+    may_split: bool
+
+    @property
+    def produce_versions(self) -> tuple[int, int]: ...
 
     def wanted(self, now_ms: int) -> IdentityRequest | None:
         """The request to send now; None if there is none, or one is in flight. Changes nothing that matters twice."""
@@ -71,8 +81,20 @@ class Identity(Protocol):
         """Take the outcome of a request: `done.response`, or `done.error`."""
         ...
 
+    def on_unsendable(self, wanted: IdentityRequest, error: KafkaError, now_ms: int) -> None:
+        """A request to a node of its own did not go out: the node cannot be reached, or speaks no version of it."""
+        ...
+
+    def on_refused_connection(self, error: AuthenticationError) -> None:
+        """A broker refused the credentials."""
+        ...
+
     def may_drain(self) -> bool:
         """Whether batches may be sent now."""
+        ...
+
+    def is_finished(self, now_ms: int) -> bool:
+        """End what is open because the producer closes; return whether nothing is left to do but batches."""
         ...
 
     def on_batch_failed(self, ref: BatchRef, error: KafkaError) -> None:
@@ -97,6 +119,7 @@ class IdempotentIdentity:
     """
 
     transactional_id: str | None = None
+    produce_versions = (3, 13)
 
     def __init__(
         self,
@@ -109,6 +132,7 @@ class IdempotentIdentity:
         keeps_producer_id: bool = False,
     ) -> None:
         self.keeps_producer_id = keeps_producer_id
+        self.may_split = not keeps_producer_id
         self._accumulator = accumulator
         self._drain = drain
         self._backoff = backoff
@@ -156,6 +180,16 @@ class IdempotentIdentity:
         delay_ms = self._backoff.delay_ms(self._failure_count, self._random)
         self._failure_count += 1
         self._next_request_ms = now_ms + delay_ms
+
+    def on_unsendable(self, wanted: IdentityRequest, error: KafkaError, now_ms: int) -> None:
+        """Nothing: its requests go to any broker, in any version."""
+
+    def on_refused_connection(self, error: AuthenticationError) -> None:
+        """Nothing: another broker may take them."""
+
+    def is_finished(self, now_ms: int) -> bool:
+        """Always."""
+        return True
 
     def may_drain(self) -> bool:
         """Always: without an id the drain takes nothing by itself."""

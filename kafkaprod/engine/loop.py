@@ -40,7 +40,6 @@ from kafkaprod.protocol.in_flight import InFlightRequest, OnDone
 from kafkaprod.protocol.outgoing import ByteChain
 from kafkaprod.retry import ExponentialBackoff
 
-PRODUCE_VERSIONS: Final = (3, 13)
 LOAD_UPDATE_MS: Final = 10  # how often the sticky partitioners get the queue lengths
 MAX_FAILED_TURNS: Final = 20  # in a row without memory, 10 ms apart at first and 100 ms in the end
 RESPONSE_BYTES_PER_PARTITION: Final = 1024
@@ -169,7 +168,7 @@ class Sender:
         wait_ms = min(wait_ms, self._send_ready(now_us), self._upkeep.expire(now_ms))
         if self._close_deadlines_ms:
             wait_ms = min(wait_ms, max(min(self._close_deadlines_ms) - now_ms, 0))
-            if self._accumulator.incomplete_batch_count == 0:
+            if self._has_nothing_to_do():
                 wait_ms = 0
         if wait_ms <= self._drain.linger_ms:
             self._accumulator.let_new_batches_linger()
@@ -185,7 +184,11 @@ class Sender:
     def _is_finished(self) -> bool:
         if not self._close_deadlines_ms:
             return False
-        return self._accumulator.incomplete_batch_count == 0 or self._clock.now_ms() >= min(self._close_deadlines_ms)
+        return self._clock.now_ms() >= min(self._close_deadlines_ms) or self._has_nothing_to_do()
+
+    def _has_nothing_to_do(self) -> bool:
+        """Whether a producer that closes has no batch and no transaction left."""
+        return self._identity.is_finished(self._clock.now_ms()) and self._accumulator.incomplete_batch_count == 0
 
     def _wake_waiters(self) -> None:
         if self._accumulator.pool.waiter_count:
@@ -215,13 +218,27 @@ class Sender:
             return self._upkeep.shortest_delay(now_ms)
         if not self._pool.is_ready(node_id, now_ms):
             delay_ms = self._pool.ready_delay_ms(node_id, now_ms)
+            if delay_ms and wanted.node_id is not None:  # another node may have its part by now
+                error = ConnectionLostError(f"node {node_id} cannot be reached now", node=node_id)
+                self._identity.on_unsendable(wanted, error, now_ms)
+                return self._identity.delay_ms(now_ms)
             return delay_ms or MAX_WAIT_MS
+        request, version = wanted.request, None
+        if wanted.versions is not None:
+            version = self._pool.api_version(node_id, request.api, *wanted.versions)
+            if version is None:
+                what = f"node {node_id} speaks no version of {type(request).__name__} in {wanted.versions}"
+                self._identity.on_unsendable(wanted, UnsupportedVersionError(what, node=node_id), now_ms)
+                return 0
+        if wanted.in_version is not None and version is not None:
+            request = wanted.in_version(version)
         self._pool.send(
             node_id,
-            wanted.request,
+            request,
             on_done=partial(self._identity.on_response, wanted),
             now_ms=now_ms,
             timeout_ms=self._settings.request_timeout_ms,
+            version=version,
         )
         self._identity.on_sent(wanted)
         return MAX_WAIT_MS
@@ -239,7 +256,7 @@ class Sender:
         wait_ms = max(self._drain.next_check_us - now_us, 0) / 1000
         if unknown:
             wait_ms = min(wait_ms, self._metadata.next_refresh_ms(now_ms))
-        if self._drain.wants_epoch:
+        if self._drain.wants_epoch or self._drain.has_new_members:
             wait_ms = 0
         if not self._identity.may_drain():
             return wait_ms
@@ -260,10 +277,12 @@ class Sender:
 
     def _send(self, request: ProduceRequest, on_done: OnDone, now_ms: int) -> None:
         node_id = request.node_id
-        highest = PRODUCE_VERSIONS[1] if request.all_topic_ids_known else LAST_VERSION_BY_NAME
-        version = self._pool.api_version(node_id, ApiKey.PRODUCE, PRODUCE_VERSIONS[0], highest)
+        lowest, highest = self._identity.produce_versions
+        if not request.all_topic_ids_known:
+            highest = min(highest, LAST_VERSION_BY_NAME)
+        version = self._pool.api_version(node_id, ApiKey.PRODUCE, lowest, highest)
         if version is None:
-            what = f"node {node_id} speaks no Produce version of {PRODUCE_VERSIONS}"
+            what = f"node {node_id} speaks no Produce version of {lowest}..{highest}"
             self._answers.refuse(request, UnsupportedVersionError(what), now_ms)
             return
         body = request.body(

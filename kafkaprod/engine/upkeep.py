@@ -151,6 +151,7 @@ class Upkeep:
         self._metadata.request_update()
         if isinstance(failure.error, AuthenticationError):
             abort_batches(self._accumulator, failure.error, unsent_only=True)
+            self._identity.on_refused_connection(failure.error)
         if not self._topic_watch.is_connected:
             self._topic_watch.tell_trouble(self._pool.bootstrap_error(), is_hopeless=self._pool.is_bootstrap_hopeless)
 

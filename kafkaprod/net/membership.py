@@ -70,6 +70,15 @@ class Membership:
             self._retired[state.node.node_id] = state
             self.close_if_retired(state)
 
+    def add(self, node: Node) -> None:
+        """Take a broker that is not in the metadata yet, until the next metadata; nothing if its id is known."""
+        if node.node_id in self.states:
+            return
+        state = self._retired.pop(node.node_id, None)
+        if state is None:
+            state = NodeState(node, self.metrics.setdefault(node.node_id, NodeMetrics()))
+        self.states[node.node_id] = state
+
     def close_if_retired(self, state: NodeState) -> None:
         """Close a broker that left the cluster once its requests are answered."""
         node_id, connection = state.node.node_id, state.connection

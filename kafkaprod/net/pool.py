@@ -100,6 +100,13 @@ class NodePool:
             self._connector.cluster_id = cluster_id
             self._members.update(nodes)
 
+    def add_node(self, node: Node) -> None:
+        """Take a broker that another one named, such as a coordinator, and that metadata may not know yet.
+
+        Nothing if its id is known. The next `update_nodes` without it retires it.
+        """
+        self._members.add(node)
+
     def rebootstrap(self) -> None:
         """Forget the cluster: close all connections and start over with the bootstrap servers (KIP-899)."""
         self._is_rebootstrap_required = False

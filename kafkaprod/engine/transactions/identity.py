@@ -1,0 +1,324 @@
+"""The identity of a transactional producer: the state machine between the application's threads and the sender thread.
+
+The sender thread drives the machine (`Identity`), application threads make calls (`start_...`, `finish`, `time_out`).
+Both hold one lock for as long as the machine computes, never while anything waits, is sent or calls back.
+
+After each step the sender thread brings the core up to what the machine says: the number of the open transaction,
+producer id and epoch, the gate for records, and batches that can no longer be part of a transaction.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.requests.drain import Drain
+from kafkaprod._core.requests.settlement import BatchRef, abort_batches
+from kafkaprod.engine.identity import MAX_WAIT_MS, IdentityRequest
+from kafkaprod.engine.transactions.calls import Call, Failure
+from kafkaprod.engine.transactions.intents import TransactionSettings
+from kafkaprod.engine.transactions.machine import TransactionMachine
+from kafkaprod.engine.transactions.offsets import read_group_metadata, read_offsets
+from kafkaprod.engine.transactions.requests import TransactionRequest
+from kafkaprod.engine.transactions.states import OPEN, State
+from kafkaprod.errors import (
+    AuthenticationError,
+    KafkaError,
+    ProducerClosedError,
+    TransactionAbortedError,
+)
+from kafkaprod.net.pool import NodePool
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.in_flight import InFlightRequest
+from kafkaprod.structs import TopicPartition
+
+FEATURE: Final = "transaction.version"
+LEVEL_OF_V2: Final = 2
+V1_PRODUCE_VERSIONS: Final = (3, 11)
+V2_PRODUCE_VERSIONS: Final = (12, 13)
+V2_NEEDS: Final = {ApiKey.PRODUCE: 12, ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.END_TXN: 5, ApiKey.INIT_PRODUCER_ID: 3}
+
+
+class TransactionalIdentity:
+    """See the module.
+
+    Args:
+        settings: Options.
+        accumulator, drain, pool: The parts of the engine that it steers.
+        random: Jitter of backoffs, in [0, 1).
+        max_close_ms: How long an open transaction may take to be aborted when the producer closes.
+    """
+
+    keeps_producer_id = True  # a newer epoch comes from the coordinator, never from the producer alone
+    may_split = True
+
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        accumulator: Accumulator,
+        drain: Drain,
+        pool: NodePool,
+        random: Callable[[], float],
+        max_close_ms: int,
+    ) -> None:
+        self.transactional_id: str | None = settings.transactional_id
+        self._accumulator = accumulator
+        self._drain = drain
+        self._pool = pool
+        self._lock = threading.Lock()
+        # guarded by _lock:
+        self._machine = TransactionMachine(settings, random)
+        self._closed: Failure | None = None  # the sender thread has ended
+        # sender thread only:
+        self._prepared: tuple[TransactionRequest, IdentityRequest] | None = None  # to be sent, or in flight
+        self._is_in_flight = False
+        self._max_close_ms = max_close_ms
+        self._closing_since_ms: int | None = None
+        self._features = (-1, 0)  # (epoch, level of transactions) as last finalized by the cluster
+        accumulator.failed_batches = []
+        accumulator.set_gate(False)
+        drain.set_transaction(0, False)
+
+    # --- application threads ---------------------------------------------------------------------------------------
+
+    def start_init(self, wake: Callable[[], None]) -> Call:
+        """Begin or resume init_transactions(). Raises IllegalStateError, or the producer's fatal error."""
+        with self._lock:
+            self._check_running()
+            return self._started(self._machine.init(), wake)
+
+    def begin(self) -> None:
+        """Begin a transaction; at once. Raises IllegalStateError, or why the last one failed."""
+        with self._lock:
+            self._check_running()
+            self._machine.begin()
+            self._accumulator.set_gate(True)
+
+    def start_offsets(self, offsets: Any, group_metadata: Any, wake: Callable[[], None]) -> Call | None:
+        """Begin or resume adding offsets; None: there are none. Raises as `begin`, InvalidRecordError."""
+        group = read_group_metadata(group_metadata)
+        read = read_offsets(offsets)
+        with self._lock:
+            self._check_running()
+            call = self._machine.send_offsets(read, group)
+            return None if call is None else self._started(call, wake)
+
+    def start_commit(self, wake: Callable[[], None]) -> Call:
+        """Begin or resume a commit. Raises as `begin`."""
+        with self._lock:
+            self._check_running()
+            call = self._machine.commit()
+            self._accumulator.set_gate(False)
+            return self._started(call, wake)
+
+    def start_abort(self, wake: Callable[[], None]) -> Call:
+        """Begin or resume an abort. Raises as `begin`."""
+        with self._lock:
+            self._check_running()
+            call = self._machine.abort()
+            self._accumulator.set_gate(False)
+            return self._started(call, wake)
+
+    def _check_running(self) -> None:
+        if self._closed is not None:
+            raise self._closed.error()
+
+    def _started(self, call: Call, wake: Callable[[], None]) -> Call:
+        call.wake = wake
+        if call.is_done:
+            wake()
+        self._pool.wakeup()
+        return call
+
+    def finish(self, call: Call) -> None:
+        """Raise the error of a call that is done, if it has one."""
+        with self._lock:
+            error = self._machine.settle(call)
+        if error is not None:
+            raise error
+
+    def time_out(self, call: Call, timeout_s: float) -> KafkaError | None:
+        """Stop waiting for a call; return the error to raise. None: it is done by now, `finish` it."""
+        with self._lock:
+            return None if call.is_done else self._machine.time_out(call, timeout_s)
+
+    def let_go(self, call: Call) -> None:
+        """Stop waiting for a call because of an exception: the next call of its kind resumes it, done or not."""
+        with self._lock:
+            call.is_waited_for = False
+
+    def check_sending(self) -> int:
+        """Return the number of the open transaction. Raises IllegalStateError, or why the transaction failed."""
+        with self._lock:
+            self._machine.check_sending()
+            return self._machine.number
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction is open, or must be aborted."""
+        return self._machine.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR)
+
+    @property
+    def number(self) -> int:
+        """How many transactions have begun."""
+        return self._machine.number
+
+    # --- the sender thread -----------------------------------------------------------------------------------------
+
+    @property
+    def produce_versions(self) -> tuple[int, int]:
+        """Lowest and highest version of produce requests in the open transaction."""
+        return V2_PRODUCE_VERSIONS if self._machine.members.is_v2 else V1_PRODUCE_VERSIONS
+
+    def wanted(self, now_ms: int) -> IdentityRequest | None:
+        """The next request of the transaction. Brings machine and core up to each other first."""
+        self._exchange()
+        if self._is_in_flight:
+            return None
+        if self._prepared is None:
+            has_batches = self._accumulator.incomplete_batch_count > 0
+            with self._lock:
+                self._machine.can_use_v2 = self._can_use_v2()
+                request = self._machine.next_request(now_ms, has_batches=has_batches)
+            self._apply()  # a transaction that nothing was sent in ends here
+            if request is None:
+                return None
+            node_id = None if request.node is None else request.node.node_id
+            self._prepared = request, IdentityRequest(request.message, node_id, request.versions, request.message_in)
+        request, wanted = self._prepared
+        if request.node is not None:
+            self._pool.add_node(request.node)  # a coordinator may be named before the metadata knows the broker
+        return wanted
+
+    def delay_ms(self, now_ms: int) -> int:
+        """Until the backoff is over; MAX_WAIT_MS when an answer, a batch or a call must come first."""
+        with self._lock:
+            return self._machine.wait_ms(now_ms) or MAX_WAIT_MS
+
+    def on_sent(self, wanted: IdentityRequest) -> None:
+        """One request at a time."""
+        self._is_in_flight = True
+
+    def on_response(self, wanted: IdentityRequest, done: InFlightRequest, now_ms: int) -> None:
+        """Take an answer, or that there is none."""
+        self._is_in_flight, self._prepared = False, None
+        self._take_failed_batches()
+        with self._lock:
+            self._machine.can_use_v2 = self._can_use_v2()
+            if done.error is None:
+                self._machine.on_response(done.response, done.version, now_ms)
+            else:
+                self._machine.on_no_answer(done.error, now_ms, was_sent=done.is_possibly_persisted)
+        self._apply()
+
+    def on_unsendable(self, wanted: IdentityRequest, error: KafkaError, now_ms: int) -> None:
+        """The node cannot be reached, or speaks no version of the request."""
+        self._prepared = None
+        with self._lock:
+            self._machine.on_no_answer(error, now_ms, was_sent=False)
+        self._apply()
+
+    def on_refused_connection(self, error: AuthenticationError) -> None:
+        """Credentials were refused: a first init ends with that."""
+        with self._lock:
+            self._machine.on_authentication_error(error)
+
+    def may_drain(self) -> bool:
+        """Always: the drain knows which transaction is open."""
+        return True
+
+    def on_batch_failed(self, ref: BatchRef, error: KafkaError) -> None:
+        """Nothing: the accumulator collects failed batches, also those that never come to an answer."""
+
+    def is_finished(self, now_ms: int) -> bool:
+        """Abort an open transaction because the producer closes; return whether nothing is left to do.
+
+        That has `max_close_ms`, if close() gives more: a coordinator that is away must not keep a program from ending.
+        """
+        with self._lock:
+            has_work = self._machine.abandon()
+        if self._closing_since_ms is None:
+            self._closing_since_ms = now_ms
+        return not has_work or now_ms - self._closing_since_ms >= self._max_close_ms
+
+    def on_end(self, error: KafkaError) -> None:
+        """Fail the call that waits: the sender thread ends."""
+        with self._lock:
+            self._closed = Failure(ProducerClosedError, str(error), "invalid", cause=error.__cause__)
+            self._machine.end(self._closed)
+
+    def _exchange(self) -> None:
+        """Bring the machine up to what happened to batches, and the core up to the machine."""
+        self._take_failed_batches()
+        drain = self._drain
+        with self._lock:
+            if drain.has_drained:
+                self._machine.on_drained()
+            if drain.has_new_members:
+                for topic, number in drain.new_members():
+                    self._machine.may_drain(TopicPartition(topic, number))
+        self._apply()
+
+    def _take_failed_batches(self) -> None:
+        failed = self._accumulator.failed_batches
+        if not failed:
+            return
+        self._accumulator.failed_batches = []
+        with self._lock:
+            for topic, number, error, had_sequence in failed:
+                if not isinstance(error, KafkaError):
+                    error = _wrapped(error)
+                self._machine.on_batch_failed(topic, number, error, had_sequence=had_sequence)
+
+    def _apply(self) -> None:
+        """Bring the core up to the machine."""
+        drain = self._drain
+        with self._lock:
+            machine = self._machine
+            state = machine.state
+            if (drain.producer_id, drain.producer_epoch) != (machine.producer_id, machine.epoch) or drain.wants_epoch:
+                drain.set_producer(machine.producer_id, machine.epoch)
+            drain.set_transaction(machine.number if state in OPEN else 0, machine.members.is_v2)
+            added = machine.members.take_added()
+            if added:
+                drain.add_members(added)
+            self._accumulator.set_gate(state is State.IN_TRANSACTION)
+            failure = machine.failure
+        if state in (State.ABORTABLE_ERROR, State.ABORTING, State.FATAL_ERROR):
+            self._fail_batches(state, failure)
+
+    def _fail_batches(self, state: State, failure: Failure | None) -> None:
+        """Fail batches that must not go out any more. Calls back: not under the lock."""
+        if self._accumulator.incomplete_batch_count == 0:
+            return
+        if state is State.FATAL_ERROR:
+            assert failure is not None
+            abort_batches(self._accumulator, failure.error())
+            return
+        text = "the record was not sent: its transaction was aborted"
+        if failure is not None:
+            text = f"the record was not sent, because its transaction cannot be committed: {failure.text}"
+        abort_batches(self._accumulator, TransactionAbortedError(text), unsent_only=True)
+
+    def _can_use_v2(self) -> bool:
+        """Whether the cluster has finalized v2 and every broker known to us can play its part."""
+        is_able = True
+        for node_id in self._pool.node_ids():
+            versions = self._pool.versions(node_id)
+            if versions is None:
+                continue
+            level = versions.finalized_features.get(FEATURE, 0)
+            self._features = max(self._features, (versions.finalized_features_epoch, level))
+            is_able = is_able and all(
+                versions.ranges.get(api, (0, least))[1] >= least for api, least in V2_NEEDS.items()
+            )
+        return is_able and self._features[1] >= LEVEL_OF_V2
+
+
+def _wrapped(error: BaseException) -> KafkaError:
+    """An error of a codec or serializer as one of ours."""
+    wrapped = KafkaError(str(error))
+    wrapped.__cause__ = error
+    return wrapped
