@@ -32,7 +32,8 @@ cdef class TopicQueues:
     cdef StickyPartitioner sticky
     cdef int sticky_used                    # since the last load update; load32, store32
     cdef int was_used                       # since the last take_used(); load32, store32
-    cdef list _kept                         # capsules of the partitions' memory, and of outgrown arrays
+    # Capsules of the partitions' memory and of outgrown arrays. Not a list: the garbage collector empties lists.
+    cdef tuple _kept
 
     cdef int grow(self, int32_t count) except -1
 
@@ -42,6 +43,7 @@ cdef class Accumulator:
     cdef readonly dict topics               # name -> TopicQueues
     cdef int64_t topics_generation          # raised with every change of `topics`
     cdef list topic_list
+    cdef tuple _all_topics                  # as topic_list, for the garbage collector, which empties lists
     cdef dict _idle_topics                  # name -> TopicQueues that forget_topic() took out of `topics`
     cdef object completion_factory
     cdef object wakeup

@@ -79,6 +79,7 @@ cdef inline bint hold_for_result(OpenBatch *o) noexcept nogil:
 
 
 @cython.final
+@cython.no_gc_clear     # batches and requests that are collected with it touch its partitions when they go
 cdef class TopicQueues:
     """One topic's partitions; made by Accumulator.set_topic()."""
 
@@ -92,7 +93,7 @@ cdef class TopicQueues:
             raise InvalidRecordError(f"topic {name!r:.80} cannot be written as UTF-8") from error
         self.name = name
         self.index = index
-        self._kept = []
+        self._kept = ()
 
     def __dealloc__(self):
         free(self.partitions)
@@ -110,7 +111,7 @@ cdef class TopicQueues:
             free(hints)
             free(fresh)
             raise MemoryError
-        self._kept.append(PyCapsule_New(fresh, NULL, _free_array))
+        self._kept += (PyCapsule_New(fresh, NULL, _free_array),)
         if self.allocated_count:
             memcpy(grown, self.partitions, self.allocated_count * sizeof(Partition *))
         for i in range(self.allocated_count, count):
@@ -125,8 +126,9 @@ cdef class TopicQueues:
             p.last_acked_offset = -1
             grown[i] = p
         if self.partitions is not NULL:
-            self._kept.append(PyCapsule_New(self.partitions, NULL, _free_array))
-            self._kept.append(PyCapsule_New(self.hints, NULL, _free_array))
+            self._kept += (
+                PyCapsule_New(self.partitions, NULL, _free_array), PyCapsule_New(self.hints, NULL, _free_array)
+            )
         self.partitions = grown
         self.hints = hints
         self.allocated_count = count
@@ -159,6 +161,7 @@ cdef class Accumulator:
         self.pool = pool
         self.topics = {}
         self.topic_list = []
+        self._all_topics = ()
         self._idle_topics = {}
         self.batch_size = max(batch_size, 1)
         self.max_record_bytes = min(max_record_bytes, pool.capacity - 256)
@@ -229,6 +232,7 @@ cdef class Accumulator:
             mutex_unlock(&p.lock)
         if is_new:
             self.topic_list.append(topic)
+            self._all_topics += (topic,)
         self._idle_topics.pop(name, None)
         self.topics[name] = topic
         self.topics_generation += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from kafkaprod._core.columns.columns import Column, Headers
@@ -135,3 +137,15 @@ def test_failed_batches_of_other_producers_are_not_collected() -> None:
     engine.append(b"v")
     abort_batches(engine.accumulator, KafkaError("no"))
     assert engine.accumulator.failed_batches is None
+
+
+def test_request_can_be_collected_together_with_its_accumulator() -> None:
+    """The garbage collector empties lists first: the partitions' memory must not hang on one."""
+    for _ in range(20):
+        engine = Engine([1] * 40)
+        for partition in range(40):
+            engine.append(b"v", partition)
+        holder = {"engine": engine, "requests": {engine.take()}}
+        holder["self"] = holder
+        del engine, holder
+    gc.collect()
