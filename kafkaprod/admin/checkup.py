@@ -17,7 +17,7 @@ SLAB_BYTES = 16 << 10
 
 
 class Level(Enum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"

@@ -1,4 +1,4 @@
-"""`kafkaprod doctor --spark`: the interpreter that Spark's Python workers run, and what it can import."""
+"""`kafkaprod doctor --spark`: examine the interpreter that Spark's Python workers run, and its packages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PACKAGES: Final = ("pyspark", "pyarrow", "kafkaprod", "pandas")
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python and what it has.
+    """A Python interpreter and its packages.
 
     Attributes:
         packages: Versions by name; None: not installed.
@@ -51,13 +51,13 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class SparkFacts:
-    """What was seen of this machine.
+    """The state of this machine.
 
     Attributes:
         driver: The interpreter that runs this.
-        worker_path: What workers will run, and by what it was chosen.
-        worker: That interpreter; None: it does not run, `refusal` says why.
-        has_java: Whether there is one to start.
+        worker_path: The interpreter of the workers; `chosen_by` names the setting.
+        worker: Its packages; None: it does not run, for the reason in `refusal`.
+        has_java: Whether Java can be started.
     """
 
     driver: Interpreter
@@ -69,7 +69,7 @@ class SparkFacts:
 
 
 def look_at_spark() -> SparkFacts:
-    """Ask the interpreter that a local session's workers would run."""
+    """Examine the interpreter that a local session's workers would run."""
     packages = {name: _version(name) for name in _PACKAGES}
     driver = Interpreter((sys.version_info[0], sys.version_info[1]), packages, _finds_source())
     path, chosen_by = os.environ.get("PYSPARK_PYTHON"), "PYSPARK_PYTHON"
@@ -88,7 +88,7 @@ def look_at_spark() -> SparkFacts:
 
 
 def examine_spark(facts: SparkFacts) -> list[Finding]:
-    """What will go wrong with a session on this machine. Pure."""
+    """Return what will go wrong with a session on this machine. Pure."""
     return [*_session(facts), *_workers(facts)]
 
 
@@ -107,9 +107,9 @@ def _session(facts: SparkFacts) -> Iterator[Finding]:
     else:
         yield Finding(Level.OK, "pyspark", f"{version}: format('kafkaprod') for batches and streams")
     if facts.driver.packages["pandas"] is None:
-        yield Finding(Level.PROBLEM, "pandas", "PySpark wants it for write()", "pip install 'kafkaprod[spark]'")
+        yield Finding(Level.PROBLEM, "pandas", "PySpark needs it for write()", "pip install 'kafkaprod[spark]'")
     if not facts.has_java:
-        yield Finding(Level.PROBLEM, "java", "there is none on PATH or at JAVA_HOME", "install Java 17")
+        yield Finding(Level.PROBLEM, "java", "is neither on PATH nor at JAVA_HOME", "install Java 17")
 
 
 def _workers(facts: SparkFacts) -> Iterator[Finding]:
@@ -142,7 +142,7 @@ def _workers(facts: SparkFacts) -> Iterator[Finding]:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    """Major and minor; 0 for what is no number."""
+    """Return the major and minor version; 0 for a part that is not a number."""
     return tuple(int(part) if part.isdigit() else 0 for part in version.split(".")[:2])
 
 

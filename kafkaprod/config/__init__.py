@@ -4,6 +4,7 @@ producer_options.py   the table (with connection_options.py)     kinds.py       
 rules.py              conditions between options                 spellings.py    the names users write
 producer_config.py    the result                                 refused.py      names with no equivalent, and advice
 properties.py         Java's .properties files                   documentation.py  docs/configuration.md
+option_types.py       options as keyword arguments, for editors  typed_options.py  makes it
 """
 
 from kafkaprod.config.producer_config import OPTIONS, ProducerConfig, merge_options

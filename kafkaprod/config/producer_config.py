@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkaprod.config.option import Option, options_of
 from kafkaprod.config.producer_options import ProducerOptions
@@ -14,6 +14,11 @@ from kafkaprod.config.properties import read_properties
 from kafkaprod.config.rules import check_rules, least_delivery_timeout_ms
 from kafkaprod.config.spellings import Spellings
 from kafkaprod.errors import ConfigError
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from kafkaprod.config.option_types import OptionTypes
 
 OPTIONS: Final[Mapping[str, Option]] = options_of(ProducerOptions)
 _SPELLINGS: Final = Spellings(OPTIONS)
@@ -36,7 +41,7 @@ class ProducerConfig(ProducerOptions):
         check_rules(self)
 
     @classmethod
-    def from_options(cls, options: Mapping[str, object] | None = None, /, **more: object) -> Self:
+    def from_options(cls, options: Mapping[str, object] | None = None, /, **more: Unpack[OptionTypes]) -> Self:
         """Merge the user's options with the defaults.
 
         Args:
@@ -61,7 +66,7 @@ class ProducerConfig(ProducerOptions):
         return cls(**_with_derived_defaults(values))
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str], /, **more: object) -> Self:
+    def from_file(cls, path: str | os.PathLike[str], /, **more: Unpack[OptionTypes]) -> Self:
         """Read a Java `.properties` file; an option in `more` replaces the file's.
 
         Raises:

@@ -18,9 +18,11 @@ from kafkaprod import Producer, compression
 from kafkaprod.config import OPTIONS, ProducerConfig, Secret
 from kafkaprod.config.documentation import NOT_YET, configuration_page
 from kafkaprod.config.option import HIGH, REQUIRED, Section, options_of
+from kafkaprod.config.option_types import OptionTypes
 from kafkaprod.config.refused import REFUSED, REFUSED_VALUES
 from kafkaprod.config.rules import RULES
 from kafkaprod.config.spellings import Spellings
+from kafkaprod.config.typed_options import typed_options
 from kafkaprod.errors import ConfigError
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "configuration.md"
@@ -98,6 +100,16 @@ def test_two_options_with_one_name_are_found_at_import() -> None:
 
 def test_committed_page_is_made_from_the_table() -> None:
     assert DOCS.read_text(encoding="utf-8") == configuration_page()
+
+
+def test_committed_types_are_made_from_the_table() -> None:
+    source = (DOCS.parents[1] / "kafkaprod" / "config" / "option_types.py").read_text(encoding="utf-8")
+    assert source == typed_options(), "python -m kafkaprod.config types > kafkaprod/config/option_types.py"
+
+
+@pytest.mark.parametrize("name", OptionTypes.__annotations__)
+def test_a_typed_name_is_a_name_of_an_option(name: str) -> None:
+    assert "unknown option" not in refusal({name: object()})
 
 
 def test_page_names_every_option_rule_and_refused_name() -> None:

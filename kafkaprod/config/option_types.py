@@ -1,0 +1,189 @@
+"""The options of a producer as keyword arguments, for editors and type checkers only.
+
+Made by `python -m kafkaprod.config types`; change the table in kafkaprod/config instead.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterable, Sequence
+from typing import Any, TypedDict
+
+from kafkaprod.config.secret import Secret
+
+
+class OptionTypes(TypedDict, total=False):
+    """Every option under its own name and, with underscores, under its other ones. Values may also be text."""
+
+    bootstrap_servers: str | Sequence[str | tuple[str, int]]
+    """Addresses of brokers to contact first; the others are discovered from there. Kept as (host, port) pairs."""
+    metadata_broker_list: str | Sequence[str | tuple[str, int]]
+    client_id: str
+    """Name of this producer in the brokers' logs, metrics and quotas. If empty: `producer-<transactional_id>`, or
+    `producer-<n>`, where n counts the producers of the process."""
+    request_timeout_ms: int | str
+    """How long to wait for the answer to one request; then its connection is closed and the request retried. Also the
+    time that a Produce request gives the broker to replicate."""
+    max_in_flight_requests_per_connection: int | str
+    """Requests without an answer, per broker. Order is kept up to 5 with idempotence, and at 1 without."""
+    max_in_flight: int | str
+    reconnect_backoff_ms: int | str
+    """First wait before connecting to a broker again; doubles with each failure, +-20 %."""
+    reconnect_backoff_max_ms: int | str
+    """Upper bound of the wait before connecting to a broker again."""
+    socket_connection_setup_timeout_ms: int | str
+    """How long a connect may take, TLS and login included; doubles with each failure, +-20 %."""
+    socket_connection_setup_timeout_max_ms: int | str
+    """Upper bound of the time for a connect, after repeated failures."""
+    connections_max_idle_ms: int | str
+    """A connection that is unused for this time is closed. Keep it below the brokers' own limit (600000)."""
+    send_buffer_bytes: int | str
+    """SO_SNDBUF; -1 lets the operating system adapt it."""
+    socket_send_buffer_bytes: int | str
+    receive_buffer_bytes: int | str
+    """SO_RCVBUF; -1 lets the operating system adapt it."""
+    socket_receive_buffer_bytes: int | str
+    metadata_max_age_ms: int | str
+    """Metadata older than this is fetched again even if nothing seems to have changed."""
+    topic_metadata_refresh_interval_ms: int | str
+    metadata_recovery_strategy: str
+    """What to do when no known broker can be reached: start over from `bootstrap_servers`, or keep trying the known
+    ones (KIP-899)."""
+    metadata_recovery_rebootstrap_trigger_ms: int | str
+    """Start over from `bootstrap_servers` after this time without metadata (KIP-1102)."""
+    metadata_cluster_check_enable: bool | str
+    """Send brokers the expected cluster and node ids, so that a misrouted connection is refused (KIP-1242)."""
+    security_protocol: str
+    """Encryption (SSL) and login (SASL). It never falls back to a weaker protocol."""
+    ssl_context: ssl.SSLContext | None
+    """A ready context; replaces all other `ssl_` options."""
+    ssl_cafile: str | os.PathLike[str] | None
+    """PEM file of trusted authorities. None: the operating system's."""
+    ssl_ca_location: str | os.PathLike[str] | None
+    ssl_truststore_location: str | os.PathLike[str] | None
+    ssl_certfile: str | os.PathLike[str] | None
+    """PEM file of this client's certificate chain."""
+    ssl_certificate_location: str | os.PathLike[str] | None
+    ssl_keystore_location: str | os.PathLike[str] | None
+    ssl_keyfile: str | os.PathLike[str] | None
+    """PEM file of its private key. None: the key is in `ssl_certfile`."""
+    ssl_key_location: str | os.PathLike[str] | None
+    ssl_password: str | Secret | None
+    """Password of the private key."""
+    ssl_key_password: str | Secret | None
+    ssl_crlfile: str | os.PathLike[str] | None
+    """PEM file of revoked certificates."""
+    ssl_crl_location: str | os.PathLike[str] | None
+    ssl_ciphers: str | None
+    """OpenSSL's list of ciphers for TLS 1.2. None: OpenSSL's default."""
+    ssl_cipher_suites: Any
+    ssl_check_hostname: bool | str
+    """Whether a certificate must name the host. If not, everyone with a trusted certificate can read along."""
+    ssl_endpoint_identification_algorithm: Any
+    sasl_mechanism: str | None
+    """How to log in. The broker's list of mechanisms never changes it."""
+    sasl_mechanisms: str | None
+    sasl_plain_username: str | None
+    """User name for PLAIN and SCRAM."""
+    sasl_username: str | None
+    sasl_plain_password: str | Secret | None
+    """Password for PLAIN and SCRAM."""
+    sasl_password: str | Secret | None
+    sasl_oauth_token_provider: Any
+    """Its `token()` gives a bearer token for each login (OAUTHBEARER)."""
+    oauth_cb: Any
+    """As in confluent-kafka: takes `sasl_oauthbearer_config`, gives (token, expiry[, principal[, extensions]])."""
+    sasl_oauthbearer_config: str
+    """The text given to `oauth_cb`."""
+    acks: int | str
+    """Replicas that must have a record before it is delivered: -1 (`all`) all in-sync ones, 1 the leader, 0 none."""
+    request_required_acks: int | str
+    enable_idempotence: bool | str
+    """Retries make no duplicates and keep the order. Needs acks=all, retries and at most 5 requests in flight."""
+    delivery_timeout_ms: int | str
+    """From the first record of a batch to its success or failure, retries included. Not given: raised to `linger_ms +
+    request_timeout_ms` if it is below that."""
+    message_timeout_ms: int | str
+    retries: int | str
+    """How often a batch is sent again. Leave it; `delivery_timeout_ms` is the bound to set."""
+    message_send_max_retries: int | str
+    retry_backoff_ms: int | str
+    """First wait before a batch or a metadata request is sent again; doubles each time, +-20 %."""
+    retry_backoff_max_ms: int | str
+    """Upper bound of the wait before a batch or a metadata request is sent again."""
+    max_block_ms: int | str
+    """How long `send()` may wait for metadata and memory, and each transaction call for its answer."""
+    transactional_id: str | None
+    """Enables transactions. Stable across restarts: a new producer of the same id fences the old one."""
+    transaction_timeout_ms: int | str
+    """The broker aborts a transaction that takes longer. It may not exceed the broker's transaction.max.timeout.ms."""
+    transaction_two_phase_commit_enable: bool | str
+    """Transactions are ended by an outside coordinator and never time out (KIP-939)."""
+    linger_ms: int | str
+    """How long a batch that is not full may wait for more records. More: fewer, larger requests; less: less delay."""
+    queue_buffering_max_ms: int | str
+    batch_size: int | str
+    """A batch of one partition is full at this size, before compression. Memory is taken as records come, not ahead. 0:
+    no batching. The brokers' limit of a batch after compression (message.max.bytes) is 1048588."""
+    max_batch_size: int | str
+    max_request_size: int | str
+    """Bound of one record before compression, and of the batches in one request; a larger batch goes alone."""
+    message_max_bytes: int | str
+    buffer_memory: int | str
+    """Bound of the memory for records that are not yet delivered or failed."""
+    queue_buffering_max_kbytes: Any
+    buffer_full_policy: str
+    """What `send()` does when `buffer_memory` is full: wait up to `max_block_ms`, or raise BufferFullError at once."""
+    compression_type: str | None
+    """Codec of whole batches. snappy needs the extra `kafkaprod[snappy]`; gzip is faster with `kafkaprod[gzip]`."""
+    compression_codec: str | None
+    compression_gzip_level: int | str
+    """Level of gzip; -1 is the library's default."""
+    compression_lz4_level: int | str
+    """Level of lz4; 9 is the fast compressor, as in Java."""
+    compression_zstd_level: int | str
+    """Level of zstd; negative levels are faster."""
+    compression_workers: int | str
+    """Threads that compress batches; 0: the sender thread does it. None is started for `none`."""
+    partitioner: Any
+    """Chooses partitions for records that name none. None (also `murmur2_random`): by murmur2 of the key as in Java,
+    without a key in turns that favour short queues."""
+    partitioner_class: Any
+    partitioner_ignore_keys: bool | str
+    """Spread records with a key as if they had no key."""
+    partitioner_adaptive_partitioning_enable: bool | str
+    """Records without a key go rather to brokers whose queues are short (KIP-794)."""
+    partitioner_availability_timeout_ms: int | str
+    """Records without a key avoid a broker that took no data for this time; 0: never avoid one."""
+    partitioner_rack_aware: bool | str
+    """Records without a key prefer leaders in `client_rack`."""
+    client_rack: str
+    """The rack this producer runs in."""
+    metadata_max_idle_ms: int | str
+    """The metadata of a topic is dropped after this time without a record for it (KIP-526)."""
+    allow_auto_create_topics: bool | str
+    """Let brokers that allow it create topics that do not exist."""
+    key_serializer: Any
+    """Turns keys into bytes: f(key), f(key, context) as in confluent-kafka, or an object with serialize(topic, headers,
+    data) as in kafka-python. None: keys are bytes."""
+    value_serializer: Any
+    """Turns values into bytes; as `key_serializer`."""
+    interceptors: Iterable[Any]
+    """See every record before it is serialized and every outcome. One that fails is logged and never breaks a send."""
+    interceptor_classes: Iterable[Any]
+    metric_reporters: Iterable[Any]
+    """Get the producer's metrics when it starts; see `kafkaprod.metrics`."""
+    metrics_num_samples: int | str
+    """Windows that rates, averages and maxima cover."""
+    metrics_sample_window_ms: int | str
+    """Length of one window of the metrics."""
+    enable_metrics_push: bool | str
+    """Send metrics to brokers that request them (KIP-714)."""
+    sasl_jaas_config: str
+    client_dns_lookup: str
+    metrics_recording_level: str
+    ssl_keystore_type: str
+    ssl_truststore_type: str
+    api_version_request: str
+    socket_nagle_disable: str

@@ -1,0 +1,77 @@
+"""Make option_types.py, by which editors and type checkers know the options as keyword arguments.
+
+`python -m kafkaprod.config types > kafkaprod/config/option_types.py`
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from kafkaprod.config.kinds import (
+    Acks,
+    Addresses,
+    Boolean,
+    Choice,
+    Hooks,
+    Integer,
+    Path,
+    SecretText,
+    Text,
+    TlsContext,
+)
+from kafkaprod.config.option import Option
+from kafkaprod.config.producer_config import OPTIONS
+from kafkaprod.config.refused import REFUSED_VALUES
+
+_HEAD: Final = '''\
+"""The options of a producer as keyword arguments, for editors and type checkers only.
+
+Made by `python -m kafkaprod.config types`; change the table in kafkaprod/config instead.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterable, Sequence
+from typing import Any, TypedDict
+
+from kafkaprod.config.secret import Secret
+
+
+class OptionTypes(TypedDict, total=False):
+    """Every option under its own name and, with underscores, under its other ones. Values may also be text."""
+'''
+_TYPES: Final[Mapping[type, str]] = {
+    Integer: "int | str",
+    Boolean: "bool | str",
+    Text: "str",
+    Path: "str | os.PathLike[str]",
+    SecretText: "str | Secret",
+    Choice: "str",
+    Acks: "int | str",
+    Addresses: "str | Sequence[str | tuple[str, int]]",
+    Hooks: "Iterable[Any]",
+    TlsContext: "ssl.SSLContext",
+}
+
+
+def typed_options() -> str:
+    """Return the source of option_types.py."""
+    lines = [line for option in OPTIONS.values() for line in _entry(option)]
+    others = [name.replace(".", "_") for name in ["sasl.jaas.config", *REFUSED_VALUES]]
+    return "\n".join([_HEAD, *lines, *(f"    {name}: str" for name in others), ""])
+
+
+def _entry(option: Option) -> Iterator[str]:
+    kind = _TYPES.get(type(option.kind), "Any")
+    takes_none = option.is_nullable or None in getattr(option.kind, "synonyms", ())
+    if takes_none and kind != "Any":
+        kind += " | None"
+    yield f"    {option.name}: {kind}"
+    doc = f'"""{option.doc.replace(chr(92), chr(92) * 2)}"""'
+    yield textwrap.indent(textwrap.fill(doc, 116), "    ")
+    for alias, translate in option.aliases.items():
+        yield f"    {alias.replace('.', '_')}: {kind if translate is None else 'Any'}"
