@@ -1,31 +1,54 @@
-"""AsyncProducer: the producer's verbs for asyncio, on the same engine and the same sender thread.
+"""AsyncProducer: the producer's verbs for asyncio, on the same intake, engine and sender thread as `Producer`.
 
 All waiting is done on the event loop, woken by the sender thread: a record that finds no memory waits in the same line
 as those of threads, and one that is cancelled before it got there is not sent. Only blocks of records, which take long
 to copy, have a thread each; it is a daemon, so that a program interrupted while they wait can end. An event loop is
-told once per batch, not once per record.
+woken once per batch, not once per record.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
 
-from kafkaprod._core.queues.accumulator import TopicQueues
-from kafkaprod.hooks.interceptors import ProducerRecord
-from kafkaprod.producer import CLOSE_GRACE_S, MEMORY_POLL_S, Producer, _patience_after
+from kafkaprod._core.queues.send_path import RecordSender
+from kafkaprod.clock import SystemClock
+from kafkaprod.config import ProducerConfig
+from kafkaprod.engine.engine import Engine
+from kafkaprod.engine.host import EngineHost, patience_after
+from kafkaprod.engine.steps import Steps, run
+from kafkaprod.intake.blocks import BlockIntake
+from kafkaprod.intake.records import Intake
+from kafkaprod.metrics import Snapshot
+from kafkaprod.producer import Producer
 from kafkaprod.results.batch import DeliveryFuture
-from kafkaprod.results.block import BlockResult
 from kafkaprod.structs import RecordMetadata
-from kafkaprod.tables import TableResult
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _block_call(
+    method: Callable[Concatenate[Producer, P], T],
+) -> Callable[[Callable[..., Any]], Callable[Concatenate[AsyncProducer, P], Coroutine[Any, Any, T]]]:
+    """Give an async method the signature of a Producer's, which runs in a thread of its own."""
+
+    def decorate(named: Callable[..., Any]) -> Callable[Concatenate[AsyncProducer, P], Coroutine[Any, Any, T]]:
+        @functools.wraps(method)
+        async def call(self: AsyncProducer, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            steps: Callable[..., Steps[T]] = getattr(self._blocks, method.__name__)
+            return await _in_thread(lambda: run(steps(*args, **kwargs)))
+
+        call.__doc__, call.__qualname__ = named.__doc__, named.__qualname__
+        return call
+
+    return decorate
 
 
 class AsyncProducer:
@@ -38,7 +61,12 @@ class AsyncProducer:
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
-        self._producer = Producer(config, **options)
+        self._engine = Engine(ProducerConfig.from_options(config, **options), SystemClock())
+        self._host = EngineHost(self._engine)
+        self._intake = Intake(self._host)
+        self._blocks = BlockIntake(self._intake, self._host)
+        self._path = RecordSender(self._engine.accumulator, self._intake.send_blocking, self._engine.hooks.has_any)
+        self._host.start(self)
 
     async def send(
         self,
@@ -54,121 +82,51 @@ class AsyncProducer:
         Waits, without blocking the event loop, for metadata and memory up to max_block_ms. Cancelled while it waits, it
         has queued nothing.
         """
-        producer = self._producer
-        future = producer.try_send(topic, value, key, headers, partition, timestamp_ms)
+        future = self._path.try_send(topic, value, key, headers, partition, timestamp_ms)
         if future is not None:
             return future
-        producer._check_usable()
-        record = producer._hooks.on_send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms))
-        try:
-            future = await self._append(record)
-        except Exception as error:
-            producer._hooks.on_refused(record.topic, record.partition, error)
-            raise
-        producer._hooks.watch(future)
-        return future
+        call = self._intake.begin((topic, value, key, headers, partition, timestamp_ms))
+        future = self._intake.attempt(call)
+        return await _run(self._intake.finish(call, _LoopWaiter)) if future is None else future
 
-    async def _append(self, record: ProducerRecord) -> DeliveryFuture:
-        producer = self._producer
-        deadline_ms = producer._clock.now_ms() + producer.config.max_block_ms
-        append, need = producer._prepare(record, await self._topic_queues(record.topic, deadline_ms, record.partition))
-        future = append(0)
-        if future is not None:
-            return future
-        if producer.config.buffer_full_policy == "raise":
-            raise producer._buffer_full(record.topic, 0)
-        return await self._append_with_memory(append, need(), deadline_ms, record.topic)
-
-    async def _append_with_memory(
-        self, append: Callable[[int], DeliveryFuture | None], need: int, deadline_ms: int, topic: str
-    ) -> DeliveryFuture:
-        """Wait in line for memory; see Producer._with_memory."""
-        producer, told = self._producer, _LoopWaiter()
-        pool = producer.accumulator.pool
-        started_ns = time.perf_counter_ns()
-        ticket = pool.enqueue_waiter(need, told.wake)
-        try:
-            producer._engine.sender.wakeup()
-            while True:
-                future = append(ticket)
-                if future is not None:
-                    return future
-                remaining_ms = deadline_ms - producer._clock.now_ms()
-                if remaining_ms <= 0:
-                    raise producer._buffer_full(topic, producer.config.max_block_ms)
-                await told.wait(min(remaining_ms / 1000, MEMORY_POLL_S))
-                producer._check_usable()
-        finally:
-            pool.dequeue_waiter(ticket)
-            producer._engine.metrics.add_memory_wait(time.perf_counter_ns() - started_ns, producer._clock.now_ms())
-
-    async def _topic_queues(self, topic: str, deadline_ms: int, partition: int | None = None) -> TopicQueues:
-        """See Producer._topic_queues."""
-        queues = self._producer._known_queues(topic, partition)
-        if queues is not None:
-            return queues
-        watch, told = self._producer._engine.topic_watch, _LoopWaiter()
-        with watch.waiter(topic, partition, told.wake) as waiter:
-            while (queues := watch.look(waiter, deadline_ms, self._producer._check_usable)) is None:
-                await told.wait(watch.patience_s(deadline_ms))
-        return queues
-
-    async def send_and_wait(
-        self,
-        topic: str,
-        value: Any = None,
-        key: Any = None,
-        headers: Any = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> RecordMetadata:
-        """Send one record and wait for its outcome. Raises the record's own error."""
-        metadata: RecordMetadata = await (await self.send(topic, value, key, headers, partition, timestamp_ms))
+    async def send_and_wait(self, topic: str, *args: Any, **kwargs: Any) -> RecordMetadata:
+        """Send one record, as `send`, and wait for its outcome. Raises the record's own error."""
+        metadata: RecordMetadata = await (await self.send(topic, *args, **kwargs))
         return metadata
 
-    async def send_many(self, topic: str, *args: Any, **kwargs: Any) -> BlockResult:
+    @_block_call(Producer.send_many)
+    async def send_many(self) -> None:
         """Producer.send_many; await the result for the outcome of all rows. Cancelled, it may queue them yet."""
-        return await _in_thread(partial(self._producer.send_many, topic, *args, **kwargs))
 
-    async def send_columns(self, topic: str, *args: Any, **kwargs: Any) -> BlockResult:
+    @_block_call(Producer.send_columns)
+    async def send_columns(self) -> None:
         """Producer.send_columns; as `send_many`."""
-        return await _in_thread(partial(self._producer.send_columns, topic, *args, **kwargs))
 
-    async def send_table(self, topic: str | None, data: Any, **kwargs: Any) -> TableResult:
+    @_block_call(Producer.send_table)
+    async def send_table(self) -> None:
         """Producer.send_table; as `send_many`."""
-        return await _in_thread(partial(self._producer.send_table, topic, data, **kwargs))
 
     async def flush(self, timeout: float | None = None) -> None:
         """Producer.flush without blocking the event loop."""
-        producer = self._producer
-        producer._check_usable()
-        if producer.accumulator.untold_batch_count > 0:
-            told = _LoopWaiter()
-            with producer._flushing(told.wake):
-                if not await told.wait(timeout):
-                    raise producer._flush_timed_out(timeout)
-        producer._raise_unseen_failures()
+        await _run(self._host.flush(timeout, _LoopWaiter))
 
     async def close(self, timeout: float | None = None) -> None:
         """Producer.close without blocking the event loop."""
-        producer = self._producer
-        if not producer._begin_close(timeout):
-            return
-        told = _LoopWaiter()
-        with producer._engine.end_waiter(told.wake):
-            limit_s = None if timeout is None else max(timeout, 0) + CLOSE_GRACE_S
-            if not producer._engine.is_ended and not await told.wait(limit_s):
-                raise producer._close_timed_out(timeout)
+        await _run(self._host.close(timeout, _LoopWaiter))
 
     async def partitions_for(self, topic: str) -> set[int]:
         """Producer.partitions_for without blocking the event loop."""
-        self._producer._check_usable()
-        deadline_ms = self._producer._clock.now_ms() + self._producer.config.max_block_ms
-        return set(range((await self._topic_queues(topic, deadline_ms)).partition_count))
+        return await _run(self._intake.partitions_for(topic, _LoopWaiter))
 
-    def metrics(self) -> dict[str, dict[str, Any]]:
+    @property
+    def config(self) -> ProducerConfig:
+        """The effective configuration."""
+        return self._engine.config
+
+    def metrics(self) -> Snapshot:
         """Producer.metrics()."""
-        return self._producer.metrics()
+        self._host.check_not_forked()
+        return self._engine.snapshot()
 
     async def __aenter__(self) -> Self:
         return self
@@ -176,13 +134,32 @@ class AsyncProducer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and self._producer._refusal is None:
+        if kind is None and not self._host.is_closed:
             try:
                 await self.flush()
             except BaseException as failure:
-                await self.close(_patience_after(failure))
+                await self.close(patience_after(failure))
                 raise
-        await self.close(_patience_after(error))
+        await self.close(patience_after(error))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be pickled or copied, as it holds a thread and connections: "
+            "make one in each process or task, for example from the same configuration"
+        )
+
+
+async def _run(steps: Steps[T]) -> T:
+    """Run the steps of a call, waiting in the running event loop. Waiters must be `_LoopWaiter`s."""
+    try:
+        waiter, patience_s = next(steps)
+        while True:
+            waiter, patience_s = steps.send(await waiter.wait(patience_s))
+    except StopIteration as end:
+        outcome: T = end.value
+        return outcome
+    finally:
+        steps.close()
 
 
 class _LoopWaiter:

@@ -47,18 +47,27 @@ class Engine:
         config: Checked options.
         clock: Of all timeouts.
         identity: Producer id and epoch to use for ever; None: ask the cluster, and raise the epoch where needed.
+        unseen_failures_level: Of the log line about failed records whose results nobody looked at.
 
     Raises:
         ConfigError: A codec or TLS file cannot be had, or two-phase commit is wanted.
     """
 
-    def __init__(self, config: ProducerConfig, clock: Clock, identity: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        identity: tuple[int, int] | None = None,
+        *,
+        unseen_failures_level: int = logging.ERROR,
+    ) -> None:
         if config.transaction_two_phase_commit_enable:
             raise ConfigError(
                 "transaction_two_phase_commit_enable: no released broker completes such a transaction, up to Kafka 4.4 "
                 "InitProducerId 6 is unstable and answered with UNSUPPORTED_VERSION (KIP-939)"
             )
         self.config = config
+        self._unseen_failures_level = unseen_failures_level
         self.clock = clock
         self.ledger = FailureLedger()
         self.guard = WaitGuard()
@@ -187,7 +196,7 @@ class Engine:
         """The last chance to say that records were lost, whoever ended the producer, and however."""
         count, error = self.ledger.take()
         if count:
-            _log.error("%d records were not delivered, the first because: %s", count, error)
+            _log.log(self._unseen_failures_level, "%d records were not delivered, the first because: %s", count, error)
 
     def wait_end(self, timeout: float | None = None) -> bool:
         """Wait until the sender thread is done; False after `timeout` seconds. Thread-safe.
@@ -220,6 +229,7 @@ class Engine:
     def after_fork_in_child(self) -> None:
         """The sender thread does not exist here; nothing of the parent's is touched."""
         self.guard.is_forked = True
+        self.accumulator.abandon()
 
 
 def _close_reporter(reporter: Any) -> None:

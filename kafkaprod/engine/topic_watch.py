@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 from kafkaprod._core.queues.accumulator import Accumulator, TopicQueues
 from kafkaprod.clock import Clock
+from kafkaprod.engine.steps import MakeWaiter, Steps
 from kafkaprod.errors import KafkaError, MetadataTimeoutError
-from kafkaprod.results.waiting import Waiter
 
 POLL_S = 1.0  # longest sleep between looks at whether the producer is still usable
 
@@ -60,16 +60,21 @@ class TopicWatch:
         self.is_connected = False
 
     def wait_for(
-        self, topic: str, partition: int | None, deadline_ms: int, check_usable: Callable[[], None]
-    ) -> TopicQueues:
-        """Return the topic's queues once they are known, with `partition` among them unless that is None.
+        self,
+        topic: str,
+        partition: int | None,
+        deadline_ms: int,
+        check_usable: Callable[[], None],
+        make_waiter: MakeWaiter,
+    ) -> Steps[TopicQueues]:
+        """Steps to the topic's queues, with `partition` among them unless that is None.
 
         Raises: as `look`.
         """
-        told = Waiter()
-        with self.waiter(topic, partition, told.wake) as waiter:
-            while (queues := self.look(waiter, deadline_ms, check_usable)) is None:
-                told.wait(self.patience_s(deadline_ms))
+        waiter = make_waiter()
+        with self.waiter(topic, partition, waiter.wake) as entry:
+            while (queues := self.look(entry, deadline_ms, check_usable)) is None:
+                yield waiter, self.patience_s(deadline_ms)
         return queues
 
     @contextmanager

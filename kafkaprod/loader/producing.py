@@ -4,68 +4,62 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from kafkaprod.admin.client import ClusterClient
+from kafkaprod.clock import SystemClock
+from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.engine import Engine
 from kafkaprod.loader.recovery import SEQUENCE_MASK
 from kafkaprod.metrics import LatencyHistogram, Stage
-from kafkaprod.producer import Producer
+from kafkaprod.producer import Producer, start_producer
 from kafkaprod.protocol.error_codes import describe, error_for
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
-from kafkaprod.text import counted
-
-_log = logging.getLogger("kafkaprod.loader")
 
 NO_TRANSACTION_TIMEOUT = 0x7FFFFFFF
 MAX_TRIES = 100
 RETRY_MS = 100
 
 
-class _LoadEngine(Engine):
-    """An engine that reports failures at debug level: the load raises them, or continues them with --resume."""
-
-    def _report_failures(self) -> None:
-        count, error = self.ledger.take()
-        if count:
-            _log.debug("%s not delivered in this session, the first because: %s", counted(count, "record"), error)
-
-
 class LoadProducer(Producer):
-    """A producer that continues where another process with its id and epoch stopped.
+    """A producer that continues where another process with its id and epoch stopped. Made by `open`."""
 
-    Args:
-        options: As Producer's.
-        topic: The one topic it is for.
-        identity: Producer id and epoch; None: as any producer.
-        next_sequences: By partition, how many rows of the load are in the log.
-    """
-
-    def __init__(
-        self,
+    @classmethod
+    def open(
+        cls,
         options: Mapping[str, Any],
         topic: str,
         identity: tuple[int, int] | None = None,
         next_sequences: Mapping[int, int] | None = None,
-    ) -> None:
-        self._identity = identity
-        super().__init__(options)
+    ) -> Self:
+        """Make one.
+
+        Args:
+            options: As Producer's.
+            topic: The one topic it is for.
+            identity: Producer id and epoch; None: as any producer.
+            next_sequences: By partition, how many rows of the load are in the log.
+
+        Raises: as `Producer` and `partitions_for`.
+        """
+        # The load raises its failures, or continues them with --resume: they are no errors of the program.
+        config = ProducerConfig.from_options(options)
+        engine = Engine(config, SystemClock(), identity, unseen_failures_level=logging.DEBUG)
+        producer = start_producer(cls, engine)
         try:
-            self.partitions_for(topic)
+            producer.partitions_for(topic)
         except BaseException:
-            self.close(0)
+            producer.close(0)
             raise
         for partition, count in (next_sequences or {}).items():
             if count:
-                self._engine.drain.resume_partition(topic, partition, count & SEQUENCE_MASK)
-
-    def _make_engine(self) -> Engine:
-        return _LoadEngine(self._config, self._clock, self._identity)
+                engine.drain.resume_partition(topic, partition, count & SEQUENCE_MASK)
+        return producer
 
     @property
     def latencies(self) -> Mapping[Stage, LatencyHistogram]:
         """Of its records, by stage."""
-        return self._engine.histograms
+        return self.engine.histograms
 
     @property
     def retry_count(self) -> int:

@@ -123,7 +123,7 @@ class Session:
         options = dict(self._options.producer)
         if manifest.batch_bytes is not None:
             options["batch_size"] = manifest.batch_bytes
-        self._producer = LoadProducer(options, manifest.topic, identity, sent)
+        self._producer = LoadProducer.open(options, manifest.topic, identity, sent)
         self._in_flight = InFlight(
             manifest,
             self._report,

@@ -70,7 +70,7 @@ def test_rows_that_the_log_has_are_passed_over_wherever_the_manifest_stands(
 ) -> None:
     rig.create(1)
     load, manifest = begin(rig, path, client)
-    with LoadProducer(load._options.producer, rig.topic, (manifest.producer_id, manifest.producer_epoch)) as dead:
+    with LoadProducer.open(load._options.producer, rig.topic, (manifest.producer_id, manifest.producer_epoch)) as dead:
         dead.send_many(rig.topic, LINES[:20_000], partition=0).result()
     manifest.position = Position(0, 7, len(b"\n".join(LINES[:7])) + 1)
     manifest.partitions[0] = PartitionState(7, 15, 15)
@@ -93,7 +93,7 @@ def test_a_batch_of_the_dead_process_that_arrives_after_the_tail_was_read_is_not
     def read_and_be_late(asked: ClusterClient, known: Manifest) -> object:
         found = tails(asked, known)
         if late:
-            with LoadProducer(load._options.producer, rig.topic, identity, {0: found[0].rank}) as dead:
+            with LoadProducer.open(load._options.producer, rig.topic, identity, {0: found[0].rank}) as dead:
                 dead.send_many(rig.topic, late.pop(0), partition=0).result()
         return found
 
@@ -229,7 +229,7 @@ def test_a_log_that_lost_acknowledged_records_is_not_resumed(rig: LoadRig, path:
 def test_a_topic_that_was_made_anew_is_not_resumed_into(rig: LoadRig, path: Path, client: ClusterClient) -> None:
     rig.create(1)
     load, manifest = begin(rig, path, client)
-    dead = LoadProducer(load._options.producer, rig.topic, (manifest.producer_id, manifest.producer_epoch))
+    dead = LoadProducer.open(load._options.producer, rig.topic, (manifest.producer_id, manifest.producer_epoch))
     with dead:
         dead.send_many(rig.topic, LINES[:10], partition=0).result()
     manifest.position = Position(0, 10, len(b"\n".join(LINES[:10])) + 1)
@@ -257,7 +257,7 @@ def test_another_cluster_is_not_resumed_into(rig: LoadRig, path: Path, client: C
 def test_a_manifest_of_another_log_is_not_resumed(rig: LoadRig, path: Path, client: ClusterClient) -> None:
     rig.create(1)
     load, manifest = begin(rig, path, client)
-    with LoadProducer(load._options.producer, rig.topic, (manifest.producer_id, manifest.producer_epoch)) as dead:
+    with LoadProducer.open(load._options.producer, rig.topic, (manifest.producer_id, manifest.producer_epoch)) as dead:
         dead.send_many(rig.topic, LINES[:10], partition=0).result()
     manifest.partitions[0] = PartitionState(5, 5, 0)
     with pytest.raises(LoadError, match="is not this log's"):
@@ -280,8 +280,8 @@ def test_other_producers_may_write_between_the_rows_of_a_load(rig: LoadRig, path
     rig.create(1)
     load, manifest = begin(rig, path, client)
     with (
-        LoadProducer(load._options.producer, rig.topic, (manifest.producer_id, manifest.producer_epoch)) as dead,
-        LoadProducer(load._options.producer, rig.topic) as other,
+        LoadProducer.open(load._options.producer, rig.topic, (manifest.producer_id, manifest.producer_epoch)) as dead,
+        LoadProducer.open(load._options.producer, rig.topic) as other,
     ):
         for first in range(0, 300, 100):
             dead.send_many(rig.topic, LINES[first : first + 100], partition=0).result()

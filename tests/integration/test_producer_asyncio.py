@@ -47,17 +47,17 @@ async def stalled(sink: Sink, **options: object) -> AsyncProducer:
     producer = AsyncProducer(bootstrap_servers=sink.bootstrap, buffer_memory=256 << 10, batch_size=16384, **options)
     await producer.send_and_wait("t", b"first")
     async with asyncio.timeout(10):
-        while producer._producer.accumulator.pool.in_use:  # comes back a moment after the outcome
+        while producer._engine.accumulator.pool.in_use:  # comes back a moment after the outcome
             await asyncio.sleep(0)
     os.kill(sink.pid, signal.SIGSTOP)
-    while producer._producer.try_send("t", b"x" * 15_000) is not None:
+    while producer._path.try_send("t", b"x" * 15_000) is not None:
         pass
     return producer
 
 
 async def waiting(producer: AsyncProducer, count: int) -> None:
     async with asyncio.timeout(10):
-        while producer._producer.accumulator.pool.waiter_count != count:
+        while producer._engine.accumulator.pool.waiter_count != count:
             await asyncio.sleep(0)
 
 
@@ -101,7 +101,7 @@ async def test_full_buffer_is_waited_for_in_line(sink: Sink) -> None:
     os.kill(sink.pid, signal.SIGCONT)
     assert (await (await task)).offset >= 0
     await producer.close()
-    assert producer._producer.accumulator.pool.in_use == 0
+    assert producer._engine.accumulator.pool.in_use == 0
 
 
 async def test_cancelled_send_is_not_sent_and_leaves_the_line(sink: Sink) -> None:
@@ -111,13 +111,13 @@ async def test_cancelled_send_is_not_sent_and_leaves_the_line(sink: Sink) -> Non
     for task in tasks[:19]:
         task.cancel()
     await asyncio.gather(*tasks[:19], return_exceptions=True)
-    assert producer._producer.accumulator.pool.waiter_count == 1
-    sent_before = 1 + sum(batches for *_, batches in producer._producer.accumulator.explain())
+    assert producer._engine.accumulator.pool.waiter_count == 1
+    sent_before = 1 + sum(batches for *_, batches in producer._engine.accumulator.explain())
     os.kill(sink.pid, signal.SIGCONT)
     await (await tasks[19])
     await producer.close()
     assert sink.counts().records == sent_before + 1
-    assert producer._producer.accumulator.pool.waiter_count == 0
+    assert producer._engine.accumulator.pool.waiter_count == 0
 
 
 async def test_full_buffer_raises_after_max_block_ms_or_at_once(sink: Sink) -> None:

@@ -63,7 +63,9 @@ def is_flushed(stalled: Stalled) -> bool:
 
 def of(stalled: Stalled) -> AsyncProducer:
     producer = AsyncProducer.__new__(AsyncProducer)
-    producer._producer = stalled.producer
+    for part in ("_engine", "_host", "_intake", "_blocks"):
+        setattr(producer, part, getattr(stalled.producer, part))
+    producer._path = stalled.producer
     return producer
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from kafkaprod import Producer
 from kafkaprod._core.queues.accumulator import TopicQueues
+from kafkaprod.engine.host import _running
 from kafkaprod.errors import (
     BootstrapError,
     BufferFullError,
@@ -19,7 +20,6 @@ from kafkaprod.errors import (
     InvalidRecordError,
     ProducerClosedError,
 )
-from kafkaprod.producer import _open_producers, _running
 from tests.support.broker.fixtures_broker import wait_until
 
 MakeProducer = Callable[..., Producer]
@@ -263,7 +263,7 @@ def test_leaving_the_with_block_reports_failures_nobody_looked_at(make: MakeProd
     with pytest.raises(DeliveryFailedError, match="1 records were not delivered") as caught:
         work()
     assert caught.value.failed_count == 1
-    assert not producer._thread.is_alive()
+    assert producer._engine.is_ended
 
 
 def test_flush_on_the_sender_thread_is_refused(make: MakeProducer) -> None:
@@ -271,7 +271,7 @@ def test_flush_on_the_sender_thread_is_refused(make: MakeProducer) -> None:
     producer._engine.guard.thread_id = threading.get_ident()
     with pytest.raises(IllegalStateError):
         producer.flush()
-    producer._engine.guard.thread_id = producer._thread.ident
+    producer._engine.guard.thread_id = producer._host._thread.ident
 
 
 def test_thread_that_cannot_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,10 +286,10 @@ def test_thread_that_cannot_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 def test_refused_options_start_nothing() -> None:
-    threads, opened = threading.active_count(), len(_open_producers)
+    threads, running = threading.active_count(), len(_running)
     with pytest.raises(ConfigError):
         Producer(bootstrap_servers="127.0.0.1:1", linger="5")
-    assert (threading.active_count(), len(_open_producers)) == (threads, opened)
+    assert (threading.active_count(), len(_running)) == (threads, running)
 
 
 def test_producer_is_true_though_nothing_is_queued(make: MakeProducer) -> None:

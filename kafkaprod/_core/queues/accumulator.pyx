@@ -571,6 +571,11 @@ cdef class Accumulator:
             return ProducerClosedError("the producer is closed: no record can be sent")
         return IllegalStateError("no transaction is open, or it is being ended: no record can be sent")
 
+    def abandon(self):
+        """Refuse further appends in a forked child: no lock is taken, its holder may not exist here."""
+        self.has_ended = True
+        self.is_closed = True
+
     def set_sender_sleeps(self, bint sleeps):
         """Said by the sender before it looks for work it may sleep after; the next append with news wakes it."""
         store32(&self.awaited_events, EVENT_NEW_BATCH | EVENT_BATCH_FULL if sleeps else 0)

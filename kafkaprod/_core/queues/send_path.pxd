@@ -12,7 +12,8 @@ cdef class RecordSender:
     cdef TopicQueues _last_topic    # its topic, as long as the accumulator's topics are those of _last_generation
     cdef int64_t _last_generation
     cdef RecordArguments _spare_arguments
-    cdef public bint has_hooks      # serializers, interceptors or a partitioner: every record takes the general path
+    cdef object _send_general
+    cdef public bint must_take_general_path     # serializers, interceptors, a partitioner, no open transaction
 
     cdef TopicQueues _find_topic(self, str name)
     cdef object _try(self, str topic, object value, object key, object headers, object partition, object timestamp_ms)

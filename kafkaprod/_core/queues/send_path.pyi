@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 from typing_extensions import disjoint_base
@@ -8,8 +9,13 @@ from kafkaprod._core.queues.completion import DeliveryFuture
 @disjoint_base
 class RecordSender:
     accumulator: Accumulator
-    has_hooks: bool
-    def __init__(self, accumulator: Accumulator, has_hooks: bool = False) -> None: ...
+    must_take_general_path: bool
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        send_general: Callable[..., DeliveryFuture],
+        must_take_general_path: bool = False,
+    ) -> None: ...
     def try_send(
         self,
         topic: str,

@@ -1,7 +1,7 @@
 """The compiled part of Producer.send: plain bytes to a known topic go straight into the accumulator.
 
 Everything else (a topic whose metadata is not here yet, objects to serialize, a full pool, a closed producer) goes to
-`_send_general` of the Python subclass, which ends in Accumulator.append as well. Thread-safe.
+the intake, which is given as a callable and ends in Accumulator.append as well. Thread-safe.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
@@ -18,15 +18,22 @@ from kafkaprod.errors import IllegalStateError
 
 
 cdef class RecordSender:
-    """Base of Producer.
+    """Takes single records.
 
-    Args: accumulator: where records go. has_hooks: send every record through _send_general.
+    Args:
+        accumulator: where records go.
+        send_general: takes the arguments of send(), in order, for records that cannot go straight in.
+        must_take_general_path: whether that is all records, such as those that serializers must see.
     """
 
-    def __init__(self, Accumulator accumulator not None, bint has_hooks=False):
+    def __cinit__(self):
+        self.must_take_general_path = True      # until __init__ has run
+
+    def __init__(self, Accumulator accumulator not None, send_general not None, bint must_take_general_path=False):
         self.accumulator = accumulator
+        self.must_take_general_path = must_take_general_path
+        self._send_general = send_general
         self._last_generation = -1
-        self.has_hooks = has_hooks
 
     def send(self, str topic not None, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
         """Queue one record and return its DeliveryFuture at once.
@@ -66,9 +73,9 @@ cdef class RecordSender:
         cdef int32_t chosen = ANY_PARTITION
         cdef RecordArguments arguments
         cdef TopicQueues queues
-        if self.accumulator is None:
-            raise IllegalStateError(f"{type(self).__name__}.__init__() has not run: a subclass must call it")
-        if self.has_hooks or self.accumulator.is_closed:
+        if self.must_take_general_path or self.accumulator.is_closed:
+            if self.accumulator is None:
+                raise IllegalStateError(f"{type(self).__name__}.__init__() has not run: a subclass must call it")
             return None         # the general path says why
         if (not FREE_THREADED and topic is self._last_name
                 and self._last_generation == self.accumulator.topics_generation):

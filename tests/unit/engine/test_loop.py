@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkaprod.engine.flushes import Flush
+from kafkaprod.engine.steps import run
 from kafkaprod.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -53,13 +54,13 @@ class TestMetadata:
         rig = Rig(topics={})
         rig.topics = {TOPIC: (1, 2)}
         with pytest.raises(MetadataTimeoutError):
-            rig.watch.wait_for(TOPIC, None, rig.clock.now_ms(), lambda: None)
+            run(rig.watch.wait_for(TOPIC, None, rig.clock.now_ms(), lambda: None, Waiter))
         rig.turn()
         (sent,) = rig.open_of(MetadataRequest)
         assert [topic.name for topic in sent.request.topics] == [TOPIC]
         rig.answer_metadata()
         rig.turn()
-        assert rig.watch.wait_for(TOPIC, 1, 0, lambda: None).partition_count == 2
+        assert run(rig.watch.wait_for(TOPIC, 1, 0, lambda: None, Waiter)).partition_count == 2
         assert set(rig.pool.nodes) == {1, 2}
         assert rig.watch.is_connected
 
@@ -127,7 +128,7 @@ class TestMetadata:
         rig.pool.failures.append(failure(LOST))
         rig.turn()
         with pytest.raises(ConnectionError, match="no bootstrap server could be used"):
-            rig.watch.wait_for(TOPIC, None, rig.clock.now_ms(), lambda: None)
+            run(rig.watch.wait_for(TOPIC, None, rig.clock.now_ms(), lambda: None, Waiter))
 
     def test_refused_credentials_fail_what_was_not_sent_and_leave_what_was(self) -> None:
         rig = Rig()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafkaprod.engine.identity import MAX_WAIT_MS
+from kafkaprod.engine.steps import run
 from kafkaprod.engine.upkeep import OBSERVATION_MS
 from kafkaprod.errors import (
     AuthenticationError,
@@ -23,6 +24,7 @@ from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaprod.protocol.messages.metadata import MetadataRequest
 from kafkaprod.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from kafkaprod.results.waiting import Waiter
 from tests.support.producer.sender_rig import TOPIC, Rig, Sent
 
 NOT_LEADER = 6
@@ -166,7 +168,7 @@ class TestMetadata:
         rig.complete(sent, response=response)
         rig.turn()
         with pytest.raises(CorruptDataError, match="without brokers"):
-            rig.watch.wait_for(TOPIC, None, rig.clock.now_ms(), lambda: None)
+            run(rig.watch.wait_for(TOPIC, None, rig.clock.now_ms(), lambda: None, Waiter))
         rig.turn(200)
         assert len(rig.open_of(MetadataRequest)) == 1
 

@@ -9,8 +9,10 @@ import pytest
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod.clock import ManualClock
+from kafkaprod.engine.steps import run
 from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.errors import AuthorizationError, BootstrapError, KafkaError, MetadataTimeoutError, ProducerClosedError
+from kafkaprod.results.waiting import Waiter
 
 FAR_MS = 60_000
 
@@ -29,13 +31,13 @@ class Place:
     def wait(self, topic: str = "t", partition: int | None = None, check: Callable[[], None] = lambda: None) -> None:
         """Wait in a thread of its own, and return once it does."""
 
-        def run() -> None:
+        def target() -> None:
             try:
-                self.outcomes.append(self.watch.wait_for(topic, partition, FAR_MS, check))
+                self.outcomes.append(run(self.watch.wait_for(topic, partition, FAR_MS, check, Waiter)))
             except KafkaError as error:
                 self.outcomes.append(error)
 
-        self.threads.append(threading.Thread(target=run))
+        self.threads.append(threading.Thread(target=target))
         self.threads[-1].start()
         assert self.wanted.acquire(timeout=10)
 
@@ -50,7 +52,7 @@ class Place:
 def test_known_topic_is_returned_at_once() -> None:
     place = Place()
     queues = place.accumulator.set_topic("t", [1])
-    assert place.watch.wait_for("t", None, 0, lambda: None) is queues
+    assert run(place.watch.wait_for("t", None, 0, lambda: None, Waiter)) is queues
     assert place.watch.take_wanted() == []
 
 
@@ -92,17 +94,17 @@ def test_error_of_a_topic_nobody_waits_for_is_not_kept() -> None:
     place = Place()
     place.watch.tell({"t": AuthorizationError("no")}, {})
     with pytest.raises(MetadataTimeoutError):
-        place.watch.wait_for("t", None, 0, lambda: None)
+        run(place.watch.wait_for("t", None, 0, lambda: None, Waiter))
 
 
 def test_deadline_raises_and_names_topic_and_limit() -> None:
     place = Place()
     place.watch.tell({}, {})
     with pytest.raises(MetadataTimeoutError, match=r"topic 't' within max_block_ms=60000"):
-        place.watch.wait_for("t", None, 0, lambda: None)
+        run(place.watch.wait_for("t", None, 0, lambda: None, Waiter))
     place.accumulator.set_topic("t", [1])
     with pytest.raises(MetadataTimeoutError, match=r"partition 4 of topic 't' .*it has 1 partitions"):
-        place.watch.wait_for("t", 4, 0, lambda: None)
+        run(place.watch.wait_for("t", 4, 0, lambda: None, Waiter))
     assert place.watch.take_wanted() == ["t"], "it is asked for all the same"
 
 
@@ -123,7 +125,7 @@ def test_bootstrap_trouble_is_the_error_at_the_deadline() -> None:
     trouble = BootstrapError("h:1 (connect): refused")
     place.watch.tell_trouble(trouble, is_hopeless=False)
     with pytest.raises(BootstrapError):
-        place.watch.wait_for("t", None, 0, lambda: None)
+        run(place.watch.wait_for("t", None, 0, lambda: None, Waiter))
 
 
 def test_hopeless_trouble_ends_the_wait_at_once_until_metadata_comes() -> None:
@@ -134,7 +136,7 @@ def test_hopeless_trouble_ends_the_wait_at_once_until_metadata_comes() -> None:
     assert place.end() == [trouble]
     place.watch.tell({}, {})
     with pytest.raises(MetadataTimeoutError):
-        place.watch.wait_for("t", None, 0, lambda: None)
+        run(place.watch.wait_for("t", None, 0, lambda: None, Waiter))
 
 
 def test_trouble_of_a_connected_producer_is_only_the_cause() -> None:
@@ -143,7 +145,7 @@ def test_trouble_of_a_connected_producer_is_only_the_cause() -> None:
     trouble = BootstrapError("cut")
     place.watch.tell_trouble(trouble, is_hopeless=True)
     with pytest.raises(MetadataTimeoutError) as caught:
-        place.watch.wait_for("t", None, 0, lambda: None)
+        run(place.watch.wait_for("t", None, 0, lambda: None, Waiter))
     assert caught.value.__cause__ is trouble
 
 

@@ -14,11 +14,11 @@ from tests.unit._core.queues.test_accumulator import snapshot
 class Sender(RecordSender):
     """Notes what the fast path leaves to the general one."""
 
-    def __init__(self, engine, has_hooks=False):
-        super().__init__(engine.accumulator, has_hooks)
+    def __init__(self, engine, must_take_general_path=False):
+        super().__init__(engine.accumulator, self.take, must_take_general_path)
         self.general = []
 
-    def _send_general(self, *arguments):
+    def take(self, *arguments):
         self.general.append(arguments)
         return "general"
 
@@ -83,7 +83,7 @@ def test_what_is_not_plain_goes_the_general_way(arguments, options):
 
 
 def test_hooks_take_every_record_the_general_way():
-    sender = Sender(Engine(), has_hooks=True)
+    sender = Sender(Engine(), must_take_general_path=True)
     assert sender.send(TOPIC, b"v") == "general"
     assert sender.general == [(TOPIC, b"v", None, None, None, None)]
 

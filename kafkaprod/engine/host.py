@@ -1,0 +1,205 @@
+"""Runs an engine in its thread, for as long as a producer, or records of one, need it: close, drop, fork, exit.
+
+Kept apart from the producers so that the sender thread, which holds the engine, does not keep a forgotten one alive.
+Thread-safe. The waits of `flush` and `close` are steps (`engine.steps`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+import weakref
+from typing import Final, NoReturn
+
+from kafkaprod.engine.engine import Engine
+from kafkaprod.engine.flushes import Flush
+from kafkaprod.engine.steps import MakeWaiter, Steps
+from kafkaprod.errors import (
+    DeliveryFailedError,
+    ForkedProducerError,
+    IllegalStateError,
+    ProducerClosedError,
+)
+
+EXIT_TIMEOUT_S: Final = 10.0  # how long the end of the interpreter waits for records still on their way
+MAX_CLOSE_MS: Final = 1 << 40
+CLOSE_GRACE_S: Final = 1.0  # beyond close()'s timeout, for failing what is left and for callbacks
+
+_log = logging.getLogger("kafkaprod.producer")
+_running: dict[Engine, None] = {}  # also of producers that were dropped, or whose close() was interrupted
+
+
+class EngineHost:
+    """An engine, its thread, and whether it still takes records.
+
+    Args:
+        engine: Not started yet.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._guard = engine.guard
+        self._sender = engine.sender
+        self._is_closed = False
+        self._finalizer: weakref.finalize[..., object] | None = None
+        self._thread = threading.Thread(
+            target=_run, args=(engine,), name=f"kafkaprod-{engine.config.client_id}", daemon=True
+        )
+
+    def start(self, owner: object) -> None:
+        """Start the thread. When `owner` is dropped without close(), what it was given is still delivered.
+
+        Raises:
+            RuntimeError: No more threads; the engine is closed.
+        """
+        _running[self.engine] = None
+        try:
+            self._thread.start()
+        except RuntimeError:
+            del _running[self.engine]
+            self.engine.node_pool.close()
+            raise
+        self._finalizer = weakref.finalize(owner, _on_dropped, self.engine)
+        self._finalizer.atexit = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether records are refused because of close() or fork()."""
+        return self._is_closed or self.engine.guard.is_forked
+
+    @property
+    def is_in_callback(self) -> bool:
+        """Whether this is the sender thread, which runs delivery callbacks and must never wait for itself."""
+        return threading.get_ident() == self.engine.guard.thread_id
+
+    def check_usable(self) -> None:
+        """Raises ForkedProducerError, ProducerClosedError, or that the sender thread has died."""
+        if self._is_closed or self._guard.is_forked or self._sender.fatal_error is not None:
+            self._refuse()
+
+    def check_not_forked(self) -> None:
+        """Raises ForkedProducerError."""
+        if self.engine.guard.is_forked and not self._is_closed:
+            raise ForkedProducerError(
+                f"this producer was made in process {os.getppid()} or before and did not survive fork(): "
+                "make one in the child"
+            )
+
+    def _refuse(self) -> NoReturn:
+        self.check_not_forked()
+        cause = self._sender.fatal_error
+        if self._is_closed or cause is None:
+            raise ProducerClosedError("the producer is closed")
+        raise ProducerClosedError(f"the sender thread has died: {cause!r}") from cause
+
+    # --- flush -----------------------------------------------------------------------------------------------------
+
+    def flush(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
+        """Send everything at once and wait for its outcomes and callbacks; the steps of flushing."""
+        self.check_usable()
+        if self.is_in_callback:
+            raise IllegalStateError("flush() inside a delivery callback would wait for itself")
+        engine = self.engine
+        if engine.accumulator.untold_batch_count > 0:
+            waiter = make_waiter()
+            started_ns = time.perf_counter_ns()
+            flush = Flush(waiter.wake)
+            try:
+                engine.sender.add_flush(flush)
+                is_over = yield waiter, timeout
+            finally:
+                flush.is_over = True
+                engine.metrics.add_time("flush", time.perf_counter_ns() - started_ns)
+            if not is_over:
+                raise self._flush_timed_out(timeout)
+        count, error = engine.ledger.take()
+        if count:
+            raise DeliveryFailedError(
+                f"{count} records were not delivered, the first because: {error}", failed_count=count
+            ) from error
+
+    def _flush_timed_out(self, timeout: float | None) -> TimeoutError:
+        count = self.engine.accumulator.incomplete_batch_count
+        if count:
+            return TimeoutError(f"{count} batches have no outcome after {timeout} s of flush()")
+        work = self.engine.describe_work()
+        return TimeoutError(
+            f"flush() timed out after {timeout} s: all batches are settled, but callbacks are still running: {work}"
+        )
+
+    # --- close -----------------------------------------------------------------------------------------------------
+
+    def close(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
+        """Refuse records, deliver those queued, and wait for the end of the thread; the steps of closing."""
+        if not self._begin_close(timeout):
+            return
+        engine = self.engine
+        waiter = make_waiter()
+        with engine.end_waiter(waiter.wake):
+            limit_s = None if timeout is None else max(timeout, 0) + CLOSE_GRACE_S
+            is_over = engine.is_ended or (yield waiter, limit_s)
+        if not is_over:
+            raise TimeoutError(
+                f"the sender thread has not ended {CLOSE_GRACE_S} s after close(timeout={timeout}): it runs "
+                f"{engine.describe_work()}; delivery callbacks must return soon"
+            )
+
+    def join(self) -> None:
+        """Wait for the last instructions of a thread that has ended."""
+        if not self.is_in_callback and not self.engine.guard.is_forked:
+            self._thread.join(CLOSE_GRACE_S)
+
+    def _begin_close(self, timeout: float | None) -> bool:
+        """Refuse records and let the thread end; whether its end can be waited for here."""
+        if self.engine.guard.is_forked:  # also of one that was being closed: its thread ends in the parent
+            return False
+        self._is_closed = True
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        limit_ms = MAX_CLOSE_MS if timeout is None else int(min(timeout * 1000, MAX_CLOSE_MS))
+        self.engine.sender.close(self.engine.clock.now_ms() + (0 if self.is_in_callback else limit_ms))
+        return not self.is_in_callback
+
+
+def patience_after(error: BaseException | None) -> float | None:
+    """How long close() may take after what ended a `with` block: one that wants the program to end should soon."""
+    return None if error is None or isinstance(error, Exception) else EXIT_TIMEOUT_S
+
+
+def _on_dropped(engine: Engine) -> None:
+    if not engine.guard.is_forked:
+        engine.sender.close(MAX_CLOSE_MS)
+
+
+def _run(engine: Engine) -> None:
+    """Body of the sender thread."""
+    try:
+        engine.run()
+    finally:
+        del _running[engine]
+
+
+def _after_fork_in_child() -> None:
+    for engine in _running:
+        engine.after_fork_in_child()
+    _running.clear()
+
+
+def _at_exit() -> None:
+    """Give all records still on their way EXIT_TIMEOUT_S together; the engines log which were not delivered."""
+    engines = list(_running)
+    end = time.monotonic() + EXIT_TIMEOUT_S
+    for engine in engines:
+        engine.sender.close(engine.clock.now_ms() + int(EXIT_TIMEOUT_S * 1000))
+    for engine in engines:
+        if not engine.wait_end(max(end - time.monotonic(), 0) + CLOSE_GRACE_S):
+            work = engine.describe_work()
+            _log.error("the sender thread does not end, it runs %s: the outcome of other records is unknown", work)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)

@@ -1,0 +1,219 @@
+"""Lists, columns and tables on their way into the accumulator, which copies their rows without the GIL.
+
+A block that finds no memory waits as a record does; rows that are in stay in, and the time to wait starts again after
+each part. Arguments and errors are those of `Producer.send_many`, `send_columns` and `send_table`. Any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kafkaprod._core.columns.columns import Column, Headers
+from kafkaprod._core.queues.blocks import Block
+from kafkaprod._core.records.integers import checked_integer
+from kafkaprod.engine.host import EngineHost
+from kafkaprod.engine.steps import MakeWaiter, Steps
+from kafkaprod.errors import BufferFullError, InvalidRecordError, RecordTooLargeError, SerializationError
+from kafkaprod.intake.checks import MAX_PARTITION, ColumnLike, as_column, as_records
+from kafkaprod.intake.records import Intake
+from kafkaprod.results.waiting import Waiter
+
+# Imported when the first block or table is sent: they need NumPy, which takes longer to import than all the rest.
+if TYPE_CHECKING:
+    from kafkaprod.results.block import BlockResult
+    from kafkaprod.tables import Named, Part, TableResult, ValueSpec
+
+
+class BlockIntake:
+    """Takes blocks of records.
+
+    Args:
+        intake: Of single records; waits for metadata and memory.
+        host: Of the engine.
+    """
+
+    def __init__(self, intake: Intake, host: EngineHost) -> None:
+        self._intake = intake
+        self._host = host
+        self._accumulator = intake.accumulator
+        self._clock = host.engine.clock
+        self._hooks = host.engine.hooks
+
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        keys: Iterable[Any] | None = None,
+        headers: Any = None,
+        timestamps_ms: Any = None,
+        partitions: Any = None,
+        partition: int | None = None,
+        make_waiter: MakeWaiter = Waiter,
+    ) -> Steps[BlockResult]:
+        """Steps of Producer.send_many."""
+        self._host.check_usable()
+        if self._hooks.has_any:
+            values = as_records(values, "values")
+            keys = None if keys is None else as_records(keys, "keys")
+            keys, values, headers = self._hooks.serialize_block(topic, keys, values, headers)
+        return (
+            yield from self._send_block(
+                topic,
+                Column.from_list(values, "values"),
+                None if keys is None else Column.from_list(keys, "keys"),
+                Headers.from_python(headers),
+                None,
+                timestamps_ms,
+                partitions,
+                partition,
+                make_waiter,
+            )
+        )
+
+    def send_columns(
+        self,
+        topic: str,
+        value: ColumnLike | None,
+        key: ColumnLike | None = None,
+        headers: Headers | Any = None,
+        timestamps_ms: Any = None,
+        partitions: Any = None,
+        partition: int | None = None,
+        row_count: int | None = None,
+        make_waiter: MakeWaiter = Waiter,
+    ) -> Steps[BlockResult]:
+        """Steps of Producer.send_columns."""
+        self._host.check_usable()
+        return (
+            yield from self._send_block(
+                topic,
+                as_column(value, "value"),
+                as_column(key, "key"),
+                headers if isinstance(headers, Headers) else Headers.from_python(headers),
+                row_count,
+                timestamps_ms,
+                partitions,
+                partition,
+                make_waiter,
+            )
+        )
+
+    def send_table(
+        self,
+        topic: str | None,
+        data: Any,
+        *,
+        value: ValueSpec = "value",
+        key: ValueSpec = None,
+        headers: Any = None,
+        timestamp: str | Named | int | None = None,
+        partition: str | Named | int | None = None,
+        topic_column: str | None = None,
+        columns: Sequence[str] | None = None,
+        make_waiter: MakeWaiter = Waiter,
+    ) -> Steps[TableResult]:
+        """Steps of Producer.send_table."""
+        from kafkaprod.results.block import BlockResult
+        from kafkaprod.tables import TablePlan, TableResult, read_batches
+
+        self._host.check_usable()
+        plan = TablePlan(topic, value, key, headers, timestamp, partition, topic_column, columns)
+        result = TableResult()
+        part: Part | None = None
+        first = 0
+        try:
+            for batch in read_batches(data):
+                first, part = result.row_count, None
+                for part in plan.parts(batch, self._clock.wall_ms()):
+                    sent = yield from self._send_part(part, make_waiter)
+                    result.add(part.rows_from(first), part.topic, sent)
+        except (BufferFullError, InvalidRecordError, RecordTooLargeError, SerializationError) as error:
+            if part is not None and isinstance(error.result, BlockResult):
+                result.add(part.rows_from(first), part.topic, error.result)
+            elif first or part is not None:
+                error.args = (f"{error} ({_where(part, first)})",)
+            error.result = result
+            raise
+        return result
+
+    def _send_part(self, part: Part, make_waiter: MakeWaiter) -> Steps[BlockResult]:
+        return self._send_block(
+            part.topic,
+            part.value,
+            part.key,
+            part.headers,
+            len(part.rows),
+            part.timestamps_ms,
+            part.partitions,
+            None,
+            make_waiter,
+        )
+
+    def _send_block(
+        self,
+        topic: str,
+        value: Column,
+        key: Column | None,
+        headers: Headers,
+        row_count: int | None,
+        timestamps_ms: Any,
+        partitions: Any,
+        partition: int | None,
+        make_waiter: MakeWaiter,
+    ) -> Steps[BlockResult]:
+        from kafkaprod.results.block import BlockResult
+
+        deadline_ms = self._intake.deadline_ms()
+        queues = yield from self._intake.queues(topic, partition, deadline_ms, make_waiter)
+        if partition is None and self._hooks.has_partitioner:
+            rows = max(value.row_count, -1 if key is None else key.row_count, headers.row_count)
+            if rows < 0 and row_count is not None:
+                rows = checked_integer(row_count, "row_count", 0, MAX_PARTITION)
+            partitions = self._hooks.choose_partitions(topic, key, value, max(rows, 0), partitions, queues.leaders)
+        block = Block(
+            self._accumulator,
+            queues,
+            value,
+            key,
+            headers,
+            row_count,
+            timestamps_ms,
+            self._clock.wall_ms() if timestamps_ms is None else -1,
+            partitions,
+            -1 if partition is None else partition,
+        )
+        try:
+            yield from self._run_block(block, deadline_ms, topic, make_waiter)
+        except BufferFullError as error:
+            error.result = BlockResult(block, error)
+            self._intake.note_refused(block.row_count - block.rows_appended)
+            raise
+        return BlockResult(block)
+
+    def _run_block(self, block: Block, deadline_ms: int, topic: str, make_waiter: MakeWaiter) -> Steps[None]:
+        """Append all rows. As for a loop of send(), the time to wait starts again when some rows got in."""
+
+        def attempt(ticket: int) -> bool | None:
+            before = block.rows_appended
+            block.run(-1, ticket)
+            return True if block.rows_appended > before else None
+
+        rows_before = block.rows_appended
+        is_complete = block.run(-1, 0)
+        while not is_complete:
+            if block.rows_appended > rows_before:
+                deadline_ms = self._intake.deadline_ms()
+            rows_before = block.rows_appended
+            yield from self._intake.with_memory(attempt, block.memory_need, deadline_ms, topic, make_waiter)
+            is_complete = block.rows_appended == block.row_count or block.run(-1, 0)
+
+
+def _where(part: Part | None, first: int) -> str:
+    """From where the rows in an error of a table's part are counted."""
+    if part is None:
+        return f"rows counted from row {first} of the table"
+    rows = part.rows_from(first)
+    if isinstance(rows, range):
+        return f"rows counted from row {rows.start} of the table"
+    return f"rows counted among those of topic {part.topic!r}, from row {int(rows[0])} of the table on"

@@ -1,0 +1,221 @@
+"""One record on its way into the accumulator, where the compiled path could not take it.
+
+    begin      interceptors
+    attempt    topic -> serializers -> partitioner -> checks -> Accumulator.append
+    finish     where metadata of the topic (TopicWatch) or memory (BufferPool) was missing
+
+What is missing is waited for in steps (`engine.steps`), so that threads and event loops share them. Any thread;
+no locks: a signal handler may use the producer amid any of this.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from kafkaprod._core.queues.accumulator import TopicQueues
+from kafkaprod._core.queues.completion import DeliveryFuture
+from kafkaprod.engine.host import EngineHost
+from kafkaprod.engine.steps import MakeWaiter, Steps, run
+from kafkaprod.errors import BufferFullError, InvalidRecordError
+from kafkaprod.hooks.interceptors import ProducerRecord
+from kafkaprod.intake.checks import check_topic_name, checked_partition, checked_timestamp
+from kafkaprod.results.waiting import Waiter
+
+MEMORY_POLL_S: Final = 0.25  # longest sleep between looks at whether the producer is still usable
+
+T = TypeVar("T")
+
+
+class SendCall:
+    """A record between the interceptors and the accumulator.
+
+    Attributes:
+        record: As the interceptors want it sent.
+        deadline_ms: When its call gives up, monotonic.
+        is_prepared: Whether serializers and partitioner have seen it; then these are set:
+        append: Appends it, given a memory ticket or 0; None: no memory.
+        need: Returns how much memory it needs.
+    """
+
+    __slots__ = ("append", "deadline_ms", "is_prepared", "need", "record")
+
+    append: Callable[[int], DeliveryFuture | None]
+    need: Callable[[], int]
+
+    def __init__(self, record: ProducerRecord, deadline_ms: int) -> None:
+        self.record = record
+        self.deadline_ms = deadline_ms
+        self.is_prepared = False
+
+
+class Intake:
+    """Takes records one at a time.
+
+    Args:
+        host: Of the engine; says whether records are still taken.
+    """
+
+    def __init__(self, host: EngineHost) -> None:
+        engine = host.engine
+        self.host = host
+        self.accumulator = engine.accumulator
+        self._engine = engine
+        self._clock = engine.clock
+        self._hooks = engine.hooks
+        self._max_block_ms = engine.config.max_block_ms
+        self._can_wait_for_memory = engine.config.buffer_full_policy != "raise"
+
+    def send_blocking(self, *arguments: Any) -> DeliveryFuture:
+        """Take one record (the arguments of `Producer.send`), waiting on this thread."""
+        call = self.begin(arguments)
+        future = self.attempt(call)
+        return run(self.finish(call, Waiter)) if future is None else future
+
+    def begin(self, arguments: tuple[Any, ...]) -> SendCall:
+        """Let the interceptors see a record; `arguments` are those of `Producer.send`, in order."""
+        self.host.check_usable()
+        deadline_ms = self.deadline_ms()
+        return SendCall(self._hooks.on_send(ProducerRecord(*arguments)), deadline_ms)
+
+    def attempt(self, call: SendCall) -> DeliveryFuture | None:
+        """Take the record if nothing is missing; None: `finish` must wait for its topic or for memory.
+
+        Raises: as `Producer.send`; then nothing was queued.
+        """
+        try:
+            queues = self.known_queues(call.record.topic, call.record.partition)
+            if queues is None:
+                return None
+            self._prepare(call, queues)
+            future = call.append(0)
+        except Exception as error:
+            self._hooks.on_refused(call.record.topic, call.record.partition, error)
+            raise
+        if future is not None:
+            self._hooks.watch(future)
+        return future
+
+    def finish(self, call: SendCall, make_waiter: MakeWaiter) -> Steps[DeliveryFuture]:
+        """Steps of taking a record that `attempt` could not take. Raises: as `attempt`."""
+        record = call.record
+        try:
+            future = None
+            if not call.is_prepared:
+                queues = yield from self.queues(record.topic, record.partition, call.deadline_ms, make_waiter)
+                self._prepare(call, queues)
+                future = call.append(0)
+            if future is None:
+                future = yield from self.with_memory(
+                    call.append, call.need(), call.deadline_ms, record.topic, make_waiter
+                )
+        except Exception as error:
+            if isinstance(error, BufferFullError):
+                self.note_refused(1)
+            self._hooks.on_refused(record.topic, record.partition, error)
+            raise
+        self._hooks.watch(future)
+        return future
+
+    def _prepare(self, call: SendCall, queues: TopicQueues) -> None:
+        """Run the other hooks and the checks."""
+        record = call.record
+        headers = record.headers
+        key, value = self._hooks.serialize(record)
+        partition = self._hooks.choose_partition(record, key, value, queues.leaders)
+        chosen = -1 if partition is None else checked_partition(partition)
+        timestamp_ms = self._clock.wall_ms() if record.timestamp_ms is None else checked_timestamp(record.timestamp_ms)
+        append, memory_need = self.accumulator.append, self.accumulator.memory_need
+        call.append = lambda ticket: append(queues, key, value, headers, chosen, timestamp_ms, -1, ticket)
+        call.need = lambda: memory_need(key, value, headers)
+        call.is_prepared = True
+
+    # --- what may be missing ---------------------------------------------------------------------------------------
+
+    def deadline_ms(self) -> int:
+        """When a call that begins now gives up, in monotonic ms."""
+        return self._clock.now_ms() + self._max_block_ms
+
+    def partitions_for(self, topic: str, make_waiter: MakeWaiter) -> Steps[set[int]]:
+        """Steps of Producer.partitions_for."""
+        self.host.check_usable()
+        queues = yield from self.queues(topic, None, self.deadline_ms(), make_waiter)
+        return set(range(queues.partition_count))
+
+    def queues(self, topic: str, partition: Any, deadline_ms: int, make_waiter: MakeWaiter) -> Steps[TopicQueues]:
+        """Steps to the topic's queues; waits for its metadata, and for a partition that is not known yet."""
+        queues = self.known_queues(topic, partition)
+        if queues is None:
+            queues = yield from self._wait_for_topic(topic, partition, deadline_ms, make_waiter)
+        return queues
+
+    def known_queues(self, topic: str, partition: Any) -> TopicQueues | None:
+        """The topic's queues if its metadata is here, with the partition. Raises InvalidRecordError for bad names."""
+        if not isinstance(topic, str):
+            raise InvalidRecordError(f"topic must be str, not {type(topic).__name__}")
+        number = None if partition is None else checked_partition(partition)
+        queues = self.accumulator.topics.get(topic)
+        if queues is not None and (number is None or number < queues.partition_count):
+            return queues
+        check_topic_name(topic)
+        return None
+
+    def _wait_for_topic(
+        self, topic: str, partition: Any, deadline_ms: int, make_waiter: MakeWaiter
+    ) -> Steps[TopicQueues]:
+        if self.host.is_in_callback:
+            deadline_ms = 0  # the thread that fetches metadata must not wait for it: the topic is only requested
+        number = None if partition is None else checked_partition(partition)
+        started_ns = time.perf_counter_ns()
+        try:
+            return (
+                yield from self._engine.topic_watch.wait_for(
+                    topic, number, deadline_ms, self.host.check_usable, make_waiter
+                )
+            )
+        finally:
+            self._engine.metrics.add_time("metadata-wait", time.perf_counter_ns() - started_ns)
+
+    def with_memory(
+        self, attempt: Callable[[int], T | None], need: int, deadline_ms: int, topic: str, make_waiter: MakeWaiter
+    ) -> Steps[T]:
+        """Steps of waiting in line for memory, with `attempt(ticket)` repeated until it does not return None."""
+        if not self._can_wait_for_memory or self.host.is_in_callback:
+            raise self._buffer_full(topic, 0)
+        pool = self.accumulator.pool
+        started_ns = time.perf_counter_ns()
+        waiter = make_waiter()
+        ticket = pool.new_ticket()
+        try:
+            pool.enqueue_waiter(need, waiter.wake, ticket)
+            self._engine.sender.wakeup()
+            while True:
+                outcome = attempt(ticket)
+                if outcome is not None:
+                    return outcome
+                remaining_ms = deadline_ms - self._clock.now_ms()
+                if remaining_ms <= 0:
+                    raise self._buffer_full(topic, self._max_block_ms)
+                yield waiter, min(remaining_ms / 1000, MEMORY_POLL_S)
+                self.host.check_usable()
+        finally:
+            pool.dequeue_waiter(ticket)
+            self._engine.metrics.add_memory_wait(time.perf_counter_ns() - started_ns, self._clock.now_ms())
+
+    def note_refused(self, record_count: int) -> None:
+        """Count records that found no memory."""
+        self._engine.metrics.add_refused_records(record_count, self._clock.now_ms())
+
+    def _buffer_full(self, topic: str, waited_ms: int) -> BufferFullError:
+        pool = self.accumulator.pool
+        holders = "; ".join(
+            f"{name}[{partition}] on node {leader}: {size} bytes in {batches} batches"
+            for name, partition, leader, size, batches in self.accumulator.explain()
+        )
+        return BufferFullError(
+            f"no memory for a record of topic {topic!r} within max_block_ms={waited_ms}: {pool.in_use} of "
+            f"buffer_memory={pool.capacity} bytes in use, most by {holders or 'records being sent'}. Raise "
+            "buffer_memory, or find out why these partitions are slow",
+            topic=topic,
+        )
