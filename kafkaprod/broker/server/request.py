@@ -109,13 +109,18 @@ class Deferred:
         if self._outcome is not None:
             raise IllegalStateError(f"request completed twice: {self._outcome} and {outcome}")
         self._outcome = outcome
-        if self._receiver is not None:
-            self._receiver(outcome)
+        # Let go of both: they refer to the request and back to here, and a large request must not wait for the
+        # collector of cycles.
+        receiver, self._receiver, self.on_abandon = self._receiver, None, None
+        if receiver is not None:
+            receiver(outcome)
 
     def then(self, receiver: Callable[[Ready], None]) -> None:
-        """Name who wants the outcome; called now if it is there. Once."""
-        self._receiver = receiver
-        if self._outcome is not None:
+        """Set what is called with the outcome; called now if it is there. Once."""
+        if self._outcome is None:
+            self._receiver = receiver
+        else:
+            self.on_abandon = None
             receiver(self._outcome)
 
 

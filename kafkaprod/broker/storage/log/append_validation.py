@@ -34,6 +34,8 @@ from kafkaprod.compression import CODEC_IDS, decompress, make_codec
 from kafkaprod.errors import CorruptDataError
 
 _MAX_CODEC = max(CODEC_IDS.values())
+_PLAIN_RATIO = 32
+_LEAST_PLAIN_BYTES = 16 * 1024 * 1024
 _FAULT_TEXTS = {
     KEYLESS: "a compacted topic needs a key",
     MISTIMED: "timestamp is outside the topic's range, or claims LogAppendTime",
@@ -67,7 +69,7 @@ def validate_client_batch(data: memoryview, config: LogConfig, now_ms: int) -> V
     _check_records(scan, header)
     wanted = CODEC_IDS.get(config.compression_type, 0)
     if config.compression_type != "producer" and wanted != header.codec:
-        data, header = _transcode(data, header, config.compression_type)
+        data, header = _transcode(data, header, config)
         _check_size(len(data), config.max_message_bytes, Code.MESSAGE_TOO_LARGE, "max.message.bytes")
     _check_size(len(data), config.segment_bytes, Code.RECORD_LIST_TOO_LARGE, "segment.bytes")
     attributes, max_timestamp = header.attributes, scan.max_timestamp
@@ -119,7 +121,7 @@ def _scan(data: memoryview, header: BatchHeader, config: LogConfig, now_ms: int)
         earliest = max(now_ms - config.message_timestamp_before_max_ms, -INT64_MAX)
         latest = min(now_ms + config.message_timestamp_after_max_ms, INT64_MAX)
     try:
-        scan = open_batch(data).scan(
+        scan = open_batch(data, max_plain_bytes(config)).scan(
             earliest, latest, needs_key=config.is_compacted, refuses_append_time=not config.uses_log_append_time
         )
     except CorruptDataError as error:
@@ -138,12 +140,22 @@ def _check_records(scan: RecordScan, header: BatchHeader) -> None:
         raise RecordsRefusedError(code, f"{scan.failing_count} of {header.record_count} records are invalid", listed)
 
 
-def _transcode(data: memoryview, header: BatchHeader, compression_type: str) -> ValidBatch:
+def max_plain_bytes(config: LogConfig) -> int:
+    """Return the most bytes of records that a produced batch may expand to.
+
+    Java's and librdkafka's producers limit a batch before it is compressed, so one of max.message.bytes that is 32
+    times as large plain is no batch of theirs. To refuse a decompression bomb costs as much time as this limit allows.
+    """
+    return min(max(_PLAIN_RATIO * config.max_message_bytes, _LEAST_PLAIN_BYTES), MAX_PLAIN_BYTES)
+
+
+def _transcode(data: memoryview, header: BatchHeader, config: LogConfig) -> ValidBatch:
     """Re-encode the records section with the topic's codec; records, timestamps and producer fields stay."""
     section: bytes | bytearray = bytes(data[HEADER_BYTES:])
     if header.codec:
-        section = decompress(header.codec, section, MAX_PLAIN_BYTES)
-    codec = None if compression_type == "uncompressed" else make_codec(compression_type)
+        section = decompress(header.codec, section, max_plain_bytes(config))
+    wanted = config.compression_type
+    codec = None if wanted == "uncompressed" else make_codec(wanted)
     encoded = bytearray(HEADER_BYTES) + (codec.compress([section]) if codec else section)
     attributes = header.attributes & ~CODEC_MASK | (codec.codec_id if codec else 0)
     header = header._replace(attributes=attributes, batch_length=len(encoded) - OVERHEAD_BYTES)

@@ -11,13 +11,17 @@ MAX_PLAIN_BYTES = 100 * 1024 * 1024
 """Most bytes of a records section; a batch that expands beyond is treated as a decompression bomb."""
 
 
-def open_batch(batch: memoryview | bytearray | bytes) -> RecordBatchReader:
+def open_batch(batch: memoryview | bytearray | bytes, max_plain_bytes: int = MAX_PLAIN_BYTES) -> RecordBatchReader:
     """Return a reader of the batch, whose checksum the caller has checked.
+
+    Args:
+        batch: one batch.
+        max_plain_bytes: most bytes of records to decompress.
 
     Raises:
         CorruptDataError: the header is damaged.
     """
-    return RecordBatchReader(batch, 0, decompress, False, MAX_PLAIN_BYTES)
+    return RecordBatchReader(batch, 0, decompress, False, max_plain_bytes)
 
 
 def iterate_records(batch: memoryview | bytearray | bytes) -> Iterator[Record]:

@@ -201,6 +201,14 @@ def test_batch_of_millions_of_wrong_records_is_refused_at_once(batch: bytearray,
     assert peak_bytes < MANY * 7 * 2 + (64 << 20)
 
 
+@pytest.mark.parametrize(("plain_bytes", "is_taken"), [(16 << 20, True), (17 << 20, False)])
+def test_batch_may_expand_so_far_and_no_further(plain_bytes: int, is_taken: bool) -> None:
+    batch = make_batch([bytes(plain_bytes - 100)], codec=4)
+    config = LogConfig(max_message_bytes=100_000)
+    assert (refusal(batch, config) is None) is is_taken
+    assert refusal(batch, replace(config, max_message_bytes=1 << 20)) is None
+
+
 def test_time_is_found_in_a_batch_of_millions_without_an_object_for_each() -> None:
     batch = many_records(0, codec=0)
     tracemalloc.start()

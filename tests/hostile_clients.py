@@ -1,0 +1,336 @@
+"""Attacks on a broker of its own, one at a time, while an honest client asks: how long it waits, what memory it takes.
+
+    python -m tests.hostile_clients [attack ...] [--seconds 5]
+
+Each attack is made in another process, again and again. The honest client opens a connection, produces a record and
+reads it back, ten times a second. Exit code 1 if a wait exceeds `MAX_WAIT_S`, or the memory `MAX_RESIDENT_BYTES`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.compression import CODEC_IDS, make_codec
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.frames import encode_request
+from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest
+from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kafkaprod.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kafkaprod.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kafkaprod.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kafkaprod.protocol.schema import Request
+from tests.support.broker.fixtures_log import make_batch
+from tests.support.net.raw_client import RawClient
+
+MAX_WAIT_S = 1.0
+MAX_RESIDENT_BYTES = 300 << 20
+MIB = 1 << 20
+TOPIC = "orders"
+USERS = {"ada": "lovelace"}
+
+
+class Outcome(NamedTuple):
+    """Of one attack."""
+
+    attack: str
+    longest_wait_s: float
+    request_count: int
+    resident_bytes: int
+
+    @property
+    def is_harmless(self) -> bool:
+        """The honest client was served, and the broker stayed small."""
+        return self.longest_wait_s <= MAX_WAIT_S and self.resident_bytes <= MAX_RESIDENT_BYTES
+
+    def __str__(self) -> str:
+        size = self.resident_bytes / MIB
+        return (
+            f"{self.attack:32} longest wait {self.longest_wait_s:6.3f} s"
+            f" in {self.request_count:3} requests, {size:4.0f} MiB"
+        )
+
+
+# -- payloads ---------------------------------------------------------------------------------------------------------
+
+
+def zigzag(value: int) -> bytes:
+    raw, out = value << 1 ^ value >> 63, bytearray()
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+    return bytes(out)
+
+
+def batch_of(count: int, section: bytes, codec: int, base_timestamp: int) -> bytes:
+    """A batch with a right header and checksum around any records section."""
+    batch = make_batch([b"x"], codec=codec, section=section)
+    struct.pack_into(">i", batch, 23, count - 1)
+    struct.pack_into(">qq", batch, 27, base_timestamp, base_timestamp)
+    struct.pack_into(">i", batch, 57, count)
+    struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+    return bytes(batch)
+
+
+def produce(batch: bytes) -> bytes:
+    data = [TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)])]
+    return frame_of(ProduceRequest(acks=-1, timeout_ms=1, topic_data=data), 9)
+
+
+def frame_of(request: Request, version: int) -> bytes:
+    return b"".join(map(bytes, encode_request(request, version, 1, "hostile")))
+
+
+def raw_frame(api: ApiKey, version: int, body: bytes) -> bytes:
+    """A request that no encoder of ours would make; classic header."""
+    content = struct.pack(">hhih", api, version, 1, -1) + body
+    return struct.pack(">i", len(content)) + content
+
+
+def compressed(name: str, plain: bytes) -> bytes:
+    codec = make_codec(name)
+    assert codec is not None
+    return codec.compress([plain])
+
+
+def wrong_times(count: int = 10_000_000) -> bytes:
+    record = b"\0" + zigzag(0) + zigzag(0) + b"\x01\x01\x00"
+    section = compressed("gzip", (zigzag(len(record)) + record) * count)
+    return produce(batch_of(count, section, CODEC_IDS["gzip"], 0))
+
+
+def wrong_times_in_order(count: int = 100_000) -> bytes:
+    records = [b"\0" + zigzag(2**40) + zigzag(index) + b"\x01\x01\x00" for index in range(count)]
+    section = compressed("gzip", b"".join([zigzag(len(record)) + record for record in records]))
+    return produce(batch_of(count, section, CODEC_IDS["gzip"], 2**41))
+
+
+def zstd_bomb() -> bytes:
+    block = ((128 * 1024) << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
+    return produce(batch_of(1, bytes.fromhex("28b52ffd0058") + block * 8192, CODEC_IDS["zstd"], 0))
+
+
+def empty_members() -> bytes:
+    member = compressed("gzip", b"")
+    return produce(batch_of(1, member * (MIB // len(member) - 10), CODEC_IDS["gzip"], 0))
+
+
+def same_partition_fetched(count: int = 3_000_000) -> bytes:
+    partition = struct.pack(">iqi", 0, 0, MIB)
+    head = struct.pack(">iiiib", -1, 500, 1, MIB, 0)
+    topic = struct.pack(">h", len(TOPIC)) + TOPIC.encode() + struct.pack(">i", count) + partition * count
+    return raw_frame(ApiKey.FETCH, 4, head + struct.pack(">i", 1) + topic)
+
+
+def metadata_of_many(count: int = 3_000_000) -> bytes:
+    return raw_frame(ApiKey.METADATA, 1, struct.pack(">i", count) + b"\0\x04none" * count)
+
+
+def offsets_of_many(count: int = 25_000_000) -> bytes:
+    topic = struct.pack(">h", len(TOPIC)) + TOPIC.encode() + struct.pack(">i", count) + bytes(4) * count
+    return raw_frame(ApiKey.OFFSET_FETCH, 1, struct.pack(">h", 1) + b"g" + struct.pack(">i", 1) + topic)
+
+
+def large_group_metadata(size: int = 40 * MIB) -> bytes:
+    body = struct.pack(">h", 1) + b"g" + struct.pack(">ii", 30_000, 60_000) + struct.pack(">h", 0)
+    body += struct.pack(">h", 8) + b"consumer" + struct.pack(">i", 1) + struct.pack(">h", 5) + b"range"
+    return raw_frame(ApiKey.JOIN_GROUP, 1, body + struct.pack(">i", size) + bytes(size))
+
+
+# -- attacks ----------------------------------------------------------------------------------------------------------
+
+
+def repeat(make: Callable[[], bytes]) -> Callable[[str], None]:
+    """An attack that sends one request again and again, and reads the answer if there is one."""
+
+    def attack(address: str) -> None:
+        frame = make()
+        ready()
+        while True:
+            with suppress(OSError), RawClient(address) as client:
+                while True:
+                    client.socket.sendall(frame)
+                    client.receive_frame()
+
+    return attack
+
+
+def half_requests(address: str) -> None:
+    """Twenty connections with 60 of 100 MiB each."""
+    part = bytes(MIB)
+    ready()
+    while True:
+        clients = [RawClient(address) for _ in range(20)]
+        for client in clients:
+            client.socket.setblocking(False)
+            client.socket.sendall(struct.pack(">i", 100 * MIB))
+        for _ in range(200):
+            for client in clients:
+                with suppress(OSError):
+                    client.socket.send(part)
+            time.sleep(0.02)
+        for client in clients:
+            client.close()
+
+
+def crowd(count: int) -> Callable[[str], None]:
+    """Connections that ask for ApiVersions now and then."""
+
+    def attack(address: str) -> None:
+        frame = frame_of(ApiVersionsRequest(), 0)
+        clients: list[RawClient] = []
+        is_first = True
+        while True:
+            while len(clients) < count:
+                with suppress(OSError):
+                    clients.append(RawClient(address, patience_s=2))
+            for client in list(clients):
+                try:
+                    client.socket.sendall(frame)
+                    client.receive_frame()
+                except OSError:
+                    client.close()
+                    clients.remove(client)
+            if is_first:
+                ready()
+                is_first = False
+
+    return attack
+
+
+ATTACKS: dict[str, Callable[[str], None]] = {
+    "records with wrong times": repeat(wrong_times),
+    "wrong times, right offsets": repeat(wrong_times_in_order),
+    "zstd bomb": repeat(zstd_bomb),
+    "empty gzip members": repeat(empty_members),
+    "half requests": half_requests,
+    "one partition fetched 3M times": repeat(same_partition_fetched),
+    "metadata of 3M names": repeat(metadata_of_many),
+    "offsets of 25M partitions": repeat(offsets_of_many),
+    "40 MiB of group metadata": repeat(large_group_metadata),
+    "crowd before the login": crowd(900),
+    "crowd": crowd(900),
+}
+_WITH_LOGIN = {"crowd before the login"}
+_ready = multiprocessing.get_context("fork").Event()
+
+
+def ready() -> None:
+    """Called by an attack when it begins."""
+    _ready.set()
+
+
+# -- the honest client ------------------------------------------------------------------------------------------------
+
+
+def ask(address: str, with_login: bool) -> None:
+    """Connect, produce a record and read it."""
+    with RawClient(address) as client:
+        if with_login:
+            log_in(client)
+        data = [TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=make_batch())])]
+        produced = client.call(ProduceRequest(acks=-1, timeout_ms=1, topic_data=data), ProduceResponse, 9)
+        outcome = produced.responses[0].partition_responses[0]
+        assert outcome.error_code == 0, outcome
+        place = FetchPartition(partition=0, fetch_offset=outcome.base_offset, partition_max_bytes=MIB)
+        request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[place])])
+        assert client.call(request, FetchResponse, 11).responses[0].partitions[0].records
+
+
+def log_in(client: RawClient) -> None:
+    client.call(SaslHandshakeRequest(mechanism="PLAIN"), SaslHandshakeResponse, 1)
+    token = b"\0ada\0lovelace"
+    answer = client.call(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, 1)
+    assert answer.error_code == 0, answer
+
+
+def peak_resident_bytes(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) * 1024
+
+
+def run_attack(name: str, seconds: float) -> Outcome:
+    """Run one attack against a new broker."""
+    with_login = name in _WITH_LOGIN
+    users = USERS if with_login else None
+    with quiet_errors(), EmbeddedBroker(topics={TOPIC: 1}, auto_create_topics=False, sasl_users=users) as broker:
+        address = broker.bootstrap_servers
+        ask(address, with_login)
+        _ready.clear()
+        attacker = multiprocessing.get_context("fork").Process(target=ATTACKS[name], args=(address,), daemon=True)
+        attacker.start()
+        try:
+            assert _ready.wait(60), f"{name} did not begin"
+            waits = []
+            ends_s = time.monotonic() + seconds
+            while time.monotonic() < ends_s:
+                began_s = time.monotonic()
+                with suppress(OSError):  # a place that was taken is asked for again, and the wait goes on
+                    ask(address, with_login)
+                    waits.append(time.monotonic() - began_s)
+                    time.sleep(0.1)
+                    continue
+                waits.append(ask_until_served(address, with_login, began_s))
+            return Outcome(name, max(waits), len(waits), peak_resident_bytes(broker.pid))
+        finally:
+            attacker.kill()
+            attacker.join()
+
+
+def ask_until_served(address: str, with_login: bool, began_s: float) -> float:
+    """Ask again until it works; return the seconds since `began_s`."""
+    while time.monotonic() - began_s < 60:
+        with suppress(OSError):
+            ask(address, with_login)
+            break
+    return time.monotonic() - began_s
+
+
+@contextmanager
+def quiet_errors() -> Iterator[None]:
+    """Throw away what child processes, which inherit it, write to stderr: the broker's line for each refused client."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("attacks", nargs="*", metavar="attack", help=f"of: {', '.join(ATTACKS)}")
+    parser.add_argument("--seconds", type=float, default=5.0, help="for each attack")
+    options = parser.parse_args()
+    unknown = set(options.attacks) - set(ATTACKS)
+    if unknown:
+        parser.error(f"unknown attack: {', '.join(sorted(unknown))}")
+    outcomes = []
+    for name in options.attacks or ATTACKS:
+        outcomes.append(run_attack(name, options.seconds))
+        print(outcomes[-1], "" if outcomes[-1].is_harmless else "  <- too much", flush=True)
+    print("load average {:.1f} {:.1f} {:.1f}: waits grow with it".format(*os.getloadavg()))
+    return 0 if all(outcome.is_harmless for outcome in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
