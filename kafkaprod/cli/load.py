@@ -169,7 +169,7 @@ def _load_on_spark(
 
 
 def _show_resumed(progress: Quiet, file: ManifestFile, manifest: Manifest | None) -> None:
-    """Say what --resume found if it is not a load to continue."""
+    """Show what --resume found if there is no load to continue."""
     if manifest is None:
         progress.show(f"--resume: there is no earlier load to continue ({file.path}): this one begins")
     elif manifest.is_done:

@@ -1,4 +1,4 @@
-"""The arguments of `kafkaprod load`, and what they mean for the loader."""
+"""Define the arguments of `kafkaprod load` and translate them for the loader."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def _add_input_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_record_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("records").add_argument
-    add("--value", default="", metavar="json|raw|avro|COLUMN", help="json: the row as an object; raw: as it stands "
-        "in the file; avro: by --schema; or one column (default: json for tables, raw for text)")  # fmt: skip
+    add("--value", default="", metavar="json|raw|avro|COLUMN", help="json: the row as an object; raw: the row "
+        "unchanged; avro: by --schema; or one column (default: json for tables, raw for text)")  # fmt: skip
     add("--schema", metavar="FILE", help="the Avro schema of --value avro")
     add("--schema-id", type=int, metavar="N", help="its number in the schema registry, written in front of each value")
     add("--key", metavar="COLUMN|TEMPLATE", help="a column, or a text with columns: '{carrier}-{flight}'")

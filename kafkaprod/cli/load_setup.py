@@ -1,4 +1,4 @@
-"""What a load needs before it starts: its topics, the manifest to continue from, the options of its producer."""
+"""Prepare a load: check its topics, find the manifest to continue from, set the options of its producer."""
 
 from __future__ import annotations
 

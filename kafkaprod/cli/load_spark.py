@@ -1,8 +1,8 @@
-"""`kafkaprod load --engine spark`: the inputs of a load spread over Spark's executors, one task an input.
+"""`kafkaprod load --engine spark`: spread the inputs of a load over Spark's executors, one task per input.
 
-The driver settles what the whole load has in common and writes its manifest; each task then is a load of one input with
-a manifest and a producer id of its own, which it goes on from when Spark runs it again. So nothing is lost and nothing
-comes twice, however often tasks fail, and a record goes where it would go from one machine. Inputs, manifests and the
+The driver determines what the whole load has in common and writes its manifest. Each task is a load of one input with
+its own manifest and producer id, and continues from them when Spark runs it again. So no record is lost or duplicated,
+however often tasks fail, and a record gets the same partition as from one machine. Inputs, manifests and the
 dead-letter file must be on a file system that the executors share with the driver.
 """
 
@@ -46,14 +46,14 @@ MakeSink = Callable[[str, Manifest | None, Quiet], BadRowSink]
 
 @dataclass(frozen=True, slots=True)
 class SparkLoad:
-    """What every task of a load needs.
+    """Describes a load to its tasks.
 
     Attributes:
         sources: The inputs.
         reading: How to read them.
         options: Where to, and how.
-        make_sink: Makes the sink of an input's bad rows. Takes a suffix for its file, None or the manifest to go on
-            from, and who is told.
+        make_sink: Makes the sink of an input's bad rows from a suffix for its file, the manifest to continue from or
+            None, and the progress, which shows rows that are left out.
         dead_letters: Path of the file of bad rows, without the suffix; None: there is none.
         manifests: Path of each input's manifest.
         directory: That relative paths start from.
@@ -74,15 +74,15 @@ def load_on_spark(
     """Load everything.
 
     Args:
-        load: Of all inputs on one machine: tells what they have in common, and is not run.
+        load: Of all inputs on one machine: makes the manifest that they share, and is not run.
         file: Of the whole load.
-        manifest: To go on from; None: begin.
+        manifest: To continue from; None: begin.
         job: What tasks need.
         client: For questions to the cluster.
         master: Spark's; None: what its configuration or spark-submit says.
 
     Raises:
-        LoadError, KafkaError: It cannot begin, or stopped; how far each input came is in its manifest.
+        LoadError, KafkaError: It cannot begin, or it stopped; the manifest of each input has its position.
     """
     started_s = time.monotonic()
     spark = _session(job, master)
@@ -108,13 +108,13 @@ def load_on_spark(
 
 
 def places_of(file: ManifestFile, sources: Sequence[Source]) -> tuple[list[str], str]:
-    """The manifests of single inputs, beside that of the whole load, and the directory of relative paths."""
+    """Return the paths of the inputs' manifests, beside that of the whole load, and the directory of relative paths."""
     stem = os.path.abspath(file.path).removesuffix(SUFFIX)
     return [f"{stem}.{index}{SUFFIX}" for index in range(len(sources))], os.getcwd()
 
 
 def check_spark_arguments(sources: Sequence[Source], rate: float | None, *, has_manifest: bool) -> None:
-    """Raises ConfigError for what only one machine can do."""
+    """Refuse what only one machine can do. Raises ConfigError."""
     pipe = next((source for source in sources if is_pipe_name(source.path)), None)
     if pipe is not None:
         raise ConfigError(f"--engine spark cannot read {pipe.name}: executors cannot read a pipe of this machine")
@@ -137,7 +137,7 @@ def _session(job: SparkLoad, master: str | None) -> Any:
 
 
 def _join(path: str, length: int, parts: Sequence[str]) -> None:
-    """Make the dead-letter file what it was when the load began, and the dead letters of all inputs, in order."""
+    """Cut the dead-letter file to its length before the load, then append the dead letters of all inputs, in order."""
     with open_dead_letters(path) as out:
         out.truncate(length)
         for part in parts:
@@ -153,7 +153,7 @@ def _remove(paths: Sequence[str]) -> None:
 
 
 def _needs_counts(job: SparkLoad) -> bool:
-    """Whether the number of rows of an input says where rows of the next one go: rows without a key go in turn."""
+    """Return whether partitions depend on the number of rows of the inputs before: rows without a key take turns."""
     key = job.reading.plan.key
     has_key = key is not None and not key.names
     return len(job.sources) > 1 and job.options.partition is None and not has_key
@@ -173,7 +173,7 @@ def _part(manifest: Manifest, source: Source, rows_before: int, identity: tuple[
 
 
 def _run(spark: Any, job: SparkLoad, what: Callable[[SparkLoad, int], Any]) -> list[Any]:
-    """Call `what` for every input in a task of its own; the answers in the order of the inputs."""
+    """Call `what` for every input in a task of its own; return the answers in the order of the inputs."""
     count = len(job.sources)
     try:
         rows = spark.range(0, count, 1, count).mapInArrow(partial(_on_executor, job, what), "answer string").collect()

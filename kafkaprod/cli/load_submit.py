@@ -1,4 +1,4 @@
-"""`kafkaprod load --engine spark` as a program for spark-submit, which then says which master, and how much of it.
+"""`kafkaprod load --engine spark` as a program for spark-submit, which then chooses the master and its resources.
 
 spark-submit "$(python -c 'import kafkaprod.cli.load_submit as program; print(program.__file__)')" -t orders data/
 """

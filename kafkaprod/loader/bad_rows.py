@@ -1,4 +1,4 @@
-"""What happens to rows that cannot be sent: the load stops, or they are left out, or kept elsewhere."""
+"""Handle rows that cannot be sent: stop the load, leave them out, or keep them elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkaprod.loader.errors import BadRow, LoadError
 
 
 class BadRowSink(Protocol):
-    """Where bad rows go."""
+    """Takes bad rows."""
 
     stops: bool
 
@@ -20,16 +20,16 @@ class BadRowSink(Protocol):
         """Take a row. Raises LoadError if the load must stop for it."""
 
     def position(self) -> int:
-        """Bytes put aside so far, for the manifest."""
+        """Return the bytes kept so far, for the manifest."""
 
     def rewind(self, position: int) -> None:
-        """Rows are read again from where `position()` was this: forget what was put aside since."""
+        """Forget the rows kept since `position()` was this: they are read again."""
 
     def sync(self, timeout_s: float | None = None) -> None:
-        """Return when everything put aside is safe. Raises KafkaError if it is not, TimeoutError."""
+        """Wait until all rows are on disk or acknowledged. Raises KafkaError, TimeoutError."""
 
     def close(self, timeout_s: float | None = None) -> None:
-        """No more rows come."""
+        """Close: no more rows come."""
 
 
 class Nowhere:
@@ -50,7 +50,7 @@ class Nowhere:
 
 
 class Stop(Nowhere):
-    """The first bad row ends the load."""
+    """Stops the load at the first bad row."""
 
     stops = True
 
@@ -62,7 +62,7 @@ class Stop(Nowhere):
 
 
 class Skip(Nowhere):
-    """Bad rows are counted and reported."""
+    """Leaves bad rows out and shows them."""
 
     stops = False
 
@@ -80,7 +80,7 @@ def open_dead_letters(path: str) -> IO[bytes]:
 
 
 class DeadLetterFile:
-    """Bad rows as JSON lines: source, row, reason, and the bytes as text or base64.
+    """Writes bad rows as JSON lines: source, row, reason, and the bytes as text or base64.
 
     Args:
         path: Of the file, which is appended to.
@@ -133,11 +133,13 @@ class DeadLetterFile:
 
 
 class DeadLetterTopic:
-    """Bad rows as records: the bytes as value, source, row and reason as headers. At least once, if a load is resumed.
+    """Sends bad rows as records: the bytes as value; source, row and reason as headers.
+
+    If the load is resumed, rows may come twice.
 
     Args:
-        producer: A Producer of its own: the load's numbers its records.
-        topic: Where to.
+        producer: Another one than the load's, which numbers the records of the load.
+        topic: The topic of bad rows.
     """
 
     stops = False
@@ -156,7 +158,7 @@ class DeadLetterTopic:
         return 0
 
     def rewind(self, position: int) -> None:
-        """See BadRowSink; what is in the topic stays there."""
+        """Do nothing: what is in the topic stays there."""
 
     def sync(self, timeout_s: float | None = None) -> None:
         """See BadRowSink."""
@@ -168,7 +170,7 @@ class DeadLetterTopic:
 
 
 def dead_letter(row: BadRow) -> bytes:
-    """A bad row as a line of JSON."""
+    """Return a bad row as a line of JSON."""
     record: dict[str, Any] = {"source": row.source, "row": row.row + 1, "reason": row.reason}
     try:
         record["value"] = row.data.decode()

@@ -1,4 +1,4 @@
-"""CSV by RFC 4180: cut into rows by `split_csv`, each piece of them parsed by pyarrow, or forwarded as it is.
+"""Read CSV by RFC 4180: `split_csv` cuts rows, pyarrow parses pieces of them, or they are forwarded as they are.
 
 Columns are text unless `--column-type` or `--infer-types` says otherwise. A piece that does not parse is halved until
 the rows that are at fault stand alone.
@@ -39,7 +39,7 @@ _MALFORMED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CsvOptions:
-    """How a CSV file is written.
+    """Describes how a CSV file is written.
 
     Attributes:
         separator: Between fields.

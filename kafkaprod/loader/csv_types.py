@@ -1,4 +1,4 @@
-"""Types of CSV columns by their content, for `--infer-types`: only where no value changes.
+"""Infer types of CSV columns from their content, for `--infer-types`, where no value changes by it.
 
 A column has numbers if every value of the first piece is written as JSON writes it (no zeros in front, no plus sign, no
 blanks) and has a double or a 64-bit integer that is exactly its number. Times and dates stay text: JSON has no other

@@ -1,4 +1,4 @@
-"""Text in other encodings than UTF-8, as a stream of UTF-8, and the byte order mark."""
+"""Convert text in other encodings to UTF-8, and recognize byte order marks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def byte_order_mark(head: bytes, name: str, *, is_structured: bool) -> int:
 
 
 class Utf8Stream(io.RawIOBase):
-    """Another stream's text as UTF-8.
+    """Reads another stream's text as UTF-8.
 
     A byte that its encoding does not have comes out as it is, which is not UTF-8: the row that has it is bad.
 

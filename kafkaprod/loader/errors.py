@@ -1,4 +1,4 @@
-"""Errors that stop a load, which of them another try may cure, and rows that cannot be sent."""
+"""Define the errors that stop a load, which of them another try may cure, and rows that cannot be sent."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class BadRow:
         source: Name of the input.
         row: Its number there, from 0.
         reason: For people.
-        data: The row as it stands in the input, as far as that is known.
+        data: The bytes of the row in the input, as far as they are known.
     """
 
     source: str

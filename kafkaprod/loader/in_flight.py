@@ -1,4 +1,4 @@
-"""Blocks of rows on their way to the brokers, and what their outcomes say about the input."""
+"""Follow blocks of rows that were sent, and move the manifest forward when their outcomes are known."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from kafkaprod.results.block import BlockResult
 LEAST_BATCH_BYTES: Final = 4096
 OTHERS_S: Final = 5.0  # to wait for the outcome of blocks behind one that failed
 
-# After these the log may have rows that we do not know of: reading the tails tells.
+# After these the log may have rows that the manifest does not know; the tails of the partitions show them.
 _LOG_IS_AHEAD: Final = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.UNKNOWN_PRODUCER_ID,
 )
-# These say that there is something wrong with a record, and would with every repetition.
+# These mean that a record is wrong, and stays wrong when it is sent again.
 _RECORD_REFUSED: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_RECORD)
 
 
@@ -35,7 +35,7 @@ class LogIsAheadError(Exception):
 
 
 class BatchTooLargeError(Exception):
-    """The topic takes smaller batches than the producer makes, and did not say so before."""
+    """The topic takes smaller batches than the producer makes; only its answer shows that."""
 
 
 class RowsRefusedError(Exception):
@@ -52,7 +52,7 @@ class RowsRefusedError(Exception):
 
 @dataclass(slots=True)
 class SentBlock:
-    """A block on its way: its result, None if nothing of it had to be sent, and what is certain once it is there."""
+    """A block that was sent: its result, None if nothing of it had to be sent, and what is certain once it is there."""
 
     result: BlockResult | None
     source: int
@@ -65,10 +65,10 @@ class SentBlock:
 
 
 class InFlight:
-    """The blocks of a session, oldest first; settling them moves the manifest on.
+    """Holds the blocks of a session, oldest first; settling them moves the manifest forward.
 
     Args:
-        manifest: Is moved on, in memory.
+        manifest: Is changed, in memory.
         report: Counts.
         has_least_batches: The producer makes batches so small that one that is too large is so for its first record.
         can_resume: Whether the load's rows have places by which they are found again; see `recovery`.
@@ -87,7 +87,7 @@ class InFlight:
         return len(self._blocks)
 
     def add(self, block: SentBlock) -> None:
-        """A block was handed to the producer."""
+        """Add a block that the producer has."""
         self._blocks.append(block)
 
     def settle(self, timeout_s: float) -> bool:
@@ -147,7 +147,7 @@ class InFlight:
         raise error
 
     def _refused_rows(self) -> list[tuple[int, int, str]]:
-        """(number of the input, row, why) of what the brokers blame, in all blocks whose outcome comes soon."""
+        """Return (number of the input, row, why) of rejected rows, in all blocks whose outcome comes soon."""
         deadline_s = time.monotonic() + OTHERS_S
         refused = []
         for block in self._blocks:

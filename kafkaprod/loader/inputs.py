@@ -82,19 +82,19 @@ class Source:
 
     @property
     def name(self) -> str:
-        """The name for messages; bytes of it that are not UTF-8 are escaped."""
+        """Return the name for messages; bytes of it that are not UTF-8 are escaped."""
         path = "stdin" if self.path == STDIN else os.fsencode(self.path).decode(errors="backslashreplace")
         return f"{path}:{self.member}" if self.member else path
 
     @property
     def has_text_offsets(self) -> bool:
-        """Whether offsets in the text are offsets in the file."""
+        """Return whether offsets in the text are offsets in the file."""
         return self.compression == "none" and self.encoding in (None, UTF8)
 
 
 @dataclass(frozen=True, slots=True)
 class InputOptions:
-    """What the user says about all inputs.
+    """Holds what the user gave for all inputs.
 
     Attributes:
         format: None: recognized by each name or its first bytes.

@@ -1,10 +1,10 @@
-"""A load from beginning to end: sessions over the inputs until every row has its outcome.
+"""Run a load from beginning to end: sessions over the inputs until every row has its outcome.
 
-A session reads from the manifest's position on, passes over what the log has (`recovery`), sends block by block, and
-writes the manifest again when blocks have been acknowledged. It ends with the input, with an error, where the broker
-has sequence numbers that we did not know of, or where it does not take a row; then the next session begins by reading
-the tails again. A row that was refused is a bad row for the next session, which has its bytes again.
-Memory: what the producer holds (buffer_memory), two blocks, and twelve bytes per row that is on its way.
+A session reads from the manifest's position on, skips what the log has (`recovery`), sends block by block, and writes
+the manifest again when blocks are acknowledged. It ends with the input, with an error, where the broker has sequence
+numbers that the session does not know, or where it rejects a row; then the next session begins by reading the tails
+again. A rejected row is a bad row for the next session, which has its bytes again.
+Memory: what the producer holds (buffer_memory), two blocks, and twelve bytes per row in flight.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _log = logging.getLogger("kafkaprod.loader")
 
 
 class Load:
-    """One load.
+    """Runs one load.
 
     Args:
         sources: The inputs.
         reading: How to read them.
-        options: Where to, and how.
+        options: The topic, and how to send.
         client: For questions to the cluster.
         sink: Of bad rows.
-        progress: Is told.
-        manifest_file: None: the load cannot be resumed, and its producer looks after itself as any other.
-        manifest: To go on from; None: begin.
+        progress: Is informed of blocks and bad rows.
+        manifest_file: None: the load cannot be resumed, and its producer is an ordinary one.
+        manifest: To continue from; None: begin.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Load:
 
         Raises:
             LoadError, KafkaError, OSError: It stopped; what was acknowledged is in the manifest.
-            KeyboardInterrupt: Likewise, after waiting a little for what was on its way.
+            KeyboardInterrupt: The same, after waiting a little for what is in flight.
         """
         started = time.monotonic()
         is_resumed = self._manifest is not None
@@ -124,7 +124,7 @@ class Load:
 
     @property
     def run_rows(self) -> int:
-        """How many rows without a key go to one partition in a row, once the load runs."""
+        """Return how many consecutive rows without a key go to one partition, once the load runs."""
         return 0 if self._manifest is None else self._manifest.run_rows
 
     def _read_tails(self, manifest: Manifest) -> None:
@@ -133,7 +133,7 @@ class Load:
             state.sent, state.offset = tail.rank, tail.offset
 
     def _restart(self, manifest: Manifest, error: Exception) -> None:
-        """Raises LoadError if the input cannot be read again; what was learned is in the manifest then."""
+        """Prepare another session. Raises LoadError if the input cannot be read again; the manifest is written then."""
         if self._is_pipe:
             if self._file is not None:
                 self._sink.sync()
@@ -153,15 +153,15 @@ class Load:
         size = manifest.batch_bytes or int(self._options.producer.get("batch_size", 1 << 20))
         if size <= LEAST_BATCH_BYTES:
             raise LoadError(f"the topic takes no batch of {size} bytes: {error}") from error
-        # Somebody must start it again by hand for each try on a pipe.
+        # On a pipe the user must start each try by hand, so there is one.
         manifest.batch_bytes = LEAST_BATCH_BYTES if self._is_pipe else max(size // 2, LEAST_BATCH_BYTES)
 
     def begin(self) -> Manifest:
-        """The manifest of a load that has done nothing yet; written before the first record is sent."""
+        """Return the manifest of a load that has sent nothing yet, and write it."""
         topic = self._options.topic
         cluster = self._client.metadata([topic])
         topic_id = cluster.topics[0].topic_id
-        if self._file is None:  # nothing will be asked about this load later
+        if self._file is None:  # the load is never resumed
             ends = dict.fromkeys(range(len(cluster.topics[0].partitions)), 0)
             producer_id = epoch = -1
         else:
@@ -188,7 +188,7 @@ class Load:
         return manifest
 
     def _run_rows(self) -> int:
-        """Length of runs, judged by the first rows; those of stdin and pipes may take long to come."""
+        """Return the length of runs by the size of the first rows; those of stdin and pipes may take long to come."""
         if is_pipe_name(self._sources[0].path):
             return DEFAULT_RUN_ROWS
         first = next((block for block in read_rows(self._sources[0], self._reading) if block.row_count), None)
@@ -196,7 +196,7 @@ class Load:
 
 
 def describe_source(source: Source) -> dict[str, Any]:
-    """What must be the same of an input when a load is resumed."""
+    """Return what must be the same of an input when a load is resumed."""
     path = source.path if source.path == STDIN else os.path.abspath(source.path)
     return {
         "path": path,

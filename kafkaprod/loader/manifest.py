@@ -1,4 +1,4 @@
-"""The manifest: how far a load has come, kept on disk so that another process can continue it.
+"""Define the manifest: how far a load has come, kept on disk so that another process can continue it.
 
 It maps a position of the input (source, row, byte) to what the log of each partition has for certain. It also has the
 producer id, which the load keeps for its whole life: see `recovery`. `manifest_file` reads and writes it.
@@ -18,7 +18,7 @@ _LARGEST: Final = (1 << 63) - 1
 
 @dataclass(slots=True)
 class Position:
-    """Where the first row is that is not known to be in the log.
+    """Locates the first row that is not known to be in the log.
 
     Attributes:
         source: Number of the input.
@@ -35,11 +35,11 @@ class Position:
 
 @dataclass(slots=True)
 class PartitionState:
-    """What is certain about a partition.
+    """Holds what is certain about a partition.
 
     Attributes:
-        rows: So many rows of the input before the manifest's position belong here.
-        sent: So many rows of the load stand in the log before `offset`; not fewer than `rows`.
+        rows: Number of rows before the manifest's position that belong here.
+        sent: Number of rows of the load in the log before `offset`; not fewer than `rows`.
         offset: Where the rest of the log begins.
     """
 
@@ -50,20 +50,20 @@ class PartitionState:
 
 @dataclass(slots=True)
 class Manifest:
-    """See the module.
+    """Holds the progress of a load; see the module.
 
     Attributes:
-        topic: Where to; with its id, where brokers tell.
-        cluster_id: Of the cluster; None where brokers do not tell.
+        topic: The load's topic, with its id if brokers send one.
+        cluster_id: Of the cluster; None if brokers do not send it.
         producer_id: Of the load, with its epoch; -1 for a load that is never resumed.
-        partition_count: That rows are spread over, also if the topic gets more.
-        run_rows: Rows without a key go in runs of so many to one partition.
+        partition_count: Number of partitions when the load began; rows are spread over these.
+        run_rows: Number of consecutive rows without a key for one partition.
         options: What decides which records a row becomes.
         inputs: What is loaded.
         position: See Position.
         partitions: By number.
         refused: (number of the input, row, why) of rows that a broker refused.
-        batch_bytes: Size of batches where the topic takes less than the options say; None: as they say.
+        batch_bytes: Size of batches where the topic takes less than the options set; None: as set.
         counts: Rows sent, bad rows, bytes.
         dead_letter_bytes: Length of the dead-letter file at `position`.
         is_done: Nothing is left.

@@ -1,4 +1,4 @@
-"""Where the manifest of a load is kept, and how it is read, replaced and locked.
+"""Find, read, replace and lock the file of a load's manifest.
 
 The file is replaced as a whole (written beside, fsync, rename, fsync of the directory), so that a reader finds the old
 one or the new one. Directories may be shared with other users: no link is followed, what has the name of a file to be

@@ -1,4 +1,4 @@
-"""Which partition a row goes to: by the input alone, so that a second reading gives the same answer.
+"""Choose the partition of a row from the input alone, so that a second reading gives the same answer.
 
 The partition the row names; else murmur2 of its key, as Kafka's default partitioner has it; else runs of `run_rows`
 rows to one partition after the other. Unlike the producer's own choice this does not avoid slow brokers.
@@ -20,7 +20,7 @@ RUN_BYTES: Final = 256 << 10
 def choose_partitions(
     block: RowBlock, rows_before: int, run_rows: int, partition_count: int, fixed: int | None
 ) -> NDArray[np.int32]:
-    """The partition of each row; -1 where the row names one that does not exist.
+    """Return the partition of each row; -1 where the row names one that does not exist.
 
     Args:
         block: The rows.
@@ -42,6 +42,6 @@ def choose_partitions(
 
 
 def run_length(block: RowBlock) -> int:
-    """Rows of about RUN_BYTES, judged by some of a block's rows."""
+    """Return how many rows have about RUN_BYTES, by the average of a block."""
     average = float(block.sizes().mean())
     return int(min(max(RUN_BYTES / max(average, 1), 1), 65_536))

@@ -1,4 +1,4 @@
-"""Inputs that can be read only once: stdin, FIFOs, `/dev/fd/N`, process substitution.
+"""Open inputs that can be read only once: stdin, FIFOs, `/dev/fd/N`, process substitution.
 
 A load opens an input several times: for its first bytes, for the names and types of its columns, then for its rows. A
 pipe is therefore opened once and wrapped in a `Pipe`, which keeps the first KEPT_BYTES for those who start again.
@@ -72,7 +72,7 @@ def _descriptor_of_stdin() -> int:
 
 
 class Pipe:
-    """An open pipe and the first bytes that were read from it; closed when nobody refers to it any more.
+    """An open pipe and the first bytes that were read from it; closed when it is no longer referenced.
 
     Args:
         descriptor: Of the pipe.

@@ -1,4 +1,4 @@
-"""What of a row becomes key, value, headers, timestamp and partition of its record."""
+"""Map columns of a row to key, value, headers, timestamp and partition of its record."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ class Template:
 
     @classmethod
     def parse(cls, text: str) -> Template:
-        """A template as it is written."""
+        """Parse a template."""
         return cls(tuple(_PLACEHOLDER.split(text)))
 
     @classmethod
     def of_column(cls, name: str) -> Template:
-        """The column and nothing else."""
+        """Return a template of one column."""
         return cls(("", name, ""))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns it needs."""
+        """Return the columns it needs."""
         return self.parts[1::2]
 
     def fill(self, columns: Columns, row_count: int) -> Column:
-        """The texts of all rows."""
+        """Return the texts of all rows."""
         if not self.names:
             return Column.constant(self.parts[0].encode())
         if self.parts[::2] == ("", ""):
@@ -72,13 +72,13 @@ def _fill_row(texts: list[bytes], values: list[bytes | None]) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """See the module.
+    """Describes what becomes of a row.
 
     Attributes:
         value: JSON, RAW, AVRO, or the name of a column.
         key: None: no keys.
         headers: Name and value of each.
-        timestamp: Column of the records' time; None: when they are sent.
+        timestamp: Column of the records' time; None: the time of sending.
         timestamp_unit: Of numbers in it: s, ms, us or ns; None: ms, and only those of 1973 to 2286 are believed.
         partition: Column of the records' partition; None: by key, or in turn.
         skips_blank_rows: Rows without a byte are no records.
@@ -112,25 +112,25 @@ class RowPlan:
 
     @property
     def needs_fields(self) -> bool:
-        """Whether a part of the row must be found in it."""
+        """Return whether a part of the row must be found in it."""
         return bool(self.fields) or bool(self.headers) or self.key is not None
 
     def value_from(self, columns: Columns, whole: Column | None) -> Column | None:
-        """The values, `whole` being the rows as JSON, Avro or as they are."""
+        """Return the values; `whole` has the rows as JSON, Avro or as they are."""
         return whole if self.value in (JSON, RAW, AVRO) else columns[self.value]
 
     def key_from(self, columns: Columns, row_count: int) -> Column | None:
-        """The keys; None: all null."""
+        """Return the keys; None: all null."""
         return None if self.key is None else self.key.fill(columns, row_count)
 
     def headers_from(self, columns: Columns, row_count: int) -> tuple[tuple[str, Column], ...]:
-        """The headers' columns."""
+        """Return the headers' columns."""
         return tuple((name, template.fill(columns, row_count)) for name, template in self.headers)
 
     def partition_column(
         self, columns: Columns, row_count: int, reasons: dict[int, str], keep: NDArray[np.bool_]
     ) -> NDArray[np.int32] | None:
-        """The partitions that the rows name, -1 for null; rows with anything else go into `reasons`."""
+        """Return the partitions that the rows name, -1 for null; rows with anything else go into `reasons`."""
         if self.partition is None:
             return None
         column = columns[self.partition]
@@ -146,7 +146,7 @@ class RowPlan:
         return partitions
 
     def check_fields(self, names: Sequence[str], source: str) -> None:
-        """Raises LoadError if a column is asked for that the input does not have."""
+        """Check that the input has the columns of the plan. Raises LoadError."""
         missing = [name for name in self.fields if name not in names]
         if missing:
             raise LoadError(f"{source} has no column {missing[0]!r}; it has: {', '.join(names)}")

@@ -1,4 +1,4 @@
-"""The first records of a load as they would be sent, for --dry-run."""
+"""Show the first records of a load as they would be sent, for --dry-run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer of a load: one producer id and epoch over all processes that work at it. See `recovery`."""
+"""Make the producer of a load: one producer id and epoch for all processes that work at it. See `recovery`."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class LoadProducer(Producer):
 
     @property
     def latencies(self) -> Mapping[Stage, LatencyHistogram]:
-        """Of its records, by stage."""
+        """Return the latencies of its records, by stage."""
         return self.engine.histograms
 
     @property
     def retry_count(self) -> int:
-        """How often one of its records was sent again."""
+        """Return how often one of its records was sent again."""
         return int(self.metrics()["producer-metrics"]["record-retry-total"])
 
 

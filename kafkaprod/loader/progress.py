@@ -22,20 +22,20 @@ class Quiet:
     """Shows nothing."""
 
     def on_block(self, record_count: int, byte_count: int, position: Position) -> None:
-        """See load.Progress."""
+        """See session.Progress."""
 
     def on_bad(self) -> None:
-        """See load.Progress."""
+        """See session.Progress."""
 
     def on_retries(self, count: int) -> None:
-        """See load.Progress."""
+        """See session.Progress."""
 
     def show(self, text: str) -> None:
         """Print a line on stderr."""
         print(text, file=sys.stderr)
 
     def close(self) -> None:
-        """The load is over."""
+        """Stop: the load is over."""
 
 
 class ProgressLines(Quiet):
@@ -61,7 +61,7 @@ class ProgressLines(Quiet):
         self._start_share = self.done_share() or 0.0
 
     def on_block(self, record_count: int, byte_count: int, position: Position) -> None:
-        """See load.Progress."""
+        """See session.Progress."""
         self.records += record_count
         self.bytes += byte_count
         self._position = position
@@ -71,11 +71,11 @@ class ProgressLines(Quiet):
             self._show(now_s)
 
     def on_bad(self) -> None:
-        """See load.Progress."""
+        """See session.Progress."""
         self.bad += 1
 
     def on_retries(self, count: int) -> None:
-        """See load.Progress."""
+        """See session.Progress."""
         self.retries = count
 
     _interval_s = LINE_EVERY_S
@@ -104,7 +104,7 @@ class ProgressLines(Quiet):
 
 
 class ProgressBar(ProgressLines):
-    """A bar that is drawn again and again; needs tqdm."""
+    """Draws a bar; needs tqdm."""
 
     _interval_s = BAR_EVERY_S
 

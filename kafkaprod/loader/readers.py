@@ -24,7 +24,7 @@ _DEFAULT_VALUE: Final = {"csv": JSON, "tsv": JSON, "parquet": JSON, "arrow": JSO
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read.
+    """Describes how to read inputs.
 
     Attributes:
         plan: What becomes of rows; its value is "" for the format's default.
@@ -46,7 +46,7 @@ class ReadOptions:
 
 
 def read_rows(source: Source, options: ReadOptions, row: int = 0, offset: int = 0) -> Iterator[RowBlock]:
-    """Blocks of an input's rows, in order, from a row on, which begins at byte `offset` of its text.
+    """Read blocks of an input's rows, in order, from a row on, which begins at byte `offset` of its text.
 
     Raises:
         LoadError: The input is not what it seems, damaged, or lacks a column.

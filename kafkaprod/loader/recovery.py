@@ -1,4 +1,4 @@
-"""How a load goes on after it was killed: which of its rows are in the log, and why none gets there twice.
+"""Continue a load that was killed: find which of its rows are in the log, so that none is written twice.
 
 1. Each row has its partition and its place among the load's rows there, its rank, by the input and the options alone:
    partition by key, column or row number, over the number of partitions at the start. Within a partition rows are sent
@@ -7,13 +7,13 @@
    manifest before the first record is sent. The epoch is never raised, no batch is ever given another sequence number:
    where a producer would do so, the session ends instead and recovery starts over. So a row's sequence number is its
    rank (modulo 2**31).
-3. To go on, the tail of each partition is read, from the manifest's offset on. Batches with the load's producer id are
-   its own: their number of records, added to the manifest's count, is the rank of the first row that is not there.
-   Rows with lower ranks are passed over; sending goes on with that rank as sequence number.
-4. Requests of the killed process may still lie in a broker's socket and be appended after the tail was read. Then the
-   broker has the sequence numbers that we send: it answers "duplicate" for the same batch, which is success, or "out of
-   order" for any other cut, which ends the session, and step 3 is done again. The broker's own check thus forbids that
-   a row is written twice, whatever is still on its way.
+3. To continue, the tail of each partition is read, from the manifest's offset on. Batches with the load's producer id
+   are its own: their number of records, added to the manifest's count, is the rank of the first row that is missing.
+   Rows with lower ranks are skipped; sending continues with that rank as sequence number.
+4. Requests of the killed process may still be in a broker's socket and be appended after the tail was read. Then the
+   broker already has the sequence numbers that we send: it answers "duplicate" for the same batch, which is success, or
+   "out of order" for any other cut, which ends the session, and step 3 is done again. So the broker's own check
+   prevents that a row is written twice, whatever is still in flight.
 
 Conditions: the input and the options are the same (names, sizes, times and options are compared); acks=all and
 idempotence; nothing deletes or truncates the tail meanwhile (another topic or cluster is refused, and a log that starts
@@ -39,17 +39,17 @@ SEQUENCE_MASK: Final = 0x7FFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What a partition has: `rank` rows of the load stand before `offset`."""
+    """Holds what a partition has: `rank` rows of the load are before `offset`."""
 
     rank: int
     offset: int
 
 
 def read_tails(client: ClusterClient, manifest: Manifest) -> dict[int, Tail]:
-    """By partition, what the log has of the load.
+    """Return what the log has of the load, by partition.
 
     Raises:
-        LoadError: The log is not the one that the manifest speaks of.
+        LoadError: The log is not the one of the manifest.
         KafkaError: It cannot be read.
     """
     starts = log_offsets(client, manifest.topic, EARLIEST)
@@ -61,12 +61,12 @@ def read_tails(client: ClusterClient, manifest: Manifest) -> dict[int, Tail]:
         if number not in ends or ends[number] < known.offset:
             raise LoadError(
                 f"{name} ends at offset {ends.get(number)}, but {known.offset} was acknowledged: acknowledged records "
-                "are gone, or the topic was made anew. The load cannot be resumed; start over with --restart"
+                "are gone, or the topic was created again. The load cannot be resumed; start over with --restart"
             )
         if starts[number] > known.offset:
             raise LoadError(
-                f"{name} starts at offset {starts[number]}, behind the manifest's {known.offset}: retention deleted "
-                "what tells how far the load came. It cannot be resumed; start over with --restart"
+                f"{name} starts at offset {starts[number]}, after the manifest's {known.offset}: retention deleted the "
+                "records that show how far the load came. It cannot be resumed; start over with --restart"
             )
         first = max(known.offset - bool(known.sent), starts[number])  # the load's last row that was acknowledged
         reader = PartitionReader(client, manifest.topic, number)
@@ -75,7 +75,7 @@ def read_tails(client: ClusterClient, manifest: Manifest) -> dict[int, Tail]:
 
 
 def _check_identity(client: ClusterClient, manifest: Manifest) -> None:
-    """Offsets of another topic of the same name, or of one in another cluster, say nothing about this load."""
+    """Refuse another topic of the same name, or another cluster: their offsets mean nothing for this load."""
     cluster = client.metadata([manifest.topic])
     topic_id = cluster.topics[0].topic_id
     for what, was, is_now in (
@@ -100,12 +100,12 @@ def _read_tail(reader: PartitionReader, manifest: Manifest, number: int, first: 
                     "of this load was acknowledged: acknowledged records are gone. Start over with --restart"
                 )
             continue
-        passed = max(known.offset - batch.base_offset, 0)  # the manifest may speak of a place inside a batch
+        passed = max(known.offset - batch.base_offset, 0)  # the manifest may name a place inside a batch
         sequence = (rank - passed) & SEQUENCE_MASK
         if batch.producer_epoch != manifest.producer_epoch or batch.base_sequence != sequence:
             raise LoadError(
                 f"{manifest.topic}[{number}] has at offset {batch.base_offset} sequence {batch.base_sequence} of epoch "
-                f"{batch.producer_epoch} where the manifest lets expect {sequence} of epoch "
+                f"{batch.producer_epoch} instead of {sequence} of epoch "
                 f"{manifest.producer_epoch}: the manifest is not this log's. Start over with --restart"
             )
         # Not the number of records: compaction may have taken some, the sequence numbers stay.

@@ -1,4 +1,4 @@
-"""The counts and times of a load."""
+"""Report the counts and times of a load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEMA_VERSION: Final = 1  # of to_dict()
 
 @dataclass(slots=True)
 class LoadReport:
-    """Counts and times of one run of a load.
+    """Counts and times one run of a load.
 
     Attributes:
         topic: The load's topic.

@@ -1,4 +1,4 @@
-"""A block of rows on its way from a reader to the producer."""
+"""Hold a block of rows between a reader and the producer."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from kafkaprod.loader.errors import BadRow
 
 @dataclass(frozen=True, slots=True)
 class RowBlock:
-    """Rows in columns.
+    """Holds rows in columns.
 
     Attributes:
         numbers: Row number in the input of each row, from 0, ascending; of `row_count` items.
         value: Their values; None: all null.
         key: Their keys; None: all null.
         headers: Names and values of headers that differ by row or not.
-        timestamps: In ms; None: the time they are sent.
-        partitions: Where the user wants them, -1 for no wish; None: no wishes.
-        end_row: Number of the first row behind the block, rows that were left out counted.
-        end_offset: Where that one begins in the input's text; 0 where the format has no such thing.
+        timestamps: In ms; None: the time of sending.
+        partitions: That the rows name, -1 if a row names none; None: no row does.
+        end_row: Number of the first row after the block; rows that were left out count.
+        end_offset: Where that row begins in the input's text; 0 if the format has no offsets.
         bad: Rows between the block before and `end_row` that cannot be sent.
     """
 
@@ -42,17 +42,17 @@ class RowBlock:
 
     @property
     def row_count(self) -> int:
-        """How many rows are to be sent."""
+        """Return how many rows are to be sent."""
         return len(self.numbers)
 
     def without(self, places: NDArray[np.intp]) -> RowBlock:
-        """All rows but those at some places."""
+        """Return all rows but those at some places."""
         keep = np.ones(self.row_count, dtype=np.bool_)
         keep[places] = False
         return self.select(keep)
 
     def select(self, keep: NDArray[np.bool_]) -> RowBlock:
-        """Only the rows where `keep` is true; slow, for the few blocks that lose rows."""
+        """Return only the rows where `keep` is true; slow, for the few blocks that lose rows."""
         rows = np.flatnonzero(keep)
         return replace(
             self,
@@ -73,7 +73,7 @@ class RowBlock:
         return bool(sizes.any())
 
     def header_columns(self) -> Headers | None:
-        """The headers as the producer takes them."""
+        """Return the headers as the producer takes them."""
         if not self.headers:
             return None
         if all(column.row_count < 0 for _, column in self.headers):
@@ -86,7 +86,7 @@ class RowBlock:
         return Headers.from_python(rows)
 
     def sizes(self) -> NDArray[np.int64]:
-        """Bytes of key, value and headers of each row; found once."""
+        """Return the bytes of key, value and headers of each row; computed once."""
         if self._sizes:
             return self._sizes[0]
         sizes = np.full(self.row_count, sum(len(name.encode()) for name, _ in self.headers), dtype=np.int64)

@@ -1,6 +1,6 @@
-"""Which rows of a block cannot be sent, by what is known before they are sent.
+"""Find the rows of a block that cannot be sent, by what is known before they are sent.
 
-It says the same of a row whenever it is asked: a resumed load counts rows.
+The answer for a row is always the same: a resumed load counts rows.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ HEADER_OVERHEAD: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What a topic takes.
+    """Knows which records a topic takes.
 
     Attributes:
         topic: Its name.
         partition_count: Of it.
         record_limit: Most bytes of a record, and in words where that comes from.
         needs_keys: Rows without a key are bad: the topic is compacted.
-        ignores_wishes: The partition that a row names does not matter.
+        ignores_wishes: The partition that a row names is not used.
     """
 
     topic: str
@@ -39,7 +39,7 @@ class Screen:
     ignores_wishes: bool
 
     def sort_out(self, block: RowBlock, source: str, refused: Mapping[int, str]) -> tuple[RowBlock, list[BadRow]]:
-        """The rows that can be sent, and all those that cannot, in order.
+        """Return the rows that can be sent, and all those that cannot, in order.
 
         Args:
             block: The rows.

@@ -1,4 +1,4 @@
-"""One session of a load: read from the manifest's position on, send, move the manifest on. See `load`."""
+"""Run one session of a load: read from the manifest's position on, send, move the manifest forward. See `load`."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ from kafkaprod.loader.screening import Screen
 
 WAIT_S: Final = 0.5
 SALVAGE_S: Final = 10.0
-INTERRUPTED_S: Final = 0.4  # likewise, where somebody waits for the prompt
+INTERRUPTED_S: Final = 0.4  # the same after Ctrl-C: the user waits for the prompt
 PARTS_A_SECOND: Final = 20
 
 
 class Progress(Protocol):
-    """Who is told how the load goes on."""
+    """Is informed of how the load advances."""
 
     def on_block(self, record_count: int, byte_count: int, position: Position) -> None:
-        """Records were handed to the producer."""
+        """Count records that the producer got."""
 
     def on_bad(self) -> None:
-        """A row was bad."""
+        """Count a bad row."""
 
     def on_retries(self, count: int) -> None:
-        """So many records were sent again so far."""
+        """Set how many records were sent again so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """What to load, and how.
+    """Describes where to send, and how.
 
     Attributes:
-        topic: Where to.
+        topic: The load's topic.
         producer: Options of the producer, by their own names.
         record_limit: Most bytes of a record, and in words where that comes from.
         needs_keys: Rows without a key are bad: the topic is compacted.
@@ -80,15 +80,15 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all sessions of a load have in common.
+    """Holds what all sessions of a load have in common.
 
     Attributes:
         sources: The inputs.
         reading: How to read them.
-        options: Where to, and how.
+        options: The topic, and how to send.
         sink: Of bad rows.
-        progress: Is told.
-        manifest_file: None: the load cannot be resumed, and its producer looks after itself as any other.
+        progress: Is informed of blocks and bad rows.
+        manifest_file: None: the load cannot be resumed, and its producer is an ordinary one.
         report: Counts.
     """
 
@@ -102,11 +102,11 @@ class Job:
 
 
 class Session:
-    """One session.
+    """Runs one session.
 
     Args:
-        job: What is to be done.
-        manifest: Where to begin; is moved on.
+        job: What to do.
+        manifest: Where to begin; is changed.
     """
 
     def __init__(self, job: Job, manifest: Manifest) -> None:
@@ -130,19 +130,19 @@ class Session:
             can_resume=self._file is not None,
             has_least_batches=manifest.batch_bytes == LEAST_BATCH_BYTES,
         )
-        self._skip = np.zeros(manifest.partition_count, dtype=np.int64)  # rows of each that are to be passed over
+        self._skip = np.zeros(manifest.partition_count, dtype=np.int64)  # rows of each to skip: the log has them
         for number, state in manifest.partitions.items():
             self._skip[number] = state.sent - state.rows
         self._next_checkpoint_s = time.monotonic() + self._options.checkpoint_s
         self._next_part_s = 0.0
         self._can_checkpoint = True
-        self.has_sent = False  # a row, whatever became of it
+        self.has_sent = False  # whether a row was given to the producer
 
     def run(self) -> None:
         """Send everything that is left.
 
         Raises:
-            LogIsAheadError, BatchTooLargeError, RowsRefusedError: Another session must go on from the manifest.
+            LogIsAheadError, BatchTooLargeError, RowsRefusedError: Another session must continue from the manifest.
             LoadError, KafkaError, OSError, KeyboardInterrupt: See Load.run().
         """
         is_clean = False
@@ -187,7 +187,7 @@ class Session:
         )
 
     def _blocks(self, position: Position) -> Iterator[tuple[int, int, RowBlock]]:
-        """(number of the input, rows of those before it, block) from a position on."""
+        """Yield (number of the input, rows of those before it, block) from a position on."""
         rows_before, row, offset = position.rows_before, position.row, position.offset
         for index in range(position.source, len(self._sources)):
             end_row = row
@@ -198,7 +198,7 @@ class Session:
             row = offset = 0
 
     def _send(self, block: RowBlock, bad: list[BadRow], position: Position) -> None:
-        """Give bad rows away, pass over those that the log has, hand the rest to the producer."""
+        """Give bad rows to the sink, skip those that the log has, give the rest to the producer."""
         is_stopped = bool(bad) and self._sink.stops
         if is_stopped:
             block = block.select(block.numbers < bad[0].row)
@@ -260,7 +260,7 @@ class Session:
         return block.select(keep), partitions[keep]
 
     def _at_rate(self, block: RowBlock, partitions: NDArray[np.int32]) -> Iterator[tuple[RowBlock, NDArray[np.int32]]]:
-        """The block, or parts of it at the wanted rate."""
+        """Yield the block, or parts of it at the set rate."""
         rate = self._options.rate
         if rate is None:
             yield block, partitions
@@ -285,7 +285,7 @@ class Session:
                 self._checkpoint()
 
     def _checkpoint(self, timeout_s: float | None = None) -> None:
-        self._can_checkpoint = False  # bad rows that are nowhere must come again: no manifest may be ahead of them
+        self._can_checkpoint = False  # a manifest must not be ahead of bad rows that are not kept yet
         self._sink.sync(timeout_s)
         self._can_checkpoint = True
         if self._file is not None:
@@ -294,9 +294,9 @@ class Session:
         self._next_checkpoint_s = time.monotonic() + self._options.checkpoint_s
 
     def _salvage(self, wait_s: float) -> None:
-        """The session is over: wait a little for what is on its way, so that the manifest tells most of it.
+        """Wait a little for what is in flight, and write the manifest, after a session was stopped.
 
-        What it does not tell is found in the log; a manifest that a Ctrl-C left half-changed is not written.
+        What the manifest lacks is found in the log; one that a Ctrl-C left half changed is not written.
         """
         if not self._in_flight.is_whole or not self._can_checkpoint:
             return

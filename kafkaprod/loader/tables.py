@@ -42,7 +42,7 @@ def import_pyarrow(what: str) -> Any:
 
 
 def encode_json(batch: pa.RecordBatch) -> Column:
-    """Each row as a JSON object, with all its fields."""
+    """Return each row as a JSON object, with all its fields."""
     columns = next(iter(ArrowStream(batch)))
     rows = JsonEncoder(columns, range(len(columns.fields)), False).encode(0, MOST_JSON_BYTES)
     if len(rows) < batch.num_rows:
@@ -51,7 +51,7 @@ def encode_json(batch: pa.RecordBatch) -> Column:
 
 
 def encode_avro(batch: pa.RecordBatch, plan: RowPlan, reasons: dict[int, str]) -> Column:
-    """Each row as an Avro record; those that do not fit the schema go into `reasons` and are null."""
+    """Return each row as an Avro record; those that do not fit the schema go into `reasons` and are null."""
     columns = next(iter(ArrowStream(batch)))
     encoder = _avro_encoder(plan.avro_schema, plan.avro_schema_id)
     values: list[bytes | None] = []
@@ -161,7 +161,7 @@ def table_block(
     end_offset: int = 0,
     whole: Column | None = None,
 ) -> RowBlock:
-    """A batch as a block of records, `row` being the number of its first row, `whole` the rows as they are."""
+    """Return a batch as a block of records; `row` is the number of its first row, `whole` has the rows as they are."""
     count = batch.num_rows
     keep = np.ones(count, dtype=np.bool_)
     reasons: dict[int, str] = {}
@@ -194,7 +194,7 @@ def table_block(
 
 
 def bytes_column(array: pa.Array, name: str) -> Column:
-    """An Arrow array as a column of bytes: text and binary as they are, other types as pyarrow writes them as text."""
+    """Return an Arrow array as a column of bytes: text and binary unchanged, other types as pyarrow's text."""
     import pyarrow as pa
 
     kind = array.type

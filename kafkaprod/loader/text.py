@@ -1,4 +1,4 @@
-"""Text formats that are cut into rows and forwarded without being parsed: lines, JSON lines, JSON arrays."""
+"""Read texts that are cut into rows and forwarded without parsing: lines, JSON lines, JSON arrays."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Text = bytes | memoryview
 
 
 class Cut(NamedTuple):
-    """What a splitter returns.
+    """Is what a splitter returns.
 
     Attributes:
         views: Of the rows.
@@ -57,7 +57,7 @@ Splitter = Callable[[Text, bool], Cut]
 
 
 class Piece(NamedTuple):
-    """Some whole rows of a text.
+    """Holds some whole rows of a text.
 
     Attributes:
         text: Bytes of the input, the first `used` of which are the rows.
@@ -76,7 +76,7 @@ class Piece(NamedTuple):
 
 
 def read_lines(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
-    """Blocks of a file of lines or JSON lines, from a row on that begins at `offset`."""
+    """Read blocks of a file of lines or JSON lines, from a row on that begins at `offset`."""
     delimiter = plan.delimiter
     if offset == 0:
         mark = text_start(source) if delimiter == NEWLINE else 0
@@ -91,7 +91,7 @@ def read_lines(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
 
 
 def read_array(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
-    """Blocks of a file that is one JSON array; its elements are forwarded as they are written."""
+    """Read blocks of a file that is one JSON array; its elements are forwarded unchanged."""
     if offset == 0:
         offset = _array_start(source)
         if offset == 0:
@@ -147,7 +147,7 @@ def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, 
             places.
 
     Yields:
-        Pieces; each is valid until the next one is asked for, because all are read into the same memory.
+        Pieces; each is valid until the next one is read, because all are read into the same memory.
 
     Raises:
         LoadError: A row is too long, or the input is damaged.
@@ -197,7 +197,7 @@ def _check_rows(source: Source, offset: int, views: bytes, rest: int, max_row_by
 
 
 def _grown(rest: memoryview, size: int) -> bytearray:
-    """Memory twice as large that begins with `rest`."""
+    """Return memory twice as large that begins with `rest`."""
     buffer = bytearray(2 * size)
     buffer[: len(rest)] = rest
     return buffer
@@ -280,7 +280,7 @@ def _with_fields(block: RowBlock, source: Source, plan: RowPlan, text: Text, vie
 
 
 class _Field:
-    """A field of a block of JSON objects, as a column."""
+    """Finds a field in a block of JSON objects, as a column."""
 
     def __init__(self, name: str, text: Text, views: bytes, keep: NDArray[np.bool_], reasons: dict[int, str]) -> None:
         found, statuses = find_fields(text, views, json.dumps(name, ensure_ascii=False)[1:-1].encode())

@@ -1,4 +1,4 @@
-"""Whether zstd data ends where a frame ends: the decompressor takes a cut-off file for a shorter one, in silence.
+"""Check that zstd data ends where a frame ends: the decompressor takes a file that is cut off for a shorter one.
 
     frame      magic 4 | descriptor 1 | window 0-1 | dictionary 0-4 | content size 0-8 | blocks | checksum 0 or 4
     block      header 3: bit 0 last, bits 1-2 kind (1: one repeated byte), the rest size | content
@@ -19,9 +19,9 @@ _REPEATED: Final = 1
 
 
 class WholeFrames:
-    """A stream of zstd frames, as a decompressor reads it; it raises EOFError where the last one is cut off.
+    """Passes a stream of zstd frames to a decompressor, and raises EOFError where the last one is cut off.
 
-    What is not zstd is passed on: the decompressor says so.
+    What is not zstd is passed unchanged: the decompressor refuses it.
     """
 
     def __init__(self, raw: Any) -> None:
@@ -32,7 +32,7 @@ class WholeFrames:
         self._wanted = next(self._steps)  # bytes to collect; negative: to pass over
 
     def read(self, size: int = -1) -> bytes:
-        """Some bytes of the stream.
+        """Read some bytes of the stream.
 
         Raises:
             EOFError: It ends within a frame.
@@ -59,7 +59,7 @@ class WholeFrames:
                 self._wanted = self._steps.send(collected)
 
     def _frames(self) -> Generator[int, bytes, None]:
-        """Ask for the bytes that tell where the frames end: so many, or, negative, to pass over so many."""
+        """Yield how many bytes are needed to find the ends of the frames; negative: how many to skip."""
         while True:
             self._is_within = False
             magic = int.from_bytes((yield 4), "little")
@@ -74,7 +74,7 @@ class WholeFrames:
                     yield -sys.maxsize
 
     def _frame(self) -> Generator[int, bytes, None]:
-        """What follows the magic number."""
+        """Follow a frame from its magic number to its end."""
         descriptor = (yield 1)[0]
         is_single_segment = bool(descriptor & 32)
         sizes = (not is_single_segment, (0, 1, 2, 4)[descriptor & 3], (is_single_segment, 2, 4, 8)[descriptor >> 6])

@@ -1,4 +1,4 @@
-"""Tables to records: data frames, Arrow objects, arrays and lists as blocks of columns, and one result for all rows.
+"""Turn tables into records: data frames, Arrow objects, arrays and lists as blocks of columns, one result for all.
 
 `Producer.send_table` is the face. `sources` turns whatever it is given into Arrow batches, `plan` turns each batch into
 parts (one topic's columns), `result` puts the outcomes of the parts together again in input order.

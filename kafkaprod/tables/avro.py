@@ -1,4 +1,4 @@
-"""Rows as Avro records behind Confluent's wire header; the slow path, through fastavro."""
+"""Encode rows as Avro records with Confluent's wire header, through fastavro, a Python object per value."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AvroEncoder:
         self._header = b"" if schema_id is None else struct.pack(">bi", MAGIC_BYTE, schema_id)
 
     def encode(self, batch: ArrowBatch, indexes: list[int], first: int, end: int) -> Column:
-        """Rows first .. end as a column. Raises SerializationError naming the row that does not fit the schema."""
+        """Encode the rows first .. end as a column. Raises SerializationError if a row does not fit the schema."""
         values = []
         for place, row in enumerate(batch.to_pylist(indexes, first, end)):
             try:
@@ -47,7 +47,7 @@ class AvroEncoder:
         return Column.from_list(values)
 
     def encode_row(self, row: Mapping[str, Any]) -> bytes:
-        """One row. Raises SerializationError if it does not fit the schema."""
+        """Encode one row. Raises SerializationError if it does not fit the schema."""
         out = io.BytesIO()
         out.write(self._header)
         try:

@@ -1,4 +1,4 @@
-"""Which column becomes what: from the names a caller gives to the columns of records, batch by batch."""
+"""Map the columns of a table to keys, values, headers, timestamps, partitions and topics, batch by batch."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MOST_AVRO_ROWS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The column of this name, whatever the name; needed only for one called "json"."""
+    """Names a column; needed only for one called "json"."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class JsonRows:
-    """Each row as a JSON object, as Spark's to_json writes it; docs/json.md has the table of types.
+    """Writes each row as a JSON object, as Spark's to_json writes it; docs/json.md has the table of types.
 
     Args:
         columns: Names of the columns to write, in this order; None: all.
@@ -42,14 +42,14 @@ class JsonRows:
 
 @dataclass(frozen=True, slots=True)
 class AvroRows:
-    """Each row as an Avro record behind Confluent's wire header: byte 0, then the schema id as int32, big endian.
+    """Writes each row as an Avro record after Confluent's wire header: byte 0, then the schema id as int32, big endian.
 
     Args:
         schema: A record schema: JSON text, or what json.loads makes of it.
         schema_id: The schema's number in the registry; None: no header.
         columns: Names of the columns to write; None: all.
 
-    Needs the extra `avro`. One Python object a value: tens of times slower than JsonRows.
+    Needs the extra `avro`. It makes a Python object per value, so it is tens of times slower than JsonRows.
     """
 
     schema: str | Mapping[str, Any]
@@ -62,7 +62,7 @@ ValueSpec = str | bytes | Named | JsonRows | AvroRows | None
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some rows of a batch, bound for one topic; `rows` are positions in the batch."""
+    """Holds some rows of a batch for one topic; `rows` are positions in the batch."""
 
     topic: str
     rows: Rows
@@ -73,14 +73,14 @@ class Part:
     partitions: Any
 
     def rows_from(self, first: int) -> Rows:
-        """The rows as positions in a table in which the batch begins at row `first`."""
+        """Return the rows as positions in a table in which the batch begins at row `first`."""
         rows = self.rows
         return range(rows.start + first, rows.stop + first) if isinstance(rows, range) else rows + first
 
 
 @dataclass(slots=True)
 class TablePlan:
-    """What `Producer.send_table` was asked for; see there for the arguments."""
+    """Holds the arguments of `Producer.send_table`, and applies them to batches."""
 
     topic: str | None
     value: ValueSpec = "value"
@@ -128,7 +128,7 @@ class TablePlan:
             return self.value
         if any(one.name == JSON for one in batch.fields):
             raise InvalidRecordError(
-                "value='json' means rows as JSON, but the table has a column 'json' too: say value=JsonRows() for the "
+                "value='json' means rows as JSON, but the table has a column 'json' too: use value=JsonRows() for the "
                 "rows or value=Named('json') for the column"
             )
         return JsonRows(self.columns)
@@ -178,7 +178,7 @@ def _index(batch: ArrowBatch, name: str | Named, role: str) -> int:
     if len(places) == 1:
         return places[0]
     if len(batch.fields) == 1 and batch.fields[0].name == "":
-        return 0  # a lone array has no name: it is the column that is asked for
+        return 0  # a lone array has no name: it is the only column
     if places:
         raise InvalidRecordError(f"{role}={text!r}: the table has {len(places)} columns of that name")
     names = ", ".join(repr(one.name) for one in batch.fields[:20])
@@ -213,7 +213,7 @@ def _slice(column: Any, first: int, count: int, batch: ArrowBatch) -> Any:
 
 
 def _topic_groups(batch: ArrowBatch, name: str | None, default: str | None) -> list[tuple[str, Any]]:
-    """Topics with the rows of each; None for the rows: all of them."""
+    """Return the topics with the rows of each; None for the rows: all of them."""
     if name is None:
         assert default is not None
         return [(default, None)]

@@ -1,4 +1,4 @@
-"""NumPy arrays and lists of Python objects as the plain buffers of Arrow columns."""
+"""Turn NumPy arrays and lists of Python objects into plain buffers of Arrow columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TableResult: the outcome of all rows of one table, in the table's order."""
+"""Define TableResult: the outcome of all rows of one table, in the table's order."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Rows = range | NDArray[np.int64]
 
 
 class TableResult:
-    """The outcome of one `send_table` call; row i is the table's row i, over all its batches.
+    """Holds the outcome of one `send_table` call; row i is the table's row i, over all its batches.
 
-    Arrays have one item per row and are made when asked for: `partitions` int32, `offsets` int64 (-1 unknown or
+    Arrays have one item per row and are made on access: `partitions` int32, `offsets` int64 (-1 unknown or
     failed), `timestamps` int64 ms (-1 where the record keeps its own), `error_codes` int16 (0 delivered, Kafka's code,
     CLIENT_ERROR, PENDING). Thread-safe once `send_table` has returned.
 
@@ -30,7 +30,7 @@ class TableResult:
         self.row_count = 0
 
     def add(self, rows: Rows, topic: str, block: BlockResult) -> None:
-        """Take up the outcome of some rows."""
+        """Add the outcome of some rows."""
         self.blocks.append((rows, topic, block))
         self.row_count += len(rows)
 
@@ -38,7 +38,7 @@ class TableResult:
         return self.row_count
 
     def done(self) -> bool:
-        """Whether every row's outcome is known."""
+        """Return whether every row's outcome is known."""
         return all(block.done() for _, _, block in self.blocks)
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -83,38 +83,38 @@ class TableResult:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that got rows, in order of their first one."""
+        """Return the topics that got rows, in order of their first one."""
         return list(dict.fromkeys(topic for _, topic, _ in self.blocks))
 
     @property
     def partitions(self) -> NDArray[np.int32]:
-        """Each row's partition; -1 for a row that was never queued."""
+        """Return each row's partition; -1 for a row that was never queued."""
         return self._gather(np.int32, lambda block: block.partitions)
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Offset of each row in its partition; -1 if it failed or the broker did not tell."""
+        """Return the offset of each row in its partition; -1 if it failed or the broker sent none."""
         return self._gather(np.int64, lambda block: block.offsets)
 
     @property
     def timestamps(self) -> NDArray[np.int64]:
-        """The broker's append time of each row in ms; -1 where the record keeps the timestamp it was sent with."""
+        """Return the broker's append time of each row in ms; -1 where the record keeps its own timestamp."""
         return self._gather(np.int64, lambda block: block.timestamps)
 
     @property
     def error_codes(self) -> NDArray[np.int16]:
-        """0 for a delivered row, else Kafka's error code, CLIENT_ERROR or PENDING."""
+        """Return 0 for a delivered row, else Kafka's error code, CLIENT_ERROR or PENDING."""
         return self._gather(np.int16, lambda block: block.error_codes)
 
     @property
     def errors(self) -> dict[int, Exception]:
-        """Row -> error, for the failed rows only, in row order; looking counts as having seen them."""
+        """Return row -> error for the failed rows, in row order; they count as seen then."""
         failed = {int(rows[row]): error for rows, _, block in self.blocks for row, error in block.errors.items()}
         return dict(sorted(failed.items()))
 
     @property
     def failed_count(self) -> int:
-        """How many rows are known to have failed."""
+        """Return how many rows are known to have failed."""
         return sum(block.failed_count for _, _, block in self.blocks)
 
     def _gather(self, dtype: type[Any], column: Callable[[BlockResult], NDArray[Any]]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Whatever holds a table, as an iterator of Arrow batches."""
+"""Read tables of any library as Arrow batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def read_batches(data: Any) -> Iterator[ArrowBatch]:
         data: An object with `__arrow_c_stream__` or `__arrow_c_array__` (pyarrow, polars, duckdb, pandas, nanoarrow); a
             mapping of names to NumPy arrays or lists of equal length; a NumPy structured array.
 
-    Raises: InvalidRecordError: It is none of these.
+    Raises:
+        InvalidRecordError: It is something else.
     """
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         return ArrowStream(data)
