@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kafkaprod._core.records.batch_reader import Record, RecordBatchReader, read_batches
 from kafkaprod.admin.client import ClusterClient
-from kafkaprod.admin.topics import find_topic, first
+from kafkaprod.admin.topics import READ_UNCOMMITTED, find_topic, first
 from kafkaprod.compression import decompress
 from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.error_codes import describe, error_for
-from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkaprod.protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic
 
 FETCH_BYTES: Final = 16 << 20
 MAX_WAIT_MS: Final = 500
@@ -21,12 +21,21 @@ RETRY_MS: Final = 100
 
 
 class PartitionReader:
-    """Reads one partition from its leader, and finds the new one if that changes. Not thread-safe."""
+    """Reads one partition from its leader, and finds the new one if that changes. Not thread-safe.
 
-    def __init__(self, client: ClusterClient, topic: str, partition: int) -> None:
+    Args:
+        client: Of the cluster.
+        topic: Its name.
+        partition: Its number.
+        isolation: READ_COMMITTED leaves out records of transactions that are open or were aborted.
+    """
+
+    def __init__(self, client: ClusterClient, topic: str, partition: int, isolation: int = READ_UNCOMMITTED) -> None:
         self._client = client
         self._topic = topic
         self._partition = partition
+        self._isolation = isolation
+        self._hidden: set[int] = set()  # base offsets of batches of the last answer without records to show
         self._leader: int | None = None
         self.end_offset = -1  # high watermark of the last answer
 
@@ -46,7 +55,9 @@ class PartitionReader:
             data = first(first(answer.responses, "topic").partitions, "partition")
             if data.error_code == 0:
                 self.end_offset = data.high_watermark
-                return read_batches(data.records or b"", decompress)
+                batches = read_batches(data.records or b"", decompress)
+                self._hidden = _hidden(batches, data.aborted_transactions or ())
+                return batches
             error = error_for(data.error_code, topic=self._topic, partition=self._partition)
             if not describe(data.error_code).retriable:
                 raise error
@@ -54,6 +65,10 @@ class PartitionReader:
             self._client.wait(RETRY_MS)
         assert error is not None
         raise error
+
+    def is_visible(self, batch: RecordBatchReader) -> bool:
+        """Return whether a batch of the last answer has records to show: no markers, no aborted transaction."""
+        return batch.base_offset not in self._hidden
 
     def batches(self, start: int, end: int) -> Iterator[RecordBatchReader]:
         """Yield the batches with offsets from `start` up to, not including, `end`, control batches too."""
@@ -66,14 +81,31 @@ class PartitionReader:
     def records(self, start: int, end: int) -> Iterator[Record]:
         """Yield the records with offsets from `start` up to, not including, `end`."""
         for batch in self.batches(start, end):
-            if not batch.is_control:
+            if self.is_visible(batch):
                 yield from (record for record in batch if start <= record.offset < end)
 
     def _request(self, offset: int, max_wait_ms: int) -> FetchRequest:
         place = FetchPartition(partition=self._partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
         return FetchRequest(
             max_wait_ms=max_wait_ms,
+            isolation_level=self._isolation,
             min_bytes=1,
             max_bytes=FETCH_BYTES,
             topics=[FetchTopic(topic=self._topic, partitions=[place])],
         )
+
+
+def _hidden(batches: Iterable[RecordBatchReader], aborted: Iterable[AbortedTransaction]) -> set[int]:
+    """Find the batches that hold markers, or records of aborted transactions: from its first offset to its marker."""
+    hidden: set[int] = set()
+    starts = sorted((transaction.first_offset, transaction.producer_id) for transaction in aborted)
+    open_producers: set[int] = set()
+    for batch in batches:
+        while starts and starts[0][0] <= batch.last_offset:
+            open_producers.add(starts.pop(0)[1])
+        if batch.is_control:
+            open_producers.discard(batch.producer_id)
+            hidden.add(batch.base_offset)
+        elif batch.is_transactional and batch.producer_id in open_producers:
+            hidden.add(batch.base_offset)
+    return hidden

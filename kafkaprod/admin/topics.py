@@ -19,6 +19,8 @@ TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 LATEST = -1
 EARLIEST = -2
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
 MAX_TRIES = 100
 RETRY_MS = 100
 CREATION_MS = 5_000
@@ -186,10 +188,13 @@ def _options(client: ClusterClient, kind: int, name: str, node_id: int | None) -
     return {option.name: None if option.is_sensitive else option.value for option in answer.configs}
 
 
-def log_offsets(client: ClusterClient, topic: str, timestamp: int = LATEST) -> dict[int, int]:
+def log_offsets(
+    client: ClusterClient, topic: str, timestamp: int = LATEST, isolation: int = READ_UNCOMMITTED
+) -> dict[int, int]:
     """Return an offset by partition: the log's end (LATEST), its start (EARLIEST), or the first record from a time on.
 
-    The time is in ms since the epoch. The offset is -1 where there is no such record.
+    The time is in ms since the epoch. With READ_COMMITTED the end is before open transactions. The offset is -1 where
+    there is no such record.
 
     Raises:
         TopicNotFoundError, BrokerError: As the brokers answered.
@@ -198,7 +203,7 @@ def log_offsets(client: ClusterClient, topic: str, timestamp: int = LATEST) -> d
     error: KafkaError | None = None
     for _ in range(MAX_TRIES):
         try:
-            return _log_offsets_once(client, topic, timestamp)
+            return _log_offsets_once(client, topic, timestamp, isolation)
         except KafkaError as refusal:  # leaders move, and the leader of a new topic learns of it a moment later
             if not refusal.retriable or (isinstance(refusal, TopicNotFoundError) and error is None):
                 raise
@@ -208,7 +213,7 @@ def log_offsets(client: ClusterClient, topic: str, timestamp: int = LATEST) -> d
     raise error
 
 
-def _log_offsets_once(client: ClusterClient, topic: str, timestamp: int) -> dict[int, int]:
+def _log_offsets_once(client: ClusterClient, topic: str, timestamp: int, isolation: int) -> dict[int, int]:
     by_leader: dict[int, list[int]] = {}
     for partition in find_topic(client, topic).partitions:
         by_leader.setdefault(partition.leader, []).append(partition.number)
@@ -218,7 +223,7 @@ def _log_offsets_once(client: ClusterClient, topic: str, timestamp: int) -> dict
     for leader, partitions in by_leader.items():
         wanted = [ListOffsetsPartition(partition_index=number, timestamp=timestamp) for number in partitions]
         request = ListOffsetsRequest(
-            replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=topic, partitions=wanted)]
+            replica_id=-1, isolation_level=isolation, topics=[ListOffsetsTopic(name=topic, partitions=wanted)]
         )
         for answer in first(client.ask(request, leader).topics, "topic").partitions:
             if answer.error_code:

@@ -12,11 +12,13 @@ from typing import Any
 from kafkaprod._core.records.batch_reader import Record
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.reading import PartitionReader
-from kafkaprod.admin.topics import EARLIEST, LATEST, log_offsets
+from kafkaprod.admin.topics import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, log_offsets
 from kafkaprod.cli.main import examples
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, open_cluster, read_options, whole
 from kafkaprod.errors import ConfigError
 from kafkaprod.text import counted, printable
+
+_ISOLATIONS = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTED}
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -49,6 +51,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add("-p", "--partition", type=int, action="append", metavar="N", help="only this partition; repeatable")
     add("-f", "--follow", action="store_true", help="wait for new records, until Ctrl-C")
+    add(
+        "--isolation",
+        choices=list(_ISOLATIONS),
+        default="read_committed",
+        help="read_uncommitted shows records of open and aborted transactions, too (default: %(default)s)",
+    )
     add("--json", action="store_true", help="one JSON object a line, with all fields")
     add("--raw", action="store_true", help="do not escape control characters on a terminal")
     add_cluster_arguments(parser)
@@ -71,7 +79,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print_records(client: ClusterClient, options: argparse.Namespace) -> None:
-    starts, ends = (log_offsets(client, options.topic, which) for which in (EARLIEST, LATEST))
+    isolation = _ISOLATIONS[options.isolation]
+    starts, ends = (log_offsets(client, options.topic, which, isolation) for which in (EARLIEST, LATEST))
     wanted = options.partition or list(ends)
     missing = [number for number in wanted if number not in ends]
     if missing:
@@ -79,7 +88,7 @@ def _print_records(client: ClusterClient, options: argparse.Namespace) -> None:
             f"topic {options.topic!r} has {counted(len(ends), 'partition')}, but no partition {missing[0]}"
         )
     places = {}
-    readers = {number: PartitionReader(client, options.topic, number) for number in wanted}
+    readers = {number: PartitionReader(client, options.topic, number, isolation) for number in wanted}
     for number in wanted:
         places[number] = _first(options, starts[number], ends[number])
         for record in readers[number].records(places[number], ends[number]):
@@ -105,7 +114,7 @@ def _first(options: argparse.Namespace, start: int, end: int) -> int:
 
 def _next_records(reader: PartitionReader, places: dict[int, int], number: int, max_wait_ms: int) -> Iterator[Record]:
     for batch in reader.fetch(places[number], max_wait_ms):
-        if not batch.is_control:
+        if reader.is_visible(batch):
             yield from (record for record in batch if record.offset >= places[number])
         places[number] = batch.last_offset + 1
 
