@@ -15,13 +15,13 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
 
 from kafkaprod._core.queues.send_path import RecordSender
 from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.engine import Engine
-from kafkaprod.engine.host import EngineHost, patience_after
+from kafkaprod.engine.host import EngineHost, left_open, patience_after
 from kafkaprod.engine.steps import Steps, run
 from kafkaprod.intake.blocks import BlockIntake
 from kafkaprod.intake.records import Intake
@@ -29,6 +29,9 @@ from kafkaprod.metrics import Snapshot
 from kafkaprod.producer import Producer
 from kafkaprod.results.batch import DeliveryFuture
 from kafkaprod.structs import RecordMetadata
+
+if TYPE_CHECKING:
+    from kafkaprod.engine.transactions.calling import AsyncTransaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,6 +109,35 @@ class AsyncProducer:
     async def send_table(self) -> None:
         """Producer.send_table; as `send_many`."""
 
+    async def init_transactions(self, timeout: float | None = None) -> None:
+        """Producer.init_transactions without blocking the event loop. If cancelled, repeat it: it continues."""
+        await _run(self._host.transaction_calls().init(timeout, _LoopWaiter))
+
+    def begin_transaction(self) -> None:
+        """Producer.begin_transaction; never waits."""
+        self._host.transaction_calls().begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Any, group_metadata: Any, timeout: float | None = None
+    ) -> None:
+        """Producer.send_offsets_to_transaction, as `init_transactions`."""
+        await _run(self._host.transaction_calls().send_offsets(offsets, group_metadata, timeout, _LoopWaiter))
+
+    async def commit_transaction(self, timeout: float | None = None) -> None:
+        """Producer.commit_transaction, as `init_transactions`."""
+        await _run(self._host.transaction_calls().commit(timeout, _LoopWaiter))
+
+    async def abort_transaction(self, timeout: float | None = None) -> None:
+        """Producer.abort_transaction, as `init_transactions`."""
+        await _run(self._host.transaction_calls().abort(timeout, _LoopWaiter))
+
+    def transaction(self) -> AsyncTransaction[Self]:
+        """Return the block of a transaction, for `async with`; see Producer.transaction."""
+        calls = self._host.transaction_calls()
+        from kafkaprod.engine.transactions.calling import AsyncTransaction
+
+        return AsyncTransaction(self, calls, _LoopWaiter, _run)
+
     async def flush(self, timeout: float | None = None) -> None:
         """Producer.flush without blocking the event loop."""
         await _run(self._host.flush(timeout, _LoopWaiter))
@@ -140,7 +172,10 @@ class AsyncProducer:
             except BaseException as failure:
                 await self.close(patience_after(failure))
                 raise
+        is_left_open = kind is None and self._host.has_open_transaction
         await self.close(patience_after(error))
+        if is_left_open:
+            raise left_open()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

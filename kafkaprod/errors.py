@@ -227,7 +227,7 @@ class TransactionAbortableError(_TransactionError):
 
 
 class TransactionTimeoutError(KafkaError, TimeoutError):
-    """A transaction call did not end within its timeout; it goes on. Only the same call, or close(), is legal now."""
+    """A transaction call did not end within its timeout; it continues. Only the same call, or close(), is legal now."""
 
     retriable = True
     category: Category | None = "retriable"

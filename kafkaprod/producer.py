@@ -16,7 +16,7 @@ from kafkaprod._core.queues.send_path import RecordSender
 from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.engine import Engine
-from kafkaprod.engine.host import EngineHost, patience_after
+from kafkaprod.engine.host import EngineHost, left_open, patience_after
 from kafkaprod.engine.steps import run
 from kafkaprod.intake.blocks import BlockIntake
 from kafkaprod.intake.checks import ColumnLike
@@ -26,8 +26,9 @@ from kafkaprod.results.waiting import Waiter
 
 AnyProducer = TypeVar("AnyProducer", bound="Producer")
 
-# They need NumPy, which takes longer to import than all the rest.
+# They need NumPy, which takes longer to import than all the rest; few producers need transactions.
 if TYPE_CHECKING:
+    from kafkaprod.engine.transactions.calling import Transaction
     from kafkaprod.results.block import BlockResult
     from kafkaprod.tables import Named, TableResult, ValueSpec
 
@@ -182,6 +183,81 @@ class Producer(RecordSender):
             )
         )
 
+    # --- transactions ----------------------------------------------------------------------------------------------
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Get ready for transactions: once, before the first. Fences other producers with the same transactional_id.
+
+        Waits until a transaction that an earlier one left behind is completed.
+
+        Args:
+            timeout: Seconds; None: max_block_ms. The same for all calls below.
+
+        Raises:
+            TransactionTimeoutError: It continues; make the same call again.
+            AuthorizationError: No Write on the transactional id; may be called again.
+            ConfigError: transaction_timeout_ms is more than the broker allows.
+            IllegalStateError: It was called before, there is no transactional_id, or this is a delivery callback.
+        """
+        run(self._host.transaction_calls().init(timeout, Waiter))
+
+    def begin_transaction(self) -> None:
+        """Open a transaction; never waits. Records may be sent from now on, from any thread.
+
+        Raises:
+            IllegalStateError: One is open, or `init_transactions` has not succeeded.
+            TransactionAbortableError, DeliveryFailedError: The last one failed and must be aborted.
+            ProducerFencedError: Another producer took over. All calls below raise it, too.
+        """
+        self._host.transaction_calls().begin()
+
+    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any, timeout: float | None = None) -> None:
+        """Commit offsets of the input together with the transaction.
+
+        Args:
+            offsets: The next offset to read of each partition: a mapping of (topic, partition) to an int, to
+                (offset, metadata) or to an object with `offset`; or confluent-kafka's TopicPartition objects.
+            group_metadata: kafka-python's `group_metadata()`, confluent-kafka's `consumer_group_metadata()`, aiokafka's
+                consumer, or the group id alone.
+            timeout: Seconds; None: max_block_ms.
+
+        Raises:
+            TransactionTimeoutError: It continues; make the same call again, or abort.
+            TransactionAbortableError: Such as code 22 or 25: the group has given the input to another member.
+            InvalidRecordError: The offsets or the metadata are not understood; nothing was sent.
+        """
+        run(self._host.transaction_calls().send_offsets(offsets, group_metadata, timeout, Waiter))
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Send everything queued, wait for every outcome, and commit. Returns when that is decided and durable.
+
+        Raises:
+            DeliveryFailedError: A record of the transaction failed; nothing is committed, abort.
+            TransactionAbortableError: It cannot be committed, abort; `outcome` "unknown": it may have been.
+            CommitUnknownError: Not decided within the timeout; make the same call again.
+        """
+        run(self._host.transaction_calls().commit(timeout, Waiter))
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Drop records that were not sent, wait for the others, and abort.
+
+        Raises:
+            TransactionTimeoutError: It continues; make the same call again.
+            ProducerFencedError: Another producer took over.
+        """
+        run(self._host.transaction_calls().abort(timeout, Waiter))
+
+    def transaction(self) -> Transaction[Self]:
+        """Return the block of a transaction: it begins, commits at the end, and aborts if the block raises.
+
+        with producer.transaction():
+            producer.send("orders", b"value")
+        """
+        calls = self._host.transaction_calls()
+        from kafkaprod.engine.transactions.calling import Transaction
+
+        return Transaction(self, calls)
+
     # --- flush and close -------------------------------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> None:
@@ -203,6 +279,7 @@ class Producer(RecordSender):
         Args:
             timeout: Seconds; what is not delivered then fails with ProducerClosedError. None: as long as it takes.
 
+        An open transaction is aborted, which takes max_block_ms at most; close(0) leaves it to its timeout.
         A second call waits likewise; the earliest end of all calls holds. From a delivery callback it acts as close(0)
         and returns at once. Failures that nobody looked at are logged.
 
@@ -225,7 +302,10 @@ class Producer(RecordSender):
             except BaseException as failure:
                 self.close(patience_after(failure))
                 raise
+        is_left_open = kind is None and self._host.has_open_transaction
         self.close(patience_after(error))
+        if is_left_open:
+            raise left_open()
 
     # --- questions -------------------------------------------------------------------------------------------------
 

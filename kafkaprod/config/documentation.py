@@ -11,9 +11,7 @@ from kafkaprod.config.refused import REFUSED, REFUSED_VALUES
 from kafkaprod.config.rules import RULES
 
 NOT_YET: Final[dict[str, str]] = {
-    "transactional_id": "transactions are not in this version: the option is refused",
-    "transaction_timeout_ms": "transactions are not in this version",
-    "transaction_two_phase_commit_enable": "transactions are not in this version",
+    "transaction_two_phase_commit_enable": "two-phase commit (KIP-939) is refused: no released broker completes it",
     "enable_metrics_push": "KIP-714 is not in this version: nothing is pushed",
 }
 """Options of the table that this version does not implement, and why: they get no entry on the page."""

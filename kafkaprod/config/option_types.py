@@ -115,11 +115,11 @@ class OptionTypes(TypedDict, total=False):
     max_block_ms: int | str
     """How long `send()` may wait for metadata and memory, and each transaction call for its answer."""
     transactional_id: str | None
-    """Enables transactions. Stable across restarts: a new producer of the same id fences the old one."""
+    """Enables transactions. Stable across restarts: a new producer with the same id fences the old one."""
     transaction_timeout_ms: int | str
     """The broker aborts a transaction that takes longer. It may not exceed the broker's transaction.max.timeout.ms."""
     transaction_two_phase_commit_enable: bool | str
-    """Transactions are ended by an outside coordinator and never time out (KIP-939)."""
+    """Two-phase commit (KIP-939). `true` is refused: no released broker completes such a transaction."""
     linger_ms: int | str
     """How long a batch that is not full may wait for more records. More: fewer, larger requests; less: less delay."""
     queue_buffering_max_ms: int | str

@@ -114,7 +114,7 @@ class ProducerOptions(ConnectionOptions):
         None,
         Text(),
         LOW,
-        "Enables transactions. Stable across restarts: a new producer of the same id fences the old one.",
+        "Enables transactions. Stable across restarts: a new producer with the same id fences the old one.",
     )
     transaction_timeout_ms: int = _TRANSACTIONS.option(
         60_000,
@@ -124,7 +124,10 @@ class ProducerOptions(ConnectionOptions):
         unit="ms",
     )
     transaction_two_phase_commit_enable: bool = _TRANSACTIONS.option(
-        False, Boolean(), LOW, "Transactions are ended by an outside coordinator and never time out (KIP-939)."
+        False,
+        Boolean(),
+        LOW,
+        "Two-phase commit (KIP-939). `true` is refused: no released broker completes such a transaction.",
     )
 
     # --- batching and memory ---

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import weakref
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from kafkaprod.engine.engine import Engine
 from kafkaprod.engine.flushes import Flush
@@ -23,6 +23,10 @@ from kafkaprod.errors import (
     IllegalStateError,
     ProducerClosedError,
 )
+
+# Imported with the first transaction: few producers need the messages.
+if TYPE_CHECKING:
+    from kafkaprod.engine.transactions.calling import TransactionCalls
 
 EXIT_TIMEOUT_S: Final = 10.0  # how long the end of the interpreter waits for records still on their way
 MAX_CLOSE_MS: Final = 1 << 40
@@ -79,6 +83,29 @@ class EngineHost:
         """Raises ForkedProducerError, ProducerClosedError, or that the sender thread has died."""
         if self._is_closed or self._guard.is_forked or self._sender.fatal_error is not None:
             self._refuse()
+
+    def check_sending(self) -> None:
+        """As check_usable; a transactional producer takes records in a transaction only."""
+        self.check_usable()
+        if self.engine.transactions is not None:
+            self.engine.transactions.check_sending()
+
+    def transaction_calls(self) -> TransactionCalls:
+        """What application code may do with transactions.
+
+        Raises:
+            IllegalStateError: The producer has no transactional id.
+        """
+        if self.engine.transactions is None:
+            raise IllegalStateError("the producer has no transactional_id: transactions need one of its own")
+        from kafkaprod.engine.transactions.calling import TransactionCalls
+
+        return TransactionCalls(self, self.engine.transactions)
+
+    @property
+    def has_open_transaction(self) -> bool:
+        """Whether close() would abort a transaction."""
+        return self.engine.transactions is not None and self.engine.transactions.is_open
 
     def check_not_forked(self) -> None:
         """Raises ForkedProducerError."""
@@ -167,6 +194,13 @@ class EngineHost:
 def patience_after(error: BaseException | None) -> float | None:
     """How long close() may take after what ended a `with` block: one that wants the program to end should soon."""
     return None if error is None or isinstance(error, Exception) else EXIT_TIMEOUT_S
+
+
+def left_open() -> IllegalStateError:
+    """The error for a `with` block that ends inside a transaction."""
+    return IllegalStateError(
+        "the block of the producer ended inside a transaction, which was aborted: commit_transaction() comes before"
+    )
 
 
 def _on_dropped(engine: Engine) -> None:

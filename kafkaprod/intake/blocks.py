@@ -52,7 +52,7 @@ class BlockIntake:
         make_waiter: MakeWaiter = Waiter,
     ) -> Steps[BlockResult]:
         """Steps of Producer.send_many."""
-        self._host.check_usable()
+        self._host.check_sending()
         if self._hooks.has_any:
             values = as_records(values, "values")
             keys = None if keys is None else as_records(keys, "keys")
@@ -84,7 +84,7 @@ class BlockIntake:
         make_waiter: MakeWaiter = Waiter,
     ) -> Steps[BlockResult]:
         """Steps of Producer.send_columns."""
-        self._host.check_usable()
+        self._host.check_sending()
         return (
             yield from self._send_block(
                 topic,
@@ -117,7 +117,7 @@ class BlockIntake:
         from kafkaprod.results.block import BlockResult
         from kafkaprod.tables import TablePlan, TableResult, read_batches
 
-        self._host.check_usable()
+        self._host.check_sending()
         plan = TablePlan(topic, value, key, headers, timestamp, partition, topic_column, columns)
         result = TableResult()
         part: Part | None = None

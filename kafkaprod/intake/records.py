@@ -75,7 +75,7 @@ class Intake:
 
     def begin(self, arguments: tuple[Any, ...]) -> SendCall:
         """Let the interceptors see a record; `arguments` are those of `Producer.send`, in order."""
-        self.host.check_usable()
+        self.host.check_sending()
         deadline_ms = self.deadline_ms()
         return SendCall(self._hooks.on_send(ProducerRecord(*arguments)), deadline_ms)
 

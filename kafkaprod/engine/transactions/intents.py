@@ -1,6 +1,6 @@
 """The half of the state machine that the application uses: what it may do in which state, and what it waits for. Pure.
 
-At most one call waits at a time. One that timed out goes on: the next call of its kind resumes it, and any other is
+At most one call waits at a time. One that timed out continues: the next call of its kind resumes it, and any other is
 refused, so that the application always learns the outcome of a commit before it does anything else. Only offsets may be
 given up, by aborting their transaction.
 """
@@ -153,9 +153,9 @@ class Intents:
         return None if call.failure is None else call.failure.error()
 
     def time_out(self, call: Call, timeout_s: float) -> KafkaError:
-        """Note that nobody waits for the call any more; return the error to raise. The call goes on."""
+        """Note that the caller stopped waiting; return the error to raise. The call continues."""
         call.is_waited_for = False
-        text = f"{call.kind.value} did not end within {timeout_s:g} s; it goes on ({self._who()}): repeat it"
+        text = f"{call.kind.value} did not end within {timeout_s:g} s; it continues ({self._who()}): repeat it"
         if call.kind is CallKind.COMMIT and not call.is_decided:
             return CommitUnknownError(text + " to learn whether the transaction is committed, or close the producer")
         if call.kind is CallKind.OFFSETS:

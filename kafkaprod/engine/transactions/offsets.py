@@ -46,7 +46,7 @@ def read_group_metadata(source: Any) -> GroupMetadata:
     """Read the group metadata of any client; see the module's table.
 
     Raises:
-        InvalidRecordError: It is none, has no group, or has a generation without a member.
+        InvalidRecordError: It is of an unknown kind, has no group, or has a generation without a member.
     """
     if isinstance(source, str):
         group = GroupMetadata(source)

@@ -1,0 +1,193 @@
+"""The transaction calls of a producer as steps (`engine.steps`), which threads and event loops share.
+
+A call that is interrupted, cancelled or timed out continues in the cluster; the next one of its kind resumes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Final, Generic, TypeVar
+
+from kafkaprod.engine.host import EngineHost
+from kafkaprod.engine.steps import MakeWaiter, Steps, run
+from kafkaprod.engine.transactions.calls import Call
+from kafkaprod.engine.transactions.identity import TransactionalIdentity
+from kafkaprod.errors import IllegalStateError, InvalidRecordError
+from kafkaprod.results.waiting import Waiter
+
+MAX_WAIT_S: Final = threading.TIMEOUT_MAX
+P = TypeVar("P")
+
+
+class TransactionCalls:
+    """What `Producer` and `AsyncProducer` call. Thread-safe.
+
+    Args:
+        host: Of the engine.
+        identity: Its transactions.
+    """
+
+    def __init__(self, host: EngineHost, identity: TransactionalIdentity) -> None:
+        self._host = host
+        self._engine = host.engine
+        self.identity = identity
+
+    def begin(self) -> None:
+        """Producer.begin_transaction; never waits."""
+        self._check()
+        self.identity.begin()
+
+    def init(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
+        """Steps of Producer.init_transactions."""
+        return self._wait(self.identity.start_init, timeout, make_waiter)
+
+    def send_offsets(
+        self, offsets: Any, group_metadata: Any, timeout: float | None, make_waiter: MakeWaiter
+    ) -> Steps[None]:
+        """Steps of Producer.send_offsets_to_transaction."""
+        return self._wait(lambda wake: self.identity.start_offsets(offsets, group_metadata, wake), timeout, make_waiter)
+
+    def commit(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
+        """Steps of Producer.commit_transaction."""
+        return self._wait(self.identity.start_commit, timeout, make_waiter)
+
+    def abort(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
+        """Steps of Producer.abort_transaction."""
+        yield from self._wait(self.identity.start_abort, timeout, make_waiter)
+        self._engine.ledger.take()  # whoever aborts knows that these records are not written
+
+    def _wait(
+        self, start: Callable[[Callable[[], None]], Call | None], timeout: float | None, make_waiter: MakeWaiter
+    ) -> Steps[None]:
+        self._check()
+        limit_s, waiter = self._limit_s(timeout), make_waiter()
+        call = start(waiter.wake)
+        if call is None:
+            return
+        try:
+            has_ended = yield waiter, limit_s
+        except BaseException:
+            self.identity.let_go(call)
+            raise
+        error = None if has_ended else self.identity.time_out(call, limit_s)
+        if error is not None:
+            raise error
+        self.identity.finish(call)
+
+    def _check(self) -> None:
+        self._host.check_usable()
+        if self._host.is_in_callback:
+            raise IllegalStateError("a transaction call inside a delivery callback would wait for itself")
+
+    def _limit_s(self, timeout: float | None) -> float:
+        if timeout is None:
+            return min(self._engine.config.max_block_ms / 1000, MAX_WAIT_S)
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or math.isnan(timeout) or timeout < 0:
+            raise InvalidRecordError(f"timeout={timeout!r} must be a number of seconds, at least 0, or None")
+        return min(timeout, MAX_WAIT_S)
+
+    def is_open(self, number: int) -> bool:
+        """Whether transaction `number` is still open, so that it can be committed or aborted."""
+        return self.identity.number == number and self.identity.is_open
+
+
+class Transaction(Generic[P]):
+    """The block of `with producer.transaction()`: commits at its end, aborts if it raises.
+
+    The value of `as` is the producer. A block that has ended the transaction by itself is left as it is.
+    """
+
+    def __init__(self, producer: P, calls: TransactionCalls) -> None:
+        self._producer = producer
+        self._calls = calls
+        self._number = 0
+
+    def __enter__(self) -> P:
+        self._calls.begin()
+        self._number = self._calls.identity.number
+        return self._producer
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._calls.is_open(self._number):
+            return
+        if error is not None:
+            self._abort_after(error)
+            return
+        try:
+            run(self._calls.commit(None, Waiter))
+        except BaseException as failure:
+            self._abort_after(failure)
+            raise
+
+    def _abort_after(self, error: BaseException) -> None:
+        if not self._calls.is_open(self._number):  # such as a commit whose outcome is unknown
+            return
+        try:
+            run(self._calls.abort(None, Waiter))
+        except Exception as failure:
+            _note(error, failure)
+
+
+class AsyncTransaction(Generic[P]):
+    """The block of `async with producer.transaction()`, as `Transaction`.
+
+    Args:
+        producer: The value of `as`.
+        calls: Of the producer.
+        make_waiter: Makes a wait of the running task.
+        wait: Awaits steps.
+    """
+
+    def __init__(
+        self,
+        producer: P,
+        calls: TransactionCalls,
+        make_waiter: MakeWaiter,
+        wait: Callable[[Steps[None]], Awaitable[None]],
+    ) -> None:
+        self._producer = producer
+        self._calls = calls
+        self._make_waiter = make_waiter
+        self._wait = wait
+        self._number = 0
+
+    async def __aenter__(self) -> P:
+        self._calls.begin()
+        self._number = self._calls.identity.number
+        return self._producer
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._calls.is_open(self._number):
+            return
+        if error is not None:
+            await self._abort_after(error)
+            return
+        try:
+            await self._wait(self._calls.commit(None, self._make_waiter))
+        except BaseException as failure:
+            await self._abort_after(failure)
+            raise
+
+    async def _abort_after(self, error: BaseException) -> None:
+        """Abort, even if the task is cancelled once more; bounded by max_block_ms."""
+        if not self._calls.is_open(self._number):
+            return
+        try:
+            await asyncio.shield(self._abort())
+        except Exception as failure:
+            _note(error, failure)
+
+    async def _abort(self) -> None:
+        await self._wait(self._calls.abort(None, self._make_waiter))
+
+
+def _note(error: BaseException, failure: Exception) -> None:
+    error.add_note(f"the transaction could not be aborted: {failure!r}")
