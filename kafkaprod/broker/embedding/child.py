@@ -31,7 +31,7 @@ from kafkaprod.protocol.api_keys import ApiKey
 
 
 def main() -> int:
-    """Run a broker as told on stdin; return the exit code."""
+    """Run a broker with the options from stdin; return the exit code."""
     logging.basicConfig(level=logging.WARNING, format="embedded broker: %(levelname)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then closes stdin
     try:

@@ -3,15 +3,15 @@
     faults.on(ApiKey.PRODUCE, reply_with(ErrorCode.NOT_LEADER_OR_FOLLOWER), times=2)
     faults.on(ApiKey.FETCH, delay(200), rate=0.1, seed=7)
 
-    reply_with(error)      not handled; everything asked for is answered with the error
-    move_leader()          the leader epoch of the partitions asked for grows, and 6 is answered (produce and fetch),
+    reply_with(error)      not handled; every part of the request is answered with the error
+    move_leader()          the leader epoch of the request's partitions grows, and 6 is answered (produce and fetch),
                            with the new leader in versions that have a place for it (KIP-951)
     close()                not handled; the connection is closed
     drop_reply()           handled; the answer never comes, the connection stays open
     close_after_handling() handled; the connection is closed instead of answered
     half_frame()           handled; half of the answer is sent, then the connection is closed
     delay(ms)              handled; the answer is sent later
-    throttle(ms)           handled; the answer says so, and the connection is not read for that time
+    throttle(ms)           handled; the answer has the time, and the connection is not read until then
 
 Rules are tried in the order they were given; the first that fires wins. Thread-safe.
 """
@@ -49,12 +49,12 @@ class Fault(NamedTuple):
 
 
 def reply_with(error_code: int) -> Fault:
-    """Answer everything that was asked for with an error; nothing is done."""
+    """Answer every part of the request with an error; nothing is done."""
     return Fault(FaultKind.REPLY_WITH, int(error_code))
 
 
 def move_leader() -> Fault:
-    """Raise the leader epoch of the partitions asked for and answer 6."""
+    """Raise the leader epoch of the request's partitions and answer 6."""
     return Fault(FaultKind.MOVE_LEADER)
 
 

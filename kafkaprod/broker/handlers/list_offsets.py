@@ -10,8 +10,8 @@ from __future__ import annotations
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import check_leader_epoch
 from kafkaprod.broker.server.request import ClientRequest, Lane
-from kafkaprod.broker.storage.log.log_reads import RecordPosition
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.broker.storage.log.segments import RecordPosition
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

@@ -24,7 +24,7 @@ _SILENT_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a newcomer: `refusal` says why it is closed, `victim` whom it replaces."""
+    """The decision about a newcomer: the reason if it is refused, and the connection it replaces."""
 
     refusal: str | None = None
     victim: Session | None = None

@@ -77,7 +77,7 @@ class _Exchange:
     fault: Fault | None
 
     def has_fault(self, kind: FaultKind) -> bool:
-        """Whether this goes wrong with the answer."""
+        """Whether the answer gets a fault of this kind."""
         return self.fault is not None and self.fault.kind is kind
 
 
@@ -165,7 +165,7 @@ class Dispatcher:
         self._loop.post(watch)
 
     def _finish(self, exchange: _Exchange, ready: Ready) -> None:
-        """The handler is done: answer now or later, or not at all if a fault wants it so."""
+        """Answer now or later, or not at all if a fault says so; the handler is done."""
         exchange.session.abandon = None
         exchange.session.in_progress_bytes = 0
         if exchange.has_fault(FaultKind.DROP_REPLY):

@@ -1,7 +1,7 @@
 """Records that go from a log file to a socket without passing through this process.
 
 The codec only counts and references records. So a fetch response is encoded with stand-ins: views of a memory range
-nobody ever touches, as long as the records are. The session keeps the file ranges in the order of their stand-ins and,
+no code ever touches, as long as the records are. The session keeps the file ranges in the order of their stand-ins and,
 where a stand-in comes up for sending, sends the file instead (`sendfile`: at 1 MiB a quarter of the CPU of read and
 send). Small ranges are read at once: below a limit of its own the codec would copy the stand-in.
 """

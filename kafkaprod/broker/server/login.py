@@ -161,7 +161,7 @@ class _Scram:
         authorization_id, _, bare = rest.partition(",")
         fields = bare.split(",")
         if header != "n" or len(fields) < 2:
-            raise AuthenticationError("malformed SCRAM message, or channel binding asked for")
+            raise AuthenticationError("malformed SCRAM message, or one with channel binding")
         user = _field(fields[0], "n").replace("=2C", ",").replace("=3D", "=")
         client_nonce = _field(fields[1], "r")
         if not client_nonce or authorization_id not in ("", f"a={_field(fields[0], 'n')}"):

@@ -62,7 +62,7 @@ class Purgatory:
             self._forget(operation)
 
     def notify(self, key: TopicPartition) -> None:
-        """A partition has moved. Thread-safe, and cheap if nobody waits for it."""
+        """Note that a partition has moved. Thread-safe, and cheap if no request waits for it."""
         if key in self._watched:
             self._moved.append(key)
             self._wakeup()

@@ -5,7 +5,7 @@ strangers could each send most of a large frame. The rules, for a limit L and fr
 
     held by all < S = (L - F) / 2     everybody may read
     otherwise                         a connection may hold an equal share of S; beyond it only the head reads on
-    held by all >= L                  nobody beyond the equal share reads
+    held by all >= L                  none beyond the equal share reads
 
 The head is the connection whose unfinished frame began first. It always gets its frame to an end, so the others come
 to their turn, and small requests are read meanwhile. What is held stays below S + S + F = L.

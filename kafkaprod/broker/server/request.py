@@ -33,9 +33,9 @@ class ClientRequest(Generic[RequestT_co]):
     Attributes:
         body: the message; views in it belong to this request alone and may be written to.
         version: of the API, within the advertised range.
-        client_id: what the client calls itself; empty if it does not say.
+        client_id: the client's own name; empty if it sends none.
         client_host: its address.
-        login: of its connection; None where nobody has to log in.
+        login: of its connection; None where no login is needed.
         endpoint: of the listener it came through; None for the broker's first one.
     """
 
@@ -67,7 +67,7 @@ NO_RESPONSE: Final = NoResponse.NO_RESPONSE
 
 
 class LastResponse(NamedTuple):
-    """A response after which the connection is closed. It comes late, to slow down who guesses passwords."""
+    """A response after which the connection is closed. It is delayed, to slow down guessing of passwords."""
 
     response: Response
 

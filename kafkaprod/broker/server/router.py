@@ -150,13 +150,13 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {module.API: cast(Handler, module) f
 
 LOGIN_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 BEFORE_LOGIN: Final = LOGIN_APIS | {ApiKey.API_VERSIONS}
-"""What a client that still has to log in may ask for."""
+"""The APIs a client may use before it has logged in."""
 
 
 def announced_versions(
     *, has_login: bool, max_versions: Mapping[ApiKey, int] | None = None
 ) -> dict[ApiKey, tuple[int, int]]:
-    """What ApiVersions says: from the first declared version to the highest the handler understands.
+    """Return what ApiVersions answers: from the first declared version to the highest the handler understands.
 
     The APIs of the login are announced only where there is one. Produce is announced from 0, though 0 to 2 close the
     connection: librdkafka before 2.6 turns compression off where it does not find version 0 (KAFKA-18659).

@@ -45,7 +45,7 @@ class Session:
         stage: of the request in progress.
         abandon: releases what its outcome waits for; called if the connection is closed before.
         waiting: requests behind it.
-        login: how far its login is; None where nobody has to log in.
+        login: how far its login is; None where no login is needed.
         endpoint: of the listener it came through.
         opened_ms: when it was accepted.
         last_active_ms: when a request or an answer was last complete.
@@ -107,7 +107,7 @@ class Session:
 
     @property
     def is_trusted(self) -> bool:
-        """The client may ask for anything: it has logged in, or need not."""
+        """The client may send any request: it has logged in, or need not."""
         return self.login is None or self.login.user is not None
 
     @property

@@ -2,10 +2,11 @@
 
 Who calls whom, top down: `log_dir` (one directory, one broker) -> `partition_log` (append, read, truncate, retain)
 -> `segments` (the ordered list) -> `segment` (one .log file and its indexes) -> `disk` (the only module that writes).
-`recovery` turns the image of a partition directory into a plan; `partition_log` carries the plan out.
+`recovery` turns the image of a partition directory into a plan, and `log_store` carries the plan out; `cleaner` and
+`compaction` rewrite the closed segments of compacted logs.
 
 What is truth and what is derived: the `.log` files, the log start offset and the topic id are truth and are synced by
-the flush policy (`group_commit`) or at once. Offset, time and transaction indexes, producer snapshots and leader epochs
-are derived: each carries or is given a checksum, is never synced, and is rebuilt from the `.log` when it does not
-check.
+the flush policy (`group_commit`) or at once, and so are leader epochs, which a clean start takes as they are. Offset,
+time and transaction indexes and producer snapshots are derived: each carries or is given a checksum, and is rebuilt
+from the `.log` when the checksum is wrong.
 """

@@ -10,28 +10,10 @@ BrokerError
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 from kafkaprod.errors import BrokerError
-
-
-class Code(IntEnum):
-    """The error codes the log answers. Source: Kafka protocol guide, "Error Codes"."""
-
-    OFFSET_OUT_OF_RANGE = 1
-    CORRUPT_MESSAGE = 2
-    MESSAGE_TOO_LARGE = 10
-    RECORD_LIST_TOO_LARGE = 18
-    INVALID_TIMESTAMP = 32
-    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
-    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
-    INVALID_PRODUCER_EPOCH = 47
-    INVALID_TXN_STATE = 48
-    TRANSACTION_COORDINATOR_FENCED = 52
-    KAFKA_STORAGE_ERROR = 56
-    UNSUPPORTED_COMPRESSION_TYPE = 76
-    INVALID_RECORD = 87
+from kafkaprod.protocol.error_codes import ErrorCode
 
 
 class RecordError(NamedTuple):
@@ -44,13 +26,13 @@ class RecordError(NamedTuple):
 class LogError(BrokerError):
     """The log refused an operation; nothing was changed."""
 
-    def __init__(self, code: Code, message: str, **context: Any) -> None:
+    def __init__(self, code: ErrorCode, message: str, **context: Any) -> None:
         super().__init__(message, code=int(code), name=code.name, **context)
 
     @classmethod
     def of_disk(cls, what: str, error: OSError) -> LogError:
         """The error a client sees when the disk refused an operation; raise it from `error`."""
-        return LogError(Code.KAFKA_STORAGE_ERROR, f"{what}: {error}")
+        return LogError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
 
 
 class RecordsRefusedError(LogError):
@@ -60,7 +42,9 @@ class RecordsRefusedError(LogError):
         record_errors: The failing records, empty when the batch as a whole is at fault.
     """
 
-    def __init__(self, code: Code, message: str, record_errors: tuple[RecordError, ...] = (), **context: Any) -> None:
+    def __init__(
+        self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...] = (), **context: Any
+    ) -> None:
         super().__init__(code, message, **context)
         self.record_errors = record_errors
 
@@ -69,18 +53,18 @@ class OffsetOutOfRangeError(LogError):
     """The offset is below the log start offset or above the log end offset."""
 
     def __init__(self, message: str, **context: Any) -> None:
-        super().__init__(Code.OFFSET_OUT_OF_RANGE, message, **context)
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message, **context)
 
 
 class PartitionFencedError(LogError):
     """The partition takes no appends: damage was found or a sync failed. Restart the broker, or repair the log."""
 
     def __init__(self, message: str, **context: Any) -> None:
-        super().__init__(Code.KAFKA_STORAGE_ERROR, message, **context)
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message, **context)
 
 
 class DirectoryLockedError(LogError):
     """Another broker uses the log directory; nothing was touched."""
 
     def __init__(self, message: str, **context: Any) -> None:
-        super().__init__(Code.KAFKA_STORAGE_ERROR, message, **context)
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message, **context)

@@ -11,7 +11,7 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[V]):
-    """Keeps the `limit` values used last. A dropped value lives on for as long as somebody uses it. Thread-safe."""
+    """Keeps the `limit` values used last. A dropped value lives as long as there is a reference to it. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

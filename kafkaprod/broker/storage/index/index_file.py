@@ -62,7 +62,7 @@ class IndexFile:
         del self._entries[count * self.entry_bytes :]
 
     def close(self) -> None:
-        """Trim the file to its entries; reads go on, appends do not. May be repeated."""
+        """Trim the file to its entries; reads still work, appends do not. May be repeated."""
         if self._file is None:
             return
         self._disk.truncate(self._file, len(self._entries))

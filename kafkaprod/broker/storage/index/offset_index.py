@@ -37,7 +37,7 @@ class OffsetIndex:
 
     @property
     def last(self) -> OffsetPosition:
-        """The last entry, or the segment's start if there is none."""
+        """The last entry, or the segment's start in an empty index."""
         return self.entry(self.file.count - 1) if self.file.count else OffsetPosition(self.base_offset, 0)
 
     def entry(self, index: int) -> OffsetPosition:

@@ -1,7 +1,7 @@
 """Timestamp -> offset of one segment, sparse.
 
     entry, 12 bytes:  int64 largest timestamp so far (ms) | int32 last offset of the batch that holds it, relative
-Timestamps strictly increase, offsets do not decrease. An entry (t, o) says: no batch before o has a timestamp above t.
+Timestamps strictly increase, offsets do not decrease. An entry (t, o) means: no batch before o has a timestamp above t.
 Source: Kafka storage, TimeIndex. Not thread-safe: the partition's lock guards it.
 """
 
@@ -39,7 +39,7 @@ class TimeIndex:
 
     @property
     def last(self) -> TimestampOffset:
-        """The last entry, or (-1, base offset) if there is none."""
+        """The last entry, or (-1, base offset) in an empty index."""
         return self.entry(self.file.count - 1) if self.file.count else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def entry(self, index: int) -> TimestampOffset:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkaprod._core.records.batch_reader import KEYLESS, MISTIMED, RecordScan
-from kafkaprod.broker.storage.errors import Code, RecordError, RecordsRefusedError
+from kafkaprod.broker.storage.errors import RecordError, RecordsRefusedError
 from kafkaprod.broker.storage.log.batch_header import (
     CODEC_MASK,
     HEADER_BYTES,
@@ -32,6 +32,7 @@ from kafkaprod.broker.storage.log.log_config import INT64_MAX, LogConfig
 from kafkaprod.broker.storage.log.records import MAX_PLAIN_BYTES, open_batch
 from kafkaprod.compression import CODEC_IDS, decompress, make_codec
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.protocol.error_codes import ErrorCode
 
 _MAX_CODEC = max(CODEC_IDS.values())
 _PLAIN_RATIO = 32
@@ -70,8 +71,8 @@ def validate_client_batch(data: memoryview, config: LogConfig, now_ms: int) -> V
     wanted = CODEC_IDS.get(config.compression_type, 0)
     if config.compression_type != "producer" and wanted != header.codec:
         data, header = _transcode(data, header, config)
-        _check_size(len(data), config.max_message_bytes, Code.MESSAGE_TOO_LARGE, "max.message.bytes")
-    _check_size(len(data), config.segment_bytes, Code.RECORD_LIST_TOO_LARGE, "segment.bytes")
+        _check_size(len(data), config.max_message_bytes, ErrorCode.MESSAGE_TOO_LARGE, "max.message.bytes")
+    _check_size(len(data), config.segment_bytes, ErrorCode.RECORD_LIST_TOO_LARGE, "segment.bytes")
     attributes, max_timestamp = header.attributes, scan.max_timestamp
     if config.uses_log_append_time:
         attributes, max_timestamp = attributes | LOG_APPEND_TIME, now_ms
@@ -83,35 +84,37 @@ def validate_client_batch(data: memoryview, config: LogConfig, now_ms: int) -> V
 
 def _check_header(data: memoryview, config: LogConfig) -> BatchHeader:
     if len(data) < HEADER_BYTES:
-        raise RecordsRefusedError(Code.INVALID_RECORD, f"{len(data)} bytes hold no record batch")
+        raise RecordsRefusedError(ErrorCode.INVALID_RECORD, f"{len(data)} bytes hold no record batch")
     header = parse_header(data)
     if header.magic != MAGIC:
-        raise RecordsRefusedError(Code.INVALID_RECORD, f"batch has magic {header.magic}, not {MAGIC}")
+        raise RecordsRefusedError(ErrorCode.INVALID_RECORD, f"batch has magic {header.magic}, not {MAGIC}")
     if header.batch_length < HEADER_BYTES - OVERHEAD_BYTES:
         raise RecordsRefusedError(
-            Code.CORRUPT_MESSAGE, f"batch of {header.size_bytes} bytes is shorter than its header"
+            ErrorCode.CORRUPT_MESSAGE, f"batch of {header.size_bytes} bytes is shorter than its header"
         )
     if header.size_bytes != len(data):
         raise RecordsRefusedError(
-            Code.INVALID_RECORD, f"one batch of {header.size_bytes} bytes expected in {len(data)}"
+            ErrorCode.INVALID_RECORD, f"one batch of {header.size_bytes} bytes expected in {len(data)}"
         )
     if header.base_offset != 0:
-        raise RecordsRefusedError(Code.INVALID_RECORD, f"base offset {header.base_offset} of a produced batch is not 0")
-    _check_size(len(data), config.max_message_bytes, Code.MESSAGE_TOO_LARGE, "max.message.bytes")
+        raise RecordsRefusedError(
+            ErrorCode.INVALID_RECORD, f"a produced batch has base offset {header.base_offset}, not 0"
+        )
+    _check_size(len(data), config.max_message_bytes, ErrorCode.MESSAGE_TOO_LARGE, "max.message.bytes")
     if compute_crc(data, 0, len(data)) != header.crc:
-        raise RecordsRefusedError(Code.CORRUPT_MESSAGE, f"batch of {len(data)} bytes fails its checksum")
+        raise RecordsRefusedError(ErrorCode.CORRUPT_MESSAGE, f"batch of {len(data)} bytes fails its checksum")
     if header.record_count < 1 or header.last_offset_delta + 1 != header.record_count:
         raise RecordsRefusedError(
-            Code.INVALID_RECORD, f"{header.record_count} records with last offset delta {header.last_offset_delta}"
+            ErrorCode.INVALID_RECORD, f"{header.record_count} records with last offset delta {header.last_offset_delta}"
         )
     if header.is_control:
-        raise RecordsRefusedError(Code.INVALID_RECORD, "clients may not write control batches")
+        raise RecordsRefusedError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
     if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
         raise RecordsRefusedError(
-            Code.INVALID_RECORD, f"producer {header.producer_id} sent sequence {header.base_sequence}"
+            ErrorCode.INVALID_RECORD, f"producer {header.producer_id} sent sequence {header.base_sequence}"
         )
     if header.codec > _MAX_CODEC:
-        raise RecordsRefusedError(Code.INVALID_RECORD, f"unknown compression codec {header.codec}")
+        raise RecordsRefusedError(ErrorCode.INVALID_RECORD, f"unknown compression codec {header.codec}")
     return header
 
 
@@ -125,17 +128,17 @@ def _scan(data: memoryview, header: BatchHeader, config: LogConfig, now_ms: int)
             earliest, latest, needs_key=config.is_compacted, refuses_append_time=not config.uses_log_append_time
         )
     except CorruptDataError as error:
-        raise RecordsRefusedError(Code.INVALID_RECORD, f"malformed records: {error}") from error
+        raise RecordsRefusedError(ErrorCode.INVALID_RECORD, f"malformed records: {error}") from error
     if header.codec and not scan.has_consecutive_offsets:
         # Kafka re-encodes such a batch; no client writes one, so it is refused here.
-        raise RecordsRefusedError(Code.INVALID_RECORD, "offset deltas of a compressed batch are not 0, 1, 2, ...")
+        raise RecordsRefusedError(ErrorCode.INVALID_RECORD, "offset deltas of a compressed batch are not 0, 1, 2, ...")
     return scan
 
 
 def _check_records(scan: RecordScan, header: BatchHeader) -> None:
     """Refuse the batch for its records and list them; the key is checked first, a timestamp decides the code."""
     if scan.failing_count:
-        code = Code.INVALID_TIMESTAMP if scan.has_mistimed_with_key else Code.INVALID_RECORD
+        code = ErrorCode.INVALID_TIMESTAMP if scan.has_mistimed_with_key else ErrorCode.INVALID_RECORD
         listed = tuple(RecordError(index, _FAULT_TEXTS[fault]) for index, fault in scan.failing)
         raise RecordsRefusedError(code, f"{scan.failing_count} of {header.record_count} records are invalid", listed)
 
@@ -164,6 +167,6 @@ def _transcode(data: memoryview, header: BatchHeader, config: LogConfig) -> Vali
     return ValidBatch(view, header)
 
 
-def _check_size(size: int, limit: int, code: Code, option: str) -> None:
+def _check_size(size: int, limit: int, code: ErrorCode, option: str) -> None:
     if size > limit:
         raise RecordsRefusedError(code, f"batch of {size} bytes exceeds {option}={limit}")

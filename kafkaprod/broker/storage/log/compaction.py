@@ -12,8 +12,8 @@
 What stays: offsets, control batches, of data batches the last record of each key, records of open transactions. A
 record without a value (tombstone) stays for delete.retention.ms after its first compaction: its batch then gets the
 attribute "has delete horizon", and the horizon as base timestamp. Records of aborted transactions go. The last batch of
-each producer stays, even without records, as duplicates are told by it. Source: Kafka storage, LogCleanerManager,
-Cleaner, MemoryRecords.filterTo; KIP-534.
+each producer stays, even without records: it is what retries are compared with.
+Source: Kafka storage, LogCleanerManager, Cleaner, MemoryRecords.filterTo; KIP-534.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class LastOffsets:
 
         Raises:
             CorruptDataError: a batch is damaged.
-            CompactionStoppedError: `should_stop` said so.
+            CompactionStoppedError: `should_stop` returned True.
         """
         for segment, end in _with_ends(plan):
             if end <= plan.dirty_offset:
@@ -154,7 +154,7 @@ def rewrite_group(
 
     Raises:
         CorruptDataError: a batch is damaged.
-        CompactionStoppedError: `should_stop` said so.
+        CompactionStoppedError: `should_stop` returned True.
         OSError: the disk refused; the file may be left.
     """
     base_offset = group[0].base_offset
@@ -197,7 +197,7 @@ def read_batches(segment: Segment, should_stop: Callable[[], bool]) -> Iterator[
 
     Raises:
         CorruptDataError: a batch is damaged.
-        CompactionStoppedError: `should_stop` said so.
+        CompactionStoppedError: `should_stop` returned True.
     """
     file = open_for_read(segment.path(LOG_SUFFIX))
     position, wanted_bytes = 0, _READ_BYTES

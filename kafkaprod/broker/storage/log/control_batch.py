@@ -32,7 +32,7 @@ _RECORD_BODY_BYTES = (
 
 
 class EndTransactionMarker(NamedTuple):
-    """What a marker says."""
+    """The content of a marker."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -66,7 +66,7 @@ def build_marker(producer_id: int, producer_epoch: int, marker: EndTransactionMa
 
 
 def parse_marker(batch: memoryview, header: BatchHeader) -> EndTransactionMarker | None:
-    """Return what a control batch says, or None if it ends no transaction (empty, or another type).
+    """Return the marker in a control batch, or None if it ends no transaction (empty, or another type).
 
     Raises:
         CorruptDataError: key or value is too short.

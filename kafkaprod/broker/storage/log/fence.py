@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from kafkaprod.broker.storage.errors import Code, LogError, PartitionFencedError
+from kafkaprod.broker.storage.errors import LogError, PartitionFencedError
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.protocol.error_codes import ErrorCode
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ class Fence:
         self._limit_recovery(self._synced_offset())
 
     def guard_write(self, operation: Callable[[], T]) -> T:
-        """Run a disk operation; remember its failure, and turn it into what the client has to be told.
+        """Run a disk operation; remember its failure, and raise it as the error for the client.
 
         Raises:
             PartitionFencedError: the operation left the log in doubt; it is fenced.
@@ -81,7 +82,7 @@ class Fence:
         except CorruptDataError as error:
             self.trip(str(error))
             self._limit_recovery(0)
-            raise LogError(Code.CORRUPT_MESSAGE, str(error)) from error
+            raise LogError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         except OSError as error:
             raise LogError.of_disk(f"cannot read {self._name}", error) from error
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.errors import Code, RecordsRefusedError
+from kafkaprod.broker.storage.errors import RecordsRefusedError
 from kafkaprod.broker.storage.log.append_validation import ValidBatch
 from kafkaprod.broker.storage.log.batch_header import (
     NO_PRODUCER_ID,
@@ -24,6 +24,7 @@ from kafkaprod.broker.storage.log.log_store import LogStore
 from kafkaprod.broker.storage.producers.producer_state import TransactionGuard
 from kafkaprod.broker.storage.recovery.segment_scan import follows, split_batch
 from kafkaprod.errors import CorruptDataError, IllegalStateError
+from kafkaprod.protocol.error_codes import ErrorCode
 
 
 class AppendResult(NamedTuple):
@@ -99,13 +100,13 @@ def append_replicated(store: LogStore, records: memoryview) -> int:
         try:
             cut = split_batch(records, store.log_end_offset)
         except CorruptDataError as error:
-            raise RecordsRefusedError(Code.CORRUPT_MESSAGE, str(error)) from error
+            raise RecordsRefusedError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         if cut is None:
             break
         batch, header, marker, records = cut
         if not follows(header, store.log_end_offset, is_dense=False):
             raise RecordsRefusedError(
-                Code.CORRUPT_MESSAGE, f"offset {header.base_offset} is below the log end {store.log_end_offset}"
+                ErrorCode.CORRUPT_MESSAGE, f"offset {header.base_offset} is below the log end {store.log_end_offset}"
             )
         store.write(batch, header)
         aborted = store.producers.replay(header, marker)

@@ -48,7 +48,7 @@ _MAX_NAME_BYTES = 255
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """What meta.properties says of the directory's owner."""
+    """The directory's owner, from meta.properties."""
 
     cluster_id: str
     node_id: int
@@ -131,7 +131,7 @@ class LogDir:
     def delete(self, topic_partition: TopicPartition) -> None:
         """Delete a partition: out of the table and renamed now, its files gone at the next `purge_deleted`.
 
-        Readers that hold slices of it may go on. A crash after the rename is finished by the next start.
+        Readers that hold slices of it may continue. A crash after the rename is finished by the next start.
 
         Raises:
             LogError: 56, the rename failed; the partition is closed but still there after a restart.
@@ -171,7 +171,7 @@ class LogDir:
         """Sync what the flush policy wants synced by now; call it at least every `interval_ms` (each: often, for
         acks=0).
 
-        A partition whose sync fails is fenced and says so in `fence_reason`; the others go on.
+        A partition whose sync fails is fenced, with the reason in `fence_reason`; the others continue.
         """
         policy, now_ms = self._environment.policy, self._environment.clock.now_ms()
         if policy.name == "never" or now_ms - self._last_flush_ms < (policy.interval_ms or 0):
@@ -304,7 +304,7 @@ def open_log_dir(
     """Take over a data directory, making it if it is missing, and recover all partitions in it.
 
     Args:
-        path: the directory; made with mode 0700, and those above it as the umask says.
+        path: the directory; made with mode 0700, and those above it by the umask.
         environment: shared by all logs.
         node_id: of this broker.
         cluster_id: must match the directory's; None takes the directory's, or a random one.
@@ -347,7 +347,7 @@ def _deleted_name(topic_partition: TopicPartition) -> str:
 
 
 def _load_identity(disk: Disk, path: str, node_id: int, cluster_id: str | None) -> BrokerIdentity:
-    """Read meta.properties and compare; one that is missing or torn is written anew."""
+    """Read meta.properties and compare; one that is missing or torn is written again."""
     file = os.path.join(path, META_PROPERTIES)
     try:
         found = parse_properties_file(_read_file(file))

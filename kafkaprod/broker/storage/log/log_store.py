@@ -1,7 +1,7 @@
 """The state of one partition's log and its files, without lock, acknowledgement or watermark: those are
 `partition_log`'s.
 
-Not thread-safe. Every method that fails leaves state and files as they were, or says which derived file it lost.
+Not thread-safe. A method that fails leaves state and files as they were, but for derived files in its docstring.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class LogStore:
         self._reload(last.base_offset, min(self.log_start_offset, offset))
 
     def restart_at(self, offset: int) -> None:
-        """Drop all records; the log goes on, empty, at `offset`.
+        """Drop all records; the log continues, empty, at `offset`.
 
         Raises:
             OSError: run recovery again.

@@ -21,24 +21,17 @@ from kafkaprod.broker.storage.errors import (
     PartitionFencedError,
 )
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
-from kafkaprod.broker.storage.log import log_appends, log_reads
+from kafkaprod.broker.storage.log import log_appends
 from kafkaprod.broker.storage.log.append_validation import validate_client_batch
 from kafkaprod.broker.storage.log.batch_header import BatchHeader
-from kafkaprod.broker.storage.log.compaction import (
-    CompactionPlan,
-    CompactionStoppedError,
-    LastOffsets,
-    group_segments,
-    rewrite_group,
-)
+from kafkaprod.broker.storage.log.cleaner import Cleaner
 from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, build_marker
 from kafkaprod.broker.storage.log.fence import Fence
 from kafkaprod.broker.storage.log.group_commit import GroupCommit
 from kafkaprod.broker.storage.log.log_appends import AppendResult
 from kafkaprod.broker.storage.log.log_config import LogConfig
-from kafkaprod.broker.storage.log.log_reads import ReadResult, RecordPosition
 from kafkaprod.broker.storage.log.log_store import LogEnvironment, LogStore, open_store
-from kafkaprod.broker.storage.log.segment import Segment
+from kafkaprod.broker.storage.log.segments import ReadResult, RecordPosition
 from kafkaprod.broker.storage.log.watermark import Watermark, WatermarkRule
 from kafkaprod.broker.storage.producers.producer_entry import ProducerEntry
 from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, TransactionGuard, VerificationToken
@@ -168,7 +161,7 @@ class PartitionLog:
             records: one batch, the records field of a produce request; writable: offset, epoch and, where the topic
                 says so, timestamps are set in place.
             leader_epoch: of this broker for the partition, at least `latest_epoch`.
-            guard: what the transaction coordinator said of a transactional batch.
+            guard: the transaction coordinator's answer about a transactional batch.
 
         Raises:
             RecordsRefusedError: the batch breaks a rule; nothing was written.
@@ -244,7 +237,7 @@ class PartitionLog:
         self._maybe_advance_watermark()
 
     def try_flush(self) -> bool:
-        """`flush` for a timer: a failure fences the partition and is told by False."""
+        """Flush, for a timer: a failure fences the partition, and the result is False."""
         try:
             self.flush()
         except PartitionFencedError:
@@ -284,33 +277,33 @@ class PartitionLog:
                 return ReadResult(None, offset, offset)
             segments = self._store.segments
             return self._fence.guard_read(
-                lambda: log_reads.read_slice(segments, offset, max_bytes, bound, end, min_one_batch)
+                lambda: segments.read(offset, max_bytes, bound, end, min_one_batch=min_one_batch)
             )
 
     def aborted_transactions(self, fetch_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in the range, for a read-committed fetch: `ReadResult.end_offset`."""
+        """Return the aborted transactions with records in the range (up to `ReadResult.end_offset`)."""
         with self._lock:
-            return log_reads.collect_aborted(self._store.segments, fetch_offset, end_offset)
+            return self._store.segments.collect_aborted(fetch_offset, end_offset)
 
     def find_timestamp(self, timestamp: int) -> RecordPosition | None:
-        """The first record at or after `timestamp` (ms), None if there is none (ListOffsets).
+        """Return the first record at or after `timestamp` (ms), None without one (ListOffsets).
 
         Raises:
             LogError: 2, a batch on the way is damaged.
         """
         with self._lock:
             start, segments = self._store.log_start_offset, self._store.segments
-            return self._fence.guard_read(lambda: log_reads.find_timestamp(segments, timestamp, start))
+            return self._fence.guard_read(lambda: segments.find_timestamp(timestamp, start))
 
     def find_max_timestamp(self) -> RecordPosition | None:
-        """The first record with the largest timestamp, None if no record has one (ListOffsets -3, KIP-734).
+        """Return the first record with the largest timestamp, None if no record has one (ListOffsets -3, KIP-734).
 
         Raises:
             LogError: 2, a batch on the way is damaged.
         """
         with self._lock:
             start, segments = self._store.log_start_offset, self._store.segments
-            return self._fence.guard_read(lambda: log_reads.find_max_timestamp(segments, start))
+            return self._fence.guard_read(lambda: segments.find_max_timestamp(start))
 
     # -- shorten -------------------------------------------------------------------------------------------------
 
@@ -341,10 +334,10 @@ class PartitionLog:
     def compact(self, should_stop: Callable[[], bool] = lambda: False, *, is_forced: bool = False) -> int:
         """Compact the log if it is time (cleanup.policy=compact); return how many segments were rewritten.
 
-        Appends and reads go on meanwhile.
+        Appends and reads continue meanwhile.
 
         Args:
-            should_stop: asked often; True ends the work early, and what is rewritten so far stays.
+            should_stop: called often; True ends the work early, and what is rewritten so far stays.
             is_forced: compact whatever is dirty.
 
         Raises:
@@ -355,38 +348,7 @@ class PartitionLog:
                 return 0
             stable = self.last_stable_offset
             plan = self._fence.guard_read(lambda: self._store.plan_compaction(stable, is_forced=is_forced))
-        if plan is None:
-            return 0
-        try:
-            return self._rewrite(plan, should_stop)
-        except CompactionStoppedError:
-            return 0
-
-    def _rewrite(self, plan: CompactionPlan, should_stop: Callable[[], bool]) -> int:
-        last = LastOffsets(plan.dirty_offset - 1)
-        self._fence.guard_read(lambda: last.fill(plan, should_stop))
-        with self._lock:
-            if self._store.cleaned_to is None:
-                self._fence.guard_write(lambda: self._store.note_cleaned(plan.dirty_offset))
-        count = 0
-        for group in group_segments(plan, last.noted_offset):
-            count += len(group) if self._rewrite_group(plan, group, last, should_stop) else 0
-        with self._lock:
-            self._fence.check()
-            self._fence.guard_write(lambda: self._store.note_cleaned(last.noted_offset + 1))
-        return count
-
-    def _rewrite_group(
-        self, plan: CompactionPlan, group: list[Segment], last: LastOffsets, should_stop: Callable[[], bool]
-    ) -> bool:
-        disk = self._environment.disk
-        cleaned = self._fence.guard_read(lambda: rewrite_group(plan, group, last, disk, should_stop))
-        if cleaned is None:
-            return False
-        with self._lock:
-            self._fence.check()
-            self._fence.guard_write(lambda: self._store.replace_segments(group, cleaned))
-        return True
+        return 0 if plan is None else Cleaner(self._lock, self._fence, self._store, should_stop).run(plan)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the records at or above `offset` (a follower that diverged).
@@ -397,7 +359,7 @@ class PartitionLog:
         self._shorten(lambda: self._store.truncate_to(offset))
 
     def restart_at(self, offset: int) -> None:
-        """Drop all records and go on at `offset` (a follower whose log ends below the leader's log start).
+        """Drop all records and continue at `offset` (a follower whose log ends below the leader's log start).
 
         Raises:
             PartitionFencedError: as `truncate_to`.

@@ -186,7 +186,7 @@ class Segment:
             self.has_whole_indexes = False
 
     def cut_at(self, offset: int, indexes: SegmentIndexes) -> None:
-        """Cut the .log file at the batch that contains `offset`; the segment has to be loaded anew afterwards.
+        """Cut the .log file at the batch that contains `offset`; the segment has to be loaded again afterwards.
 
         Raises:
             OSError: nothing was cut.
@@ -271,7 +271,7 @@ class Segment:
         block = memoryview(b"")
         while at < end:
             header = valid_batch_at(block, at - start, self.base_offset)
-            if header is None:  # it may go on behind the block
+            if header is None:  # it may continue behind the block
                 block, start = self._block_at(at), at
                 header = valid_batch_at(block, 0, self.base_offset)
             if header is None or not follows(header, next_offset, self._is_dense):

@@ -1,4 +1,4 @@
-"""The segments of one partition, in order: find, roll, drop, and their indexes when needed.
+"""The segments of one partition, in order: find, read, roll, replace, drop, and their indexes when needed.
 
 Not thread-safe: the partition's lock guards it. Source: Kafka storage, LogSegments, LocalLog.
 """
@@ -8,12 +8,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from crc32c import crc32c
 
 from kafkaprod.broker.storage.disk import Disk, LogFile, replace_file
 from kafkaprod.broker.storage.index.index_rule import IndexRule
 from kafkaprod.broker.storage.index.time_index import TimestampOffset
+from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
+from kafkaprod.broker.storage.log.batch_header import NO_TIMESTAMP
 from kafkaprod.broker.storage.log.compaction import CleanedSegment
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_files import (
@@ -26,7 +29,8 @@ from kafkaprod.broker.storage.log.log_files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from kafkaprod.broker.storage.log.segment import Segment, SegmentIndexes
+from kafkaprod.broker.storage.log.records import open_batch
+from kafkaprod.broker.storage.log.segment import FileSlice, Segment, SegmentIndexes
 from kafkaprod.broker.storage.lru_cache import LruCache
 from kafkaprod.broker.storage.recovery.checkpoints import IndexChecksums
 from kafkaprod.broker.storage.recovery.recovery import DiskImage, RecoveredSegment, checksum_scan, derive_indexes
@@ -43,8 +47,30 @@ class OpenHandles:
     indexes: LruCache[SegmentIndexes] = field(default_factory=lambda: LruCache(_LOADED_INDEXES))
 
 
+class ReadResult(NamedTuple):
+    """What a read found.
+
+    Attributes:
+        records: whole batches, the last one possibly cut; None if there is nothing to read.
+        first_offset: of the first batch in `records`, at or below the offset asked for.
+        end_offset: no record in `records` has an offset at or above it; for `aborted_transactions`.
+    """
+
+    records: FileSlice | None
+    first_offset: int
+    end_offset: int
+
+
+class RecordPosition(NamedTuple):
+    """A record found by its timestamp (ms)."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
 class SegmentList:
-    """All segments of a partition; the last one is active."""
+    """All segments of a partition; the last one is active. Reads raise CorruptDataError where they meet damage."""
 
     def __init__(
         self,
@@ -95,6 +121,61 @@ class SegmentList:
         """Base offset of the segment after `segment`, None for the active one."""
         position = self.position_of(segment.base_offset) + 1
         return self._segments[position].base_offset if position < len(self._segments) else None
+
+    def read(
+        self, offset: int, max_bytes: int, upper_bound: int, log_end_offset: int, *, min_one_batch: bool
+    ) -> ReadResult:
+        """Return the batches from the one with `offset` up to `max_bytes`, within one segment and below `upper_bound`.
+
+        With `min_one_batch` the first batch is returned whole, whatever its size.
+        """
+        for segment in self.starting_at(max(self.position_of(offset), 0)):
+            indexes = self.indexes(segment)
+            located = segment.locate(offset, indexes)
+            if located is None:
+                continue  # compacted away: the next segment has the next record
+            position, header = located
+            if header.base_offset >= upper_bound:
+                break
+            next_base = self.next_base(segment)
+            segment_end = log_end_offset if next_base is None else next_base
+            limit = segment.size_bytes
+            if upper_bound < segment_end:
+                bound = segment.locate(upper_bound, indexes)
+                limit = bound[0] if bound is not None else limit
+            length = max(max_bytes, header.size_bytes) if min_one_batch else max_bytes
+            records = segment.read(position, header.base_offset, min(length, limit - position))
+            beyond = indexes.offsets.first_at_or_after_position(records.position + records.length)
+            return ReadResult(records, header.base_offset, beyond.offset if beyond is not None else segment_end)
+        return ReadResult(None, offset, offset)
+
+    def find_timestamp(self, timestamp: int, min_offset: int) -> RecordPosition | None:
+        """Return the first record at or after `timestamp` (ms) with an offset not below `min_offset`, or None."""
+        for segment in self.starting_at(max(self.position_of(min_offset), 0)):
+            if self.largest_timestamp(segment).timestamp < timestamp:
+                continue
+            for position, header in segment.locate_timestamp(timestamp, min_offset, self.indexes(segment)):
+                batch = segment.read(position, header.base_offset, header.size_bytes).read()
+                found = open_batch(batch).find_timestamp(timestamp, min_offset)
+                if found is not None:
+                    return RecordPosition(found[0], found[1], header.partition_leader_epoch)
+        return None
+
+    def find_max_timestamp(self, min_offset: int) -> RecordPosition | None:
+        """Return the first record with the largest timestamp of the log (KIP-734), None if no record has one."""
+        candidates = self.starting_at(max(self.position_of(min_offset), 0))
+        largest = max((self.largest_timestamp(segment).timestamp for segment in candidates), default=NO_TIMESTAMP)
+        return self.find_timestamp(largest, min_offset) if largest >= 0 else None
+
+    def collect_aborted(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records in [fetch_offset, upper_bound), by their markers' offsets."""
+        found: list[AbortedTransaction] = []
+        for segment in self.starting_at(max(self.position_of(fetch_offset), 0)):
+            entries, is_complete = self.indexes(segment).transactions.collect(fetch_offset, upper_bound)
+            found.extend(entries)
+            if is_complete:
+                break
+        return found
 
     def roll(self, base_offset: int, now_ms: int) -> Segment:
         """Sync and close the active segment and begin another at `base_offset`; an empty one is used on.

@@ -34,7 +34,7 @@ class Watermark:
         return self._offset
 
     def move(self, offset: int) -> None:
-        """Set the watermark; tell the listeners if it changed."""
+        """Set the watermark, and call the listeners if it changed."""
         if offset != self._offset:
             self._offset = offset
             for listener in self.listeners:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.errors import Code, RecordsRefusedError
+from kafkaprod.broker.storage.errors import RecordsRefusedError
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
 from kafkaprod.broker.storage.log.batch_header import (
     INT16_MAX,
@@ -29,6 +29,7 @@ from kafkaprod.broker.storage.producers.producer_entry import (
     encode_snapshot,
     parse_snapshot,
 )
+from kafkaprod.protocol.error_codes import ErrorCode
 
 
 @dataclass(slots=True, eq=False)
@@ -129,7 +130,8 @@ class ProducerState:
         _check_sequence(entry, header, guard)
         if entry.has_transaction and not header.is_transactional:
             raise RecordsRefusedError(
-                Code.INVALID_TXN_STATE, f"non-transactional batch of producer {header.producer_id} in its transaction"
+                ErrorCode.INVALID_TXN_STATE,
+                f"batch of producer {header.producer_id} outside of its open transaction",
             )
 
     def check_epoch(self, header: BatchHeader) -> None:
@@ -151,12 +153,12 @@ class ProducerState:
         is_last_epoch = entry.epoch == INT16_MAX  # nothing is above it (KAFKA-20090)
         if transaction_version >= 2 and header.producer_epoch <= entry.epoch and not (is_repeated or is_last_epoch):
             raise RecordsRefusedError(
-                Code.INVALID_PRODUCER_EPOCH,
+                ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"marker of producer {header.producer_id} has epoch {header.producer_epoch}, not above {entry.epoch}",
             )
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise RecordsRefusedError(
-                Code.TRANSACTION_COORDINATOR_FENCED,
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"coordinator epoch {marker.coordinator_epoch} is older than {entry.coordinator_epoch}",
             )
 
@@ -239,11 +241,11 @@ class ProducerState:
         producer_id, token = header.producer_id, guard.token
         if not guard.is_verified:
             raise RecordsRefusedError(
-                Code.INVALID_TXN_STATE, f"producer {producer_id} began a transaction here that was not verified"
+                ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} began a transaction here that was not verified"
             )
         if token is not None and self._tokens.get(producer_id) is not token:
             raise RecordsRefusedError(
-                Code.INVALID_TXN_STATE, f"the transaction of producer {producer_id} ended while it was verified"
+                ErrorCode.INVALID_TXN_STATE, f"the transaction of producer {producer_id} ended while it was verified"
             )
         if token is not None and header.base_sequence > token.lowest_sequence:
             _refuse_sequence(header, f"{token.lowest_sequence}, which is verified with it")
@@ -269,7 +271,8 @@ def _from_entries(entries: Iterable[ProducerEntry]) -> ProducerState:
 def _check_epoch(entry: ProducerEntry, epoch: int) -> None:
     if epoch < entry.epoch:
         raise RecordsRefusedError(
-            Code.INVALID_PRODUCER_EPOCH, f"epoch {epoch} of producer {entry.producer_id} is older than {entry.epoch}"
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"epoch {epoch} of producer {entry.producer_id} is below {entry.epoch}",
         )
 
 
@@ -293,7 +296,7 @@ def _check_sequence(entry: ProducerEntry, header: BatchHeader, guard: Transactio
 
 def _refuse_sequence(header: BatchHeader, expected: str) -> None:
     raise RecordsRefusedError(
-        Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"sequence {header.base_sequence} of producer {header.producer_id} in epoch {header.producer_epoch}, "
         f"expected {expected}",
     )

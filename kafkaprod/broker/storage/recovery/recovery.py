@@ -143,7 +143,7 @@ def recover(
         config: of the topic.
         is_clean: the last broker closed the log.
         recovery_point: data below this offset is known to be on the disk.
-        log_start_offset: the checkpointed one, 0 if there is none.
+        log_start_offset: the checkpointed one, 0 without a checkpoint.
     """
     sizes = image.sizes()
     config = _with_gaps(config, sizes)
@@ -318,7 +318,7 @@ class _Rebuild:
         scan_segment(self._image.read(file_name(self._bases[index], LOG_SUFFIX)), scan, producers, None, replay_from)
 
     def _check_segment(self, index: int, recovery: Recovery) -> bool:
-        """Read one segment and derive its files; return whether the log goes on in the next one."""
+        """Read one segment and derive its files; return whether the log continues in the next one."""
         base = self._bases[index]
         log_name = file_name(base, LOG_SUFFIX)
         data = self._image.read(log_name)

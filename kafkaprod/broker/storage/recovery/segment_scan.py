@@ -70,7 +70,7 @@ class SegmentScan:
         self._maybe_add_time_entry()
 
     def transaction_entries(self) -> bytes:
-        """The bytes of the .txnindex file; empty: there is none."""
+        """Return the bytes of the .txnindex file; without any there is no file."""
         return encode_entries(self.aborted)
 
     def _maybe_add_time_entry(self) -> None:
@@ -92,7 +92,7 @@ def start_scan(base_offset: int, config: LogConfig, *, is_dense: bool | None = N
 def resume_scan(
     data: ReadableBytes, base_offset: int, config: LogConfig, offset_entries: bytes, time_entries: bytes
 ) -> SegmentScan:
-    """A scan that takes indexes which passed their checksums for granted and goes on at the last indexed batch."""
+    """Return a scan that trusts indexes whose checksums are right, and continues at the last indexed batch."""
     scan = start_scan(base_offset, config)
     if not offset_entries:
         return scan
@@ -178,7 +178,7 @@ def follows(header: BatchHeader, next_offset: int, is_dense: bool) -> bool:
 def find_batch_from(data: ReadableBytes, position: int, min_offset: int, base_offset: int) -> BatchHeader | None:
     """The first valid batch at or after `position`, wherever it starts, with an offset not below `min_offset`.
 
-    Tells damage in the middle of a log (there is one) from a torn tail (there is none).
+    If there is one, the log is damaged in the middle; if not, its tail is torn.
     """
     with memoryview(data) as view:
         for match in _CANDIDATE.finditer(view, position):

@@ -12,12 +12,13 @@ import pytest
 from crc32c import crc32c
 
 from kafkaprod._core.records.batch_reader import MAX_FAILING
-from kafkaprod.broker.storage.errors import Code, RecordsRefusedError
+from kafkaprod.broker.storage.errors import RecordsRefusedError
 from kafkaprod.broker.storage.log.append_validation import validate_client_batch
 from kafkaprod.broker.storage.log.batch_header import parse_header
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.records import iterate_records, open_batch
 from kafkaprod.compression import CODEC_NAMES, make_codec
+from kafkaprod.protocol.error_codes import ErrorCode
 from tests.support.broker import python_records
 from tests.support.broker.fixtures_log import NOW_MS, encode_record, make_batch
 
@@ -177,9 +178,9 @@ def zigzag(value: int) -> bytes:
 @pytest.mark.parametrize(
     ("batch", "code", "listed"),
     [
-        (many_records(0, -1), Code.INVALID_RECORD, 0),  # all have offset delta 0
-        (many_records(0, -1, codec=0), Code.INVALID_TIMESTAMP, MAX_FAILING),
-        (many_records(0, codec=0, attributes=8), Code.INVALID_TIMESTAMP, MAX_FAILING),
+        (many_records(0, -1), ErrorCode.INVALID_RECORD, 0),  # all have offset delta 0
+        (many_records(0, -1, codec=0), ErrorCode.INVALID_TIMESTAMP, MAX_FAILING),
+        (many_records(0, codec=0, attributes=8), ErrorCode.INVALID_TIMESTAMP, MAX_FAILING),
     ],
     ids=["wrong offsets", "wrong times", "claims append time"],
 )
