@@ -156,7 +156,8 @@ class ConnectionOptions:
         True,
         Boolean(),
         LOW,
-        "Send brokers the expected cluster and node ids, so that a misrouted connection is refused (KIP-1242).",
+        "Send brokers the expected cluster and node ids, so that a misrouted connection is refused (KIP-1242), and "
+        "accept no other cluster when starting over from `bootstrap_servers`.",
     )
 
     # --- security ---
@@ -232,4 +233,6 @@ class ConnectionOptions:
         LOW,
         "As in confluent-kafka: takes `sasl_oauthbearer_config`, gives (token, expiry[, principal[, extensions]]).",
     )
-    sasl_oauthbearer_config: str = _SECURITY.option("", Text(may_be_empty=True), LOW, "The text given to `oauth_cb`.")
+    sasl_oauthbearer_config: Secret = _SECURITY.option(
+        Secret(""), SecretText(may_be_empty=True), LOW, "The text given to `oauth_cb`; it often holds a client secret."
+    )

@@ -130,14 +130,18 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class SecretText:
-    """A password; kept as a `Secret`."""
+    """A password; kept as a `Secret`; empty only where `may_be_empty`."""
 
+    may_be_empty: bool = False
     type_name: str = "password"
-    allowed: str = "a text that is not empty"
+
+    @property
+    def allowed(self) -> str:
+        return "a text" if self.may_be_empty else "a text that is not empty"
 
     def parse(self, value: object) -> Secret:
         secret = Secret(value) if isinstance(value, str) else value
-        if not isinstance(secret, Secret) or not secret:
+        if not isinstance(secret, Secret) or not (secret or self.may_be_empty):
             raise ValueError(HIDDEN)
         return secret
 

@@ -102,8 +102,14 @@ class Option:
 def _show_scalar(value: object) -> str:
     if not isinstance(value, str | int | float | None):
         return f"<{type(value).__qualname__}>"  # a user's repr may hold a secret
-    text = repr(value)
+    text = repr(_without_credentials(value) if isinstance(value, str) else value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
+def _without_credentials(text: str) -> str:
+    """Cut what stands before an @: user and password of an address written as kafka://user:password@host."""
+    _, at, after = text.rpartition("@")
+    return f"{HIDDEN}@{after}" if at else text
 
 
 @dataclass(frozen=True, slots=True)

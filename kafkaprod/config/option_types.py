@@ -53,7 +53,8 @@ class OptionTypes(TypedDict, total=False):
     metadata_recovery_rebootstrap_trigger_ms: int | str
     """Start over from `bootstrap_servers` after this time without metadata (KIP-1102)."""
     metadata_cluster_check_enable: bool | str
-    """Send brokers the expected cluster and node ids, so that a misrouted connection is refused (KIP-1242)."""
+    """Send brokers the expected cluster and node ids, so that a misrouted connection is refused (KIP-1242), and accept
+    no other cluster when starting over from `bootstrap_servers`."""
     security_protocol: str
     """Encryption (SSL) and login (SASL). It never falls back to a weaker protocol."""
     ssl_context: ssl.SSLContext | None
@@ -94,13 +95,14 @@ class OptionTypes(TypedDict, total=False):
     """Its `token()` gives a bearer token for each login (OAUTHBEARER)."""
     oauth_cb: Any
     """As in confluent-kafka: takes `sasl_oauthbearer_config`, gives (token, expiry[, principal[, extensions]])."""
-    sasl_oauthbearer_config: str
-    """The text given to `oauth_cb`."""
+    sasl_oauthbearer_config: str | Secret
+    """The text given to `oauth_cb`; it often holds a client secret."""
     acks: int | str
     """Replicas that must have a record before it is delivered: -1 (`all`) all in-sync ones, 1 the leader, 0 none."""
     request_required_acks: int | str
     enable_idempotence: bool | str
-    """Retries make no duplicates and keep the order. Needs acks=all, retries and at most 5 requests in flight."""
+    """Retries make no duplicates and keep the order. Needs acks=all, retries and at most 5 requests in flight. Not
+    given: off where one of these is set otherwise, with a line in the log (KIP-679)."""
     delivery_timeout_ms: int | str
     """From the first record of a batch to its success or failure, retries included. Not given: raised to `linger_ms +
     request_timeout_ms` if it is below that."""
@@ -179,7 +181,7 @@ class OptionTypes(TypedDict, total=False):
     metrics_sample_window_ms: int | str
     """Length of one window of the metrics."""
     enable_metrics_push: bool | str
-    """Send metrics to brokers that request them (KIP-714)."""
+    """Send metrics to brokers that request them (KIP-714): not implemented, only false."""
     sasl_jaas_config: str
     client_dns_lookup: str
     metrics_recording_level: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from kafkaprod.config.option import Option, options_of
 from kafkaprod.config.producer_options import ProducerOptions
 from kafkaprod.config.properties import read_properties
-from kafkaprod.config.rules import check_rules, least_delivery_timeout_ms
+from kafkaprod.config.rules import check_rules, least_delivery_timeout_ms, why_not_idempotent
 from kafkaprod.config.spellings import Spellings
 from kafkaprod.errors import ConfigError
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 OPTIONS: Final[Mapping[str, Option]] = options_of(ProducerOptions)
 _SPELLINGS: Final = Spellings(OPTIONS)
 
+_log = logging.getLogger("kafkaprod.config")
 _producer_numbers = itertools.count(1)
 
 
@@ -51,6 +53,11 @@ class ProducerConfig(ProducerOptions):
         Raises:
             ConfigError: An option is unknown, given twice, out of range, missing, or in conflict with another.
         """
+        if options is not None and not isinstance(options, Mapping):
+            raise ConfigError(
+                f"options come as a mapping or by name, not as {type(options).__name__}: "
+                "write bootstrap_servers='host:port', for example"
+            )
         given = dict(options or {})
         twice = given.keys() & more.keys()
         if twice:
@@ -99,6 +106,13 @@ def merge_options(*layers: Mapping[str, object]) -> dict[str, Any]:
 def _with_derived_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     """Add the defaults that depend on other options."""
     derived = dict(values)
+    if "enable_idempotence" not in derived and derived.get("transactional_id") is None:
+        reason = why_not_idempotent(derived)
+        if reason is not None:  # KIP-679: the default gives way to what the user set, what the user set does not
+            _log.warning(
+                "idempotence is off because of %s: retries may duplicate records or change their order", reason
+            )
+            derived["enable_idempotence"] = False
     if not derived.get("client_id"):
         suffix = derived.get("transactional_id") or next(_producer_numbers)
         derived["client_id"] = f"producer-{suffix}"

@@ -72,7 +72,8 @@ class ProducerOptions(ConnectionOptions):
         True,
         Boolean(),
         LOW,
-        "Retries make no duplicates and keep the order. Needs acks=all, retries and at most 5 requests in flight.",
+        "Retries make no duplicates and keep the order. Needs acks=all, retries and at most 5 requests in flight. Not "
+        "given: off where one of these is set otherwise, with a line in the log (KIP-679).",
     )
     delivery_timeout_ms: int = _DELIVERY.option(
         120_000,
@@ -273,5 +274,5 @@ class ProducerOptions(ConnectionOptions):
         30_000, Integer(1), LOW, "Length of one window of the metrics.", unit="ms"
     )
     enable_metrics_push: bool = _METRICS.option(
-        True, Boolean(), LOW, "Send metrics to brokers that request them (KIP-714)."
+        False, Boolean(), LOW, "Send metrics to brokers that request them (KIP-714): not implemented, only false."
     )

@@ -1,4 +1,4 @@
-"""What options mean together. A conflict raises; no option is ever turned off silently.
+"""What options mean together. A conflict raises; no option that the user set is ever turned off.
 
 Source: Kafka's ProducerConfig.postProcessParsedConfig and KafkaProducer.configureDeliveryTimeout, which for several of
 these turn idempotence off or change a value with a line in the log.
@@ -6,9 +6,9 @@ these turn idempotence off or change a value with a line in the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from kafkaprod.config.kinds import INT32_MAX
 from kafkaprod.config.producer_options import ProducerOptions
@@ -36,6 +36,18 @@ class Rule:
 def least_delivery_timeout_ms(linger_ms: int, request_timeout_ms: int) -> int:
     """A batch must be able to linger and be sent once."""
     return min(linger_ms + request_timeout_ms, INT32_MAX)
+
+
+def why_not_idempotent(given: Mapping[str, Any]) -> str | None:
+    """Return the option that excludes idempotence, with its value; None if there is none among those given."""
+    if given.get("acks", -1) != -1:
+        return f"acks={given['acks']}"
+    if given.get("retries") == 0:
+        return "retries=0"
+    in_flight = given.get("max_in_flight_requests_per_connection", 0)
+    if in_flight > MAX_IN_FLIGHT_WITH_IDEMPOTENCE:
+        return f"max_in_flight_requests_per_connection={in_flight}"
+    return None
 
 
 def _not_above(name: str) -> Rule:
@@ -97,6 +109,14 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda c: (
             f"delivery_timeout_ms={c.delivery_timeout_ms} is below linger_ms + request_timeout_ms = "
             f"{c.linger_ms} + {c.request_timeout_ms}: a batch could not be sent once"
+        ),
+    ),
+    Rule(
+        "`enable_metrics_push` must be false",
+        lambda c: c.enable_metrics_push,
+        lambda c: (
+            "enable_metrics_push=true: sending metrics to brokers (KIP-714) is not implemented; leave it out, and use "
+            "metric_reporters or Producer.metrics()"
         ),
     ),
     _not_above("reconnect_backoff_ms"),

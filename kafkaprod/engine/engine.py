@@ -66,6 +66,11 @@ class Engine:
                 "transaction_two_phase_commit_enable: no released broker completes such a transaction, up to Kafka 4.4 "
                 "InitProducerId 6 is unstable and answered with UNSUPPORTED_VERSION (KIP-939)"
             )
+        if config.sasl_mechanism == "PLAIN" and config.security_protocol == "SASL_PLAINTEXT":
+            _log.warning(
+                "sasl_mechanism=PLAIN with security_protocol=SASL_PLAINTEXT sends the password unencrypted: "
+                "use SASL_SSL, or SCRAM"
+            )
         self.config = config
         self._unseen_failures_level = unseen_failures_level
         self.clock = clock

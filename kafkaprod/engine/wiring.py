@@ -63,7 +63,7 @@ def mechanism_factory(config: ProducerConfig) -> MechanismFactory | None:
     if name == "OAUTHBEARER":
         provider = config.sasl_oauth_token_provider
         if provider is None:
-            provider = CallbackTokenProvider(config.oauth_cb, config.sasl_oauthbearer_config)
+            provider = CallbackTokenProvider(config.oauth_cb, config.sasl_oauthbearer_config.reveal())
         return partial(OAuthBearerMechanism, provider)
     if config.sasl_plain_username is None or config.sasl_plain_password is None:
         raise ConfigError(f"sasl_mechanism={name} needs sasl_plain_username and sasl_plain_password")

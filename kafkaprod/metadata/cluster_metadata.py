@@ -51,6 +51,7 @@ class MetadataSettings:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1000
     can_rebootstrap: bool = True
+    keeps_cluster: bool = True  # starting over must lead to the same cluster id
     metadata_recovery_rebootstrap_trigger_ms: int = 300_000
     allow_auto_create_topics: bool = True
 
@@ -95,6 +96,7 @@ class Metadata:
             metadata_max_idle_ms=config.metadata_max_idle_ms,
             retry_backoff_ms=config.retry_backoff_ms,
             retry_backoff_max_ms=config.retry_backoff_max_ms,
+            keeps_cluster=config.metadata_cluster_check_enable,
             can_rebootstrap=config.metadata_recovery_strategy == "rebootstrap",
             metadata_recovery_rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
             allow_auto_create_topics=config.allow_auto_create_topics,
@@ -263,9 +265,10 @@ class Metadata:
             raise error_for(response.error_code, api="METADATA")
         if not response.brokers:
             raise CorruptDataError("metadata response without brokers")
-        expected = self.snapshot.cluster_id  # None while starting over: then any cluster is accepted
+        expected = self._cluster_id if self._settings.keeps_cluster else self.snapshot.cluster_id
         if expected is not None and response.cluster_id not in (expected, None):
-            self._is_rebootstrap_required = True
+            # With no nodes it has started over already: then another bootstrap server may lead to the right cluster.
+            self._is_rebootstrap_required = bool(self.snapshot.nodes)
             raise CorruptDataError(f"metadata of cluster {response.cluster_id!r}, expected {expected!r}")
 
     def _take(self, query: _Query, response: MetadataResponse, version: int, now_ms: int) -> None:

@@ -47,6 +47,7 @@ class NodeState:
         last_attempt_ms: When it was last connected, -1 if never.
         next_attempt_ms: When it may be connected again.
         throttled_until_ms: Nothing may be sent before.
+        has_overthrottled: Whether a longer throttle than is obeyed was logged.
         last_failure: Why the last connection ended; None once a later one answered a request.
     """
 
@@ -60,6 +61,7 @@ class NodeState:
     next_attempt_ms: int = 0
     throttled_until_ms: int = 0
     last_failure: ConnectionFailure | None = None
+    has_overthrottled: bool = False
 
     def can_send(self, now_ms: int, max_in_flight: int) -> bool:
         """Connected, not throttled, the last request on its way, and room for one more."""

@@ -12,6 +12,7 @@ Sources: Kafka's NetworkClient and ClusterConnectionStates; KIP-144, KIP-601 (ba
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -42,10 +43,12 @@ from kafkaprod.protocol.schema import Request
 from kafkaprod.structs import Node
 
 NEVER_MS = 1 << 62
+MAX_THROTTLE_MS = 60_000  # of one answer; quotas of Kafka ask for some seconds at most
 
 # First version of each API after which the broker answers first and expects the client to hold back (KIP-219).
 # Below it the broker delays the response itself. Produce is left to the sender, which decodes its responses.
 CLIENT_THROTTLED_FROM = {3: 6, 10: 2, 18: 2, 19: 3, 20: 2, 22: 1, 24: 1, 25: 1, 26: 1, 28: 1, 37: 1, 71: 0, 72: 0}
+_log = logging.getLogger("kafkaprod.net")
 
 
 class NodePool:
@@ -254,6 +257,11 @@ class NodePool:
         """Obey a node that throttles us: send nothing for so long, and give requests in flight that much more time."""
         state = self._members.states.get(node_id)
         if state is not None and throttle_ms > 0:
+            if throttle_ms > MAX_THROTTLE_MS:
+                if not state.has_overthrottled:
+                    state.has_overthrottled = True
+                    _log.warning("node %d throttles for %d ms: %d are obeyed", node_id, throttle_ms, MAX_THROTTLE_MS)
+                throttle_ms = MAX_THROTTLE_MS
             state.throttled_until_ms = max(state.throttled_until_ms, now_ms + throttle_ms)
             if state.connection is not None:
                 state.connection.protocol.extend_deadlines(throttle_ms)

@@ -24,7 +24,7 @@ class InFlightRequest:
         node_id: The broker it was sent to.
         on_done: Called once, with this object and the time in ms, when the outcome is known; never by the connection.
         sent_at_ms: When it was queued.
-        deadline_ms: When it counts as unanswered; moves when the broker throttles us.
+        deadline_ms: When it counts as unanswered; moves when the broker throttles us, to `latest_deadline_ms` at most.
         expects_response: False for acks=0: then the request ends when its last byte was taken.
         response_type: Declaration that decodes the response; None hands over the raw body.
         max_response_bytes: A longer response ends the connection.
@@ -47,6 +47,7 @@ class InFlightRequest:
     expects_response: bool = True
     response_type: type[Response] | None = None
     max_response_bytes: int = MAX_FRAME_BYTES
+    latest_deadline_ms: int = 0
     end_position: int = 0
     written_at_ms: int | None = None
     response: Any = None
@@ -54,6 +55,9 @@ class InFlightRequest:
     error: KafkaError | None = None
     is_possibly_persisted: bool = False
     latency_ms: int = 0
+
+    def __post_init__(self) -> None:
+        self.latest_deadline_ms = 2 * self.deadline_ms - self.sent_at_ms
 
     @property
     def write_ms(self) -> int:
@@ -136,6 +140,6 @@ class InFlightRequests:
         return min([request.deadline_ms for request in self._requests], default=None)
 
     def extend_deadlines(self, extra_ms: int) -> None:
-        """Give every request more time."""
+        """Give every request more time, up to twice what it had: a timeout stays a timeout."""
         for request in self._requests:
-            request.deadline_ms += extra_ms
+            request.deadline_ms = min(request.deadline_ms + extra_ms, request.latest_deadline_ms)

@@ -31,7 +31,7 @@ class ClientConnectionMachine(RuleBasedStateMachine):
         self.connection.data_sent(self.connection.outgoing_bytes, 0)
         self.connection.receive_data(answer, 0)
         self.connection.events()
-        # Model: waiting is [token, correlation id, bytes unsent up to its end, expects response, deadline].
+        # Model: waiting is [token, correlation id, bytes unsent up to its end, expects response, deadline, latest].
         self.waiting: list[list[Any]] = []
         self.expected: list[tuple[str, Any]] = []
         self.token = 0
@@ -54,7 +54,9 @@ class ClientConnectionMachine(RuleBasedStateMachine):
             expects_response=expects,
         )
         unsent = self.connection.outgoing_bytes
-        self.waiting.append([self.token, correlation_id, unsent, expects, self.now_ms + timeout_ms])
+        self.waiting.append(
+            [self.token, correlation_id, unsent, expects, self.now_ms + timeout_ms, self.now_ms + 2 * timeout_ms]
+        )
 
     @rule(share=st.floats(0, 1))
     @precondition(is_open)
@@ -95,7 +97,7 @@ class ClientConnectionMachine(RuleBasedStateMachine):
     def broker_throttles(self, ms: int) -> None:
         self.connection.extend_deadlines(ms)
         for request in self.waiting:
-            request[4] += ms
+            request[4] = min(request[4] + ms, request[5])
 
     @rule()
     def connection_is_lost(self) -> None:

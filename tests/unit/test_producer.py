@@ -133,6 +133,17 @@ def test_any_integer_is_a_partition_with_hooks_as_without(make: MakeProducer) ->
         assert future.partition == 1
 
 
+@pytest.mark.parametrize(
+    ("protocol", "mechanism", "lines"), [("PLAINTEXT", "PLAIN", 1), ("PLAINTEXT", "SCRAM-SHA-256", 0)]
+)
+def test_password_that_goes_out_unencrypted_is_warned_of_once(
+    make: MakeProducer, caplog: pytest.LogCaptureFixture, protocol: str, mechanism: str, lines: int
+) -> None:
+    login = {"sasl_mechanism": mechanism, "sasl_plain_username": "u", "sasl_plain_password": "p"}
+    make(security_protocol=f"SASL_{protocol}", **login)
+    assert caplog.text.count("sends the password unencrypted") == lines
+
+
 def test_flush_of_nothing_returns_whatever_its_timeout(make: MakeProducer) -> None:
     producer = make()
     for timeout in (0, -1, 0.0, None, 5):

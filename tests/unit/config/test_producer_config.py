@@ -345,10 +345,15 @@ def test_hooks_are_kept_as_given() -> None:
 
 
 CONFLICTS: list[tuple[dict[str, object], str]] = [
-    ({"acks": 1}, "acks=1 conflicts with enable_idempotence=true"),
+    ({"acks": 1, "enable_idempotence": True}, "acks=1 conflicts with enable_idempotence=true"),
+    ({"acks": 1, "transactional_id": "t"}, "acks=1 conflicts with enable_idempotence=true"),
+    ({"enable_metrics_push": True}, "KIP-714) is not implemented"),
     ({"acks": 0, "enable_idempotence": True}, "acks=0 conflicts"),
-    ({"retries": 0}, "retries=0 conflicts"),
-    ({"max_in_flight_requests_per_connection": 6}, "max_in_flight_requests_per_connection=6 exceeds 5"),
+    ({"retries": 0, "enable_idempotence": True}, "retries=0 conflicts"),
+    (
+        {"max_in_flight_requests_per_connection": 6, "enable_idempotence": "true"},
+        "max_in_flight_requests_per_connection=6 exceeds 5",
+    ),
     ({"transactional_id": "t", "enable_idempotence": False}, "transactional_id='t' needs enable_idempotence"),
     ({"transaction_two_phase_commit_enable": True}, "needs a transactional_id"),
     (
@@ -399,6 +404,54 @@ def test_delivery_timeout_not_given_is_raised_to_what_one_send_takes() -> None:
 def test_without_idempotence_acks_and_retries_are_free() -> None:
     made = config(enable_idempotence=False, acks=0, retries=0, max_in_flight_requests_per_connection=50)
     assert (made.acks, made.retries) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"acks": 1}, "acks=1"),
+        ({"acks": "0"}, "acks=0"),
+        ({"retries": 0}, "retries=0"),
+        ({"max.in.flight": 6}, "max_in_flight_requests_per_connection=6"),
+    ],
+)
+def test_default_idempotence_gives_way_to_what_is_set_and_says_so_once(
+    options: dict[str, object], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = config(**options)
+    assert not made.enable_idempotence
+    (line,) = caplog.messages
+    assert f"idempotence is off because of {reason}" in line
+
+
+def test_options_that_idempotence_allows_leave_it_on(caplog: pytest.LogCaptureFixture) -> None:
+    assert config(acks="all", retries=1, max_in_flight_requests_per_connection=5).enable_idempotence
+    assert config(acks=1, enable_idempotence=False).acks == 1
+    assert not caplog.messages
+
+
+def test_address_as_the_only_argument_is_refused_with_the_way_to_write_it() -> None:
+    with pytest.raises(ConfigError, match="bootstrap_servers='host:port'"):
+        ProducerConfig.from_options("localhost:9092")  # type: ignore[arg-type]
+
+
+def test_password_in_an_address_is_not_shown() -> None:
+    for value in ("kafka://u:se,cret@host:9092", ["h:1", "u:se,cret@host:x"]):
+        with pytest.raises(ConfigError) as caught:
+            ProducerConfig.from_options(bootstrap_servers=value)
+        assert "cret" not in str(caught.value)
+        assert "[hidden]@host" in str(caught.value)
+
+
+def test_configuration_of_oauthbearer_is_a_secret() -> None:
+    made = config(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        oauth_cb=lambda text: ("token", 1.0),
+        sasl_oauthbearer_config="clientSecret=abc",
+    )
+    assert "abc" not in repr(made)
+    assert made.sasl_oauthbearer_config.reveal() == "clientSecret=abc"
 
 
 def test_replace_checks_values_and_rules_again() -> None:

@@ -594,8 +594,22 @@ def test_strategy_none_never_starts_over() -> None:
     assert not metadata.should_rebootstrap(10**9, is_any_node_usable=False)
 
 
-def test_answer_of_another_cluster_is_refused_until_starting_over() -> None:
+def test_another_cluster_is_refused_even_after_starting_over() -> None:
     metadata = knowing(topic("a", [1, 1], [9, 9], topic_id=None))
+    metadata.on_rebootstrap(100)
+    for now_ms in (100, 300):
+        exchange(metadata, now_ms, answer(topic("a", [2], [0], topic_id=None), cluster_id="other"))
+        assert metadata.snapshot.nodes == {}
+        assert not metadata.should_rebootstrap(now_ms), "it has started over: another server is tried after a backoff"
+        assert metadata.next_refresh_ms(now_ms) > 0
+    exchange(metadata, 1000, answer(topic("a", [1, 1], [9, 9], topic_id=None)))
+    assert metadata.snapshot.cluster_id == "cluster"
+
+
+def test_answer_of_another_cluster_is_refused_until_starting_over_where_that_is_allowed() -> None:
+    metadata = make(keeps_cluster=False)
+    metadata.add_topic("a", 0)
+    exchange(metadata, 0, answer(topic("a", [1, 1], [9, 9], topic_id=None)))
     metadata.request_update()
     exchange(metadata, 100, answer(topic("a", [2], [0], topic_id=None), cluster_id="other"))
     assert (metadata.snapshot.cluster_id, leaders(metadata)) == ("cluster", (1, 1))

@@ -550,6 +550,44 @@ def test_a_throttled_node_gets_nothing_until_the_time_is_over(make_pool: MakePoo
         pool.close()
 
 
+def test_throttle_without_measure_is_obeyed_for_a_minute_and_logged_once(
+    make_pool: MakePool, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with BrokerThread(echoing()) as server:
+        pool = make_pool()
+        pool.set_bootstrap([server.address])
+        until_ready(pool, clock)
+        for _ in range(3):
+            pool.throttle(-1, 2**31 - 1, clock.now_ms())
+        assert pool.ready_delay_ms(-1, clock.now_ms()) == 60_000
+        assert caplog.text.count("60000 are obeyed") == 1
+        pool.close()
+
+
+def test_server_that_ends_each_connection_before_any_answer_is_backed_off_from(
+    make_pool: MakePool, clock: ManualClock
+) -> None:
+    """As a port that wants a login does with a client that offers none: the handshake alone proves nothing."""
+
+    def cut(request: Received) -> None:
+        server.reset(server.brokers[-1])
+
+    with BrokerThread(lambda: FakeBroker(handlers={PRODUCE: cut})) as server:
+        pool = make_pool(reconnect_backoff_ms=50, reconnect_backoff_max_ms=1000)
+        pool.set_bootstrap([server.address])
+        attempts, delays = [], []
+        for _ in range(4):
+            until_ready(pool, clock)
+            produce(pool, -1, "t")
+            receive(pool, 1)
+            attempts += [failure.attempt for failure in pool.take_failures()]
+            delays.append(pool.ready_delay_ms(-1, clock.now_ms()))
+            clock.advance(1000)
+        assert attempts == [1, 2, 3, 4], "only the first one is a warning"
+        assert delays == [50, 100, 200, 400]
+        pool.close()
+
+
 @pytest.mark.parametrize(("highest", "is_throttled"), [(0, False), (1, True)])
 def test_declared_responses_throttle_from_the_version_that_says_so(
     make_pool: MakePool, clock: ManualClock, highest: int, is_throttled: bool

@@ -429,6 +429,23 @@ def test_one_overdue_answer_fails_everything_as_timed_out() -> None:
     assert connection.next_deadline_ms() is None
 
 
+def test_throttling_without_end_at_most_doubles_a_timeout() -> None:
+    connection, _ = ready()
+    produce(connection, "a", timeout_ms=1000)
+    for _ in range(5):
+        connection.extend_deadlines(2**31 - 1)
+    assert connection.next_deadline_ms() == 2000
+
+
+@pytest.mark.parametrize(("limit", "is_taken"), [(100, True), (99, False)])
+def test_response_longer_than_its_request_allows_ends_the_connection(limit: int, is_taken: bool) -> None:
+    connection, broker = ready()
+    broker.handlers[PRODUCE] = lambda _: bytes(95)
+    produce(connection, "t", max_response_bytes=limit)
+    kinds = [kind(each) for each in exchange(connection, broker)]
+    assert kinds == (["answered"] if is_taken else ["failed", ConnectionFailed])
+
+
 def test_throttling_moves_the_deadlines() -> None:
     connection, _ = ready()
     produce(connection, "a", timeout_ms=1000)
