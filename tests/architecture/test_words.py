@@ -40,7 +40,6 @@ NOT_REWRITTEN: tuple[str, ...] = (
     "kafkaprod/aio.py",
     "kafkaprod/broker/cluster/",
     "kafkaprod/broker/config.py",
-    "kafkaprod/broker/coordinator/",
     "kafkaprod/broker/embedding/",
     "kafkaprod/broker/handlers/",
     "kafkaprod/broker/server/",

@@ -1,4 +1,4 @@
-"""The broker killed in the midst of transactions: each is seen whole or not at all, and as the producer was answered."""
+"""The broker killed in the midst of transactions: each is seen whole or not at all, as the producer was answered."""
 
 from __future__ import annotations
 

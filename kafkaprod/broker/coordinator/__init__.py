@@ -1,5 +1,6 @@
-"""What the broker remembers for clients: groups, committed offsets, producer ids. Pure state; time is an argument.
+"""What the broker remembers for clients: groups, committed offsets, transactions. Time is an argument.
 
 `group` is one group's state machine, `group_coordinator` all of them and their timers, `offsets` the committed offsets,
-`offset_log` their durable form. All of it belongs to the control thread.
+`offset_log` their durable form. `transaction` has the rules of one transactional id, `transaction_coordinator` all ids,
+`transaction_log` their durable form, `markers` what ends transactions in partitions. The control thread owns all of it.
 """

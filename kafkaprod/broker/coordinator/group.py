@@ -3,7 +3,7 @@
     Empty --join--> PreparingRebalance --all joined, or time--> CompletingRebalance --leader's sync--> Stable
                         |    ^                                       |                                   |
                         |    +-- a member joins, leaves or expires --+-----------------------------------+
-                        +--nobody left--> Empty --deleted--> Dead
+                        +--all have left--> Empty --deleted--> Dead
 
 Joins and syncs that must wait are held as reply functions and answered exactly once. Pure: no I/O, no clock; whoever
 owns the group calls `on_time` at `next_deadline_ms`. One thread. Source: Kafka, ClassicGroup and GroupMetadataManager;
@@ -283,7 +283,7 @@ class Group:
         member.keep_alive(now_ms)
         if self.state is GroupState.STABLE and self._select_protocol() == self.protocol_name:
             skips = was_leader and attempt.can_skip_assignment
-            # A leader that does not know SkipAssignment is told its old id leads, so that it does not assign.
+            # A leader that does not know SkipAssignment gets its old id as the leader's, so that it does not assign.
             leader = old_id if was_leader and not skips else str(self.leader_id)
             reply(self._join_result(member)._replace(leader=leader, skip_assignment=skips))
             return
@@ -347,7 +347,7 @@ class Group:
     # -- the join phase ------------------------------------------------------------------------------------------
 
     def _rebalance(self, now_ms: int) -> None:
-        """Begin a join phase, or go on with the one that runs."""
+        """Begin a join phase, or continue with the one that runs."""
         if self.state is GroupState.PREPARING:
             self._maybe_complete_join(now_ms)
             return

@@ -15,8 +15,8 @@ class GroupConfig(NamedTuple):
     """The group options of a broker, under Kafka's names (`group.` left out).
 
     Attributes:
-        min_session_timeout_ms: shortest session a member may ask for.
-        max_session_timeout_ms: longest.
+        min_session_timeout_ms: shortest session timeout that a member may have.
+        max_session_timeout_ms: longest one.
         initial_rebalance_delay_ms: how long the first join of an empty group waits for others; 0 in tests.
         max_size: most members of a group.
         max_metadata_bytes: most metadata of one member, all protocols together.
@@ -53,7 +53,7 @@ class JoinAttempt(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader is told of it."""
+    """A member in the answer to the leader."""
 
     member_id: str
     instance_id: str | None
@@ -142,12 +142,12 @@ class Member:
         self.protocols = dict(attempt.protocols)
 
     def hold_join(self, reply: JoinReply) -> None:
-        """Keep a join to be answered; an earlier one of the same member (a lost connection) is told to try again."""
+        """Keep a join to be answered; refuse an earlier one of the same member (its connection is lost)."""
         self.answer_join(JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, self.member_id))
         self.held_join = reply
 
     def hold_sync(self, reply: SyncReply) -> None:
-        """Keep a sync to be answered; an earlier one is told to try again."""
+        """Keep a sync to be answered; refuse an earlier one."""
         self.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         self.held_sync = reply
 

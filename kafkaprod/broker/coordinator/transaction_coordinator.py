@@ -3,8 +3,9 @@
     request -> step (`transaction`) -> log -> answer        decided: markers in the partitions -> Complete* in the log
 
 An answer to EndTxn goes out when the decision is durable; the markers follow on the same thread, before the next
-request. The control thread owns it; it calls `on_time` at `next_deadline_ms`. Times are wall clock ms but where said
-otherwise. Source: Kafka, TransactionCoordinator, TransactionStateManager, TransactionMarkerChannelManager.
+request. The control thread owns it; it calls `on_time` at `next_deadline_ms`. Times are wall clock ms, but those of
+deadlines are monotonic. Source: Kafka, TransactionCoordinator, TransactionStateManager,
+TransactionMarkerChannelManager.
 """
 
 from __future__ import annotations
