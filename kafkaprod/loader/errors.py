@@ -27,6 +27,7 @@ class LoadIsLockedError(LoadError):
 _LASTING: Final = (
     AuthenticationError,
     AuthorizationError,
+    BrokenPipeError,  # of stdout
     ConfigError,
     TopicNotFoundError,
     UnsupportedVersionError,
