@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from kafkaprod.admin.client import ClusterClient
-from kafkaprod.cli.load_arguments import add_load_arguments, fingerprint_of, reading_of
+from kafkaprod.cli.load_arguments import add_load_arguments, check_formats, fingerprint_of, reading_of
 from kafkaprod.cli.load_setup import (
     check_topics,
     dead_letter_file,
@@ -85,6 +85,7 @@ def _run(options: argparse.Namespace) -> int:
     reading = reading_of(options)
     sources = find_sources(options.files, options.format, options.compression, options.encoding)
     sources = [source for source in sources if os.path.abspath(source.path) != dead_letter_file(options)]
+    check_formats(options, sources)
     if options.engine == "spark":
         from kafkaprod.cli.load_spark import check_spark_arguments
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,27 @@ def _check_arguments(options: argparse.Namespace) -> None:
     for first, has_first, second, has_second in exclusive:
         if has_first and has_second:
             raise ConfigError(f"{first} and {second} exclude each other")
+
+
+def check_formats(options: argparse.Namespace, sources: Sequence[Source]) -> None:
+    """Refuse options that no input uses. Raises ConfigError."""
+    formats = {source.format for source in sources}
+    csv_options = {
+        "--separator": options.separator is not None,
+        "--quote": options.quote is not None,
+        "--no-quote": options.no_quote,
+        "--columns": options.columns is not None,
+        "--column-type": bool(options.column_type),
+        "--infer-types": options.infer_types,
+        "--null": bool(options.null),
+    }
+    for name, is_given in csv_options.items():
+        if is_given and not formats & {"csv", "tsv"}:
+            raise ConfigError(f"{name} is for CSV, and the input is {', '.join(sorted(formats))}")
+    if options.encoding is not None and formats <= {"parquet", "arrow"}:
+        raise ConfigError(f"--encoding is for text, and the input is {', '.join(sorted(formats))}")
+    if options.timestamp_unit is not None and options.timestamp is None:
+        raise ConfigError("--timestamp-unit is the unit of a column: name it with --timestamp")
 
 
 def _header(text: str) -> tuple[str, Template]:

@@ -157,6 +157,16 @@ def test_arguments_that_contradict_each_other_are_refused(rig: LoadRig, path: Pa
     assert "exclude each other" in refused.err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("--separator", ";"), ("--infer-types",), ("--no-quote",), ("--null", "NA"), ("--timestamp-unit", "s")],
+)
+def test_options_that_no_input_uses_are_refused(rig: LoadRig, path: Path, arguments: tuple[str, ...]) -> None:
+    refused = rig.run(str(path), *arguments)
+    assert refused.code == 2
+    assert f"{arguments[0]} is " in refused.err
+
+
 def test_a_command_that_failed_before_it_sent_anything_can_be_corrected(rig: LoadRig, tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_bytes(b"id,name\n1,a\n")
