@@ -12,7 +12,7 @@ from kafkaprod.broker.controller.events import AlterPartition, BrokerGone, Heart
 from kafkaprod.broker.metadata.follower import MetadataFollower, MetadataSlice, SliceAnswer
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
 from kafkaprod.broker.metadata.log import MetadataBatch
-from kafkaprod.broker.metadata.records import RegisterBrokerRecord
+from kafkaprod.broker.metadata.records import PartitionChangeRecord, RegisterBrokerRecord
 from kafkaprod.broker.replication.fetcher import Fetcher, FetchRequest
 from kafkaprod.broker.replication.lifecycle import BrokerLifecycle, BrokerState, LifecycleRequest
 from kafkaprod.broker.replication.partition import PartitionReplica, ReplicaSettings
@@ -39,6 +39,7 @@ class ControllerNode:
         self.brokers: dict[int, BrokerNode] = {}
         self.batches: list[MetadataBatch] = []
         self.controller: Controller | None = None
+        self.on_change: Callable[[PartitionChangeRecord], None] = lambda _: None
         self._checked_count = 0
         self.on_registered: Callable[[int, ClusterImage], None] = lambda *_: None
 
@@ -79,6 +80,8 @@ class ControllerNode:
             return
         self._checked_count = len(self.batches)
         for record in self.batches[-1].records:
+            if isinstance(record, PartitionChangeRecord):
+                self.on_change(record)
             if isinstance(record, RegisterBrokerRecord) and not self.brokers[record.broker_id].had_stopped_cleanly:
                 self.on_registered(record.broker_id, controller.context.image)
 
@@ -129,6 +132,7 @@ class BrokerNode:
         self.incarnation = uuid.UUID(int=0)
         self.on_leading: Callable[[PartitionReplica], None] = lambda _: None
         self.min_isr = 1
+        self.settings = ReplicaSettings(lag_ms=LAG_MS)
         self.had_stopped_cleanly = False
         self._reset()
 
@@ -150,7 +154,7 @@ class BrokerNode:
             lambda key: self.logs.setdefault(key, SimulatedLog()),
             lambda key: self.logs.pop(key, None) and None,
             lambda _: self.min_isr,
-            ReplicaSettings(lag_ms=LAG_MS),
+            self.settings,
         )
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -176,7 +180,7 @@ class BrokerNode:
 
     def shut_down(self) -> None:
         """Begin a controlled shutdown."""
-        if self.process.is_up and self.lifecycle.state is not BrokerState.SHUTTING_DOWN:
+        if self.process.is_up and self.lifecycle.state not in (BrokerState.SHUTTING_DOWN, BrokerState.STOPPED):
             self.lifecycle.shut_down(self.world.now_ms)
 
     def _stopped(self) -> None:

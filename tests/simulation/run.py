@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kafkaprod.broker.controller.events import CreateTopic, MoveLeader
 from kafkaprod.broker.metadata.image import PartitionKey
+from kafkaprod.broker.metadata.records import PartitionChangeRecord
 from tests.simulation.checker import Checker, ViolationError
 from tests.simulation.clients import SimulatedConsumer, SimulatedProducer
 from tests.simulation.nodes import BrokerNode, ControllerNode
@@ -47,10 +48,17 @@ class Simulation:
         self.controller.on_registered = self.checker.registered
         world.rules.max_delay_ms = chance.choice((2, 5, 20))
         min_isr = chance.choice((1, 1, 2))
+        max_batches = chance.choice((1, 3, 100))
         for broker in self.brokers.values():
             broker.min_isr = min_isr
-        kinds = [self._crash, self._pause, self._cut, self._power_cut, self._roll, self._move, self._controller_crash]
+            broker.settings.max_batches = max_batches
+        kinds = [
+            *(self._crash, self._pause, self._cut, self._slow, self._power_cut, self._roll, self._move),
+            self._controller_crash,
+        ]
         self._kinds = chance.sample(kinds, chance.randint(1, len(kinds)))
+        self._vulture = chance.choice((0.0, 0.1, 0.4))
+        self.controller.on_change = self._on_change
         self._period_ms = chance.choice((80, 200, 500))
         self.producers: list[SimulatedProducer] = []
 
@@ -170,6 +178,29 @@ class Simulation:
         self.world.cuts |= pairs
         self.world.at(self.world.random.randint(20, 900), lambda: self.world.cuts.difference_update(pairs))
 
+    def _slow(self) -> None:
+        names = ["controller", *(broker.process.name for broker in self.brokers.values())]
+        source, target = self.world.random.sample(names, 2)
+        delay_ms = self.world.random.randint(10, 300)
+        self.world.note(f"slow {source} to {target}: {delay_ms} ms")
+        self.world.slow[source, target] = delay_ms
+        self.world.at(self.world.random.randint(100, 900), lambda: self.world.slow.pop((source, target), None) and None)
+
+    def _on_change(self, change: PartitionChangeRecord) -> None:
+        """Perhaps kill the leader just after its ISR or epoch has changed: rules matter most then."""
+        if self._is_healed or self.world.random.random() > self._vulture:
+            return
+        leaders = [
+            broker for broker in self.brokers.values() if self._leads(broker, (change.topic_id, change.partition_id))
+        ]
+        if leaders:
+            self.world.at(self.world.random.randint(0, 25), lambda: self._end(leaders[0], power_cut=False))
+
+    @staticmethod
+    def _leads(broker: BrokerNode, key: object) -> bool:
+        replica = broker.manager.replicas.get(key)  # type: ignore[call-overload]
+        return broker.process.is_up and replica is not None and replica.is_leader
+
     def _roll(self) -> None:
         broker = self._some_broker()
         if broker.process.is_up:
@@ -197,10 +228,12 @@ class Simulation:
         self.world.note("heal")
         self._is_healed = True
         self.world.cuts.clear()
+        self.world.slow.clear()
         self.world.rules.loss = self.world.rules.repeat = 0.0
         self._start_controller()
         for broker in self.brokers.values():
             broker.process.paused_until_ms = 0
+            broker.settings.max_batches = 100
             self.world.at(100, lambda broker=broker: self._revive(broker))  # type: ignore[misc]
 
     def _revive(self, broker: BrokerNode) -> None:

@@ -42,6 +42,7 @@ class World:
         now_ms: Virtual time.
         random: The only source of chance.
         cuts: Directions in which nothing passes, as (from, to).
+        slow: Milliseconds that messages in a direction take longer.
         history: What happened, for a failing seed.
     """
 
@@ -50,6 +51,7 @@ class World:
         self.now_ms = 0
         self.rules = NetworkRules()
         self.cuts: set[tuple[str, str]] = set()
+        self.slow: dict[tuple[str, str], int] = {}
         self.processes: dict[str, Process] = {}
         self.history: list[str] = []
         self.event_count = 0
@@ -90,7 +92,8 @@ class World:
         for _ in range(copies):
             if (source.name, target.name) in self.cuts or self.random.random() < rules.loss:
                 continue
-            self.in_process(target, self.random.randint(rules.min_delay_ms, rules.max_delay_ms), deliver)
+            delay_ms = self.random.randint(rules.min_delay_ms, rules.max_delay_ms)
+            self.in_process(target, delay_ms + self.slow.get((source.name, target.name), 0), deliver)
 
     def run_until(self, end_ms: int, check: Action) -> None:
         """Run all events up to a time, with a check after each."""
