@@ -33,7 +33,7 @@ class Limits:
             handled yet. Connections wait when it is used up.
         max_unauthenticated_bytes: the same, until the client has logged in.
         max_request_elements: most elements of all arrays in one request; more close the connection. A partition costs
-            about 15 us in Fetch, and nobody else is served meanwhile.
+            about 15 us in Fetch, and no other client is served meanwhile.
         max_fetch_bytes: fetch.max.bytes; most records in one response, but for the first batch.
         max_idle_ms: connections.max.idle.ms.
     """
@@ -57,10 +57,10 @@ class BrokerConfig:
         host: address to listen on.
         listeners: several sockets in place of `host` and `port`, see `broker.listeners`.
         port: 0 takes a free one.
-        advertised_host: what clients are told to connect to; None for `host`.
+        advertised_host: the host that clients get to connect to; None for `host`.
         node_id: of this broker.
         cluster_id: None for the data directory's own.
-        auto_create_topics: auto.create.topics.enable; Metadata creates topics that clients ask for.
+        auto_create_topics: auto.create.topics.enable; topics are made when clients first name them.
         num_partitions: of topics made without a count.
         flush_policy: when appended data is synced to the disk.
         log: defaults of the topics' options.

@@ -111,7 +111,7 @@ class Acls:
         """Return the entries that a filter matches.
 
         Raises:
-            RequestRefusedError: 42, a number in the filter is none of Kafka's.
+            RequestRefusedError: 42, the filter holds a number that Kafka does not know.
         """
         known = (
             wanted.resource_type in (ANY, *range(TOPIC, USER + 1))

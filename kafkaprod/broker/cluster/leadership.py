@@ -43,7 +43,7 @@ def move_leaders(broker: Broker, body: Request) -> None:
 def name_leaders(broker: Broker, response: Response, version: int, endpoint: Endpoint | None) -> None:
     """Add the leader of today to each partition of a produce or fetch response that says that it has changed.
 
-    Older versions have no place for it: their clients ask for metadata. The address is that of the client's listener.
+    Older versions have no place for it: their clients refresh their metadata. The address is that of their listener.
     """
     if isinstance(response, produce.ProduceResponse) and version >= _FIRST_PRODUCE_WITH_LEADERS:
         for topic in response.responses:

@@ -20,7 +20,7 @@ _RETENTION_MS = 300_000
 _COMPACTION_MS = 15_000  # log.cleaner.backoff.ms
 _PRODUCER_EXPIRATION_MS = 24 * 3_600_000  # producer.id.expiration.ms
 _OFFSETS_MS = 600_000
-_UNPROMPTED_FLUSH_MS = 1_000  # flush policy "each": acks=0 appends nobody waits for
+_UNPROMPTED_FLUSH_MS = 1_000  # flush policy "each": acks=0 appends that no client waits for
 
 
 class Maintenance:

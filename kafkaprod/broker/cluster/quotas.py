@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses (KIP-546): kept and shown. They are not enforced: nobody is slowed down.
+"""Quotas of users, client ids and addresses (KIP-546): kept and shown. They are not enforced: no client is slowed down.
 
 An entity is one or two parts, type -> name, None for the default of the type: {"user": "ann", "client-id": None}.
 """

@@ -1,6 +1,6 @@
 """One module per API key: what the broker does with a request.
 
 Each has, for the router: `API`, `LANE`, `MAX_VERSION` (the highest version it understands), `handle(broker, request)`
-and `refuse(request, error_code)`, the response in which everything that was asked for has failed with one error.
+and `refuse(request, error_code)`, the response in which every part of the request has failed with one error.
 `produce_transactions` and `transaction_errors` are parts that some of them share.
 """

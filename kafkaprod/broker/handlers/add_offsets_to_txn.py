@@ -31,5 +31,5 @@ def handle(broker: Broker, request: ClientRequest[AddOffsetsToTxnRequest]) -> Ad
 
 
 def refuse(request: ClientRequest[AddOffsetsToTxnRequest], error_code: int) -> AddOffsetsToTxnResponse:
-    """The error."""
+    """Answer the error."""
     return AddOffsetsToTxnResponse(error_code=error_code)

@@ -46,7 +46,7 @@ def handle(broker: Broker, request: ClientRequest[AddPartitionsToTxnRequest]) ->
 
 
 def refuse(request: ClientRequest[AddPartitionsToTxnRequest], error_code: int) -> AddPartitionsToTxnResponse:
-    """The error for every partition."""
+    """Answer the error for every partition."""
     answers = [(item, dict.fromkeys(_partitions(item), error_code)) for item in _transactions(request)]
     response = _response(request.version, answers)
     if request.version >= _FIRST_VERSION_OF_BATCHES:

@@ -53,7 +53,7 @@ def handle(broker: Broker, request: ClientRequest[ApiVersionsRequest]) -> ApiVer
 
 
 def refuse(request: ClientRequest[ApiVersionsRequest], error_code: int) -> ApiVersionsResponse:
-    """The error without a table."""
+    """Answer the error without a table."""
     return ApiVersionsResponse(error_code=error_code)
 
 

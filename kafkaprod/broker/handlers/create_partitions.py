@@ -37,7 +37,7 @@ def handle(broker: Broker, request: ClientRequest[CreatePartitionsRequest]) -> C
 
 
 def refuse(request: ClientRequest[CreatePartitionsRequest], error_code: int) -> CreatePartitionsResponse:
-    """The error for every topic."""
+    """Answer the error for every topic."""
     return CreatePartitionsResponse(
         results=[CreatePartitionsTopicResult(name=wanted.name, error_code=error_code) for wanted in request.body.topics]
     )

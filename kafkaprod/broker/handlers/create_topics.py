@@ -47,7 +47,7 @@ def handle(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> Creat
 
 
 def refuse(request: ClientRequest[CreateTopicsRequest], error_code: int) -> CreateTopicsResponse:
-    """The error for every topic."""
+    """Answer the error for every topic."""
     return CreateTopicsResponse(
         topics=[CreatableTopicResult(name=wanted.name, error_code=error_code) for wanted in request.body.topics]
     )

@@ -24,7 +24,7 @@ def handle(broker: Broker, request: ClientRequest[DeleteGroupsRequest]) -> Delet
 
 
 def refuse(request: ClientRequest[DeleteGroupsRequest], error_code: int) -> DeleteGroupsResponse:
-    """The error for every group."""
+    """Answer the error for every group."""
     return DeleteGroupsResponse(
         results=[
             DeletableGroupResult(group_id=group_id, error_code=error_code) for group_id in request.body.groups_names

@@ -33,7 +33,7 @@ def handle(broker: Broker, request: ClientRequest[DeleteRecordsRequest]) -> Dele
 
 
 def refuse(request: ClientRequest[DeleteRecordsRequest], error_code: int) -> DeleteRecordsResponse:
-    """The error for every partition."""
+    """Answer the error for every partition."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

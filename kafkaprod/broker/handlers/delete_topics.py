@@ -30,7 +30,7 @@ def handle(broker: Broker, request: ClientRequest[DeleteTopicsRequest]) -> Delet
 
 
 def refuse(request: ClientRequest[DeleteTopicsRequest], error_code: int) -> DeleteTopicsResponse:
-    """The error for every topic."""
+    """Answer the error for every topic."""
     return DeleteTopicsResponse(
         responses=[
             DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id, error_code=error_code)

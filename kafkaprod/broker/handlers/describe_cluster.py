@@ -36,5 +36,5 @@ def handle(broker: Broker, request: ClientRequest[DescribeClusterRequest]) -> De
 
 
 def refuse(request: ClientRequest[DescribeClusterRequest], error_code: int) -> DescribeClusterResponse:
-    """The error."""
+    """Answer the error."""
     return DescribeClusterResponse(error_code=error_code)

@@ -36,7 +36,7 @@ def handle(broker: Broker, request: ClientRequest[DescribeGroupsRequest]) -> Des
 
 
 def refuse(request: ClientRequest[DescribeGroupsRequest], error_code: int) -> DescribeGroupsResponse:
-    """The error for every group."""
+    """Answer the error for every group."""
     return DescribeGroupsResponse(
         groups=[DescribedGroup(group_id=group_id, error_code=error_code) for group_id in request.body.groups]
     )

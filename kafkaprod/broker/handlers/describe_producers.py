@@ -34,7 +34,7 @@ def handle(broker: Broker, request: ClientRequest[DescribeProducersRequest]) -> 
 
 
 def refuse(request: ClientRequest[DescribeProducersRequest], error_code: int) -> DescribeProducersResponse:
-    """The error for every partition."""
+    """Answer the error for every partition."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

@@ -28,7 +28,7 @@ def handle(broker: Broker, request: ClientRequest[DescribeTransactionsRequest]) 
 
 
 def refuse(request: ClientRequest[DescribeTransactionsRequest], error_code: int) -> DescribeTransactionsResponse:
-    """The error for every id."""
+    """Answer the error for every id."""
     return DescribeTransactionsResponse(
         transaction_states=[
             TransactionState(transactional_id=key, error_code=error_code) for key in request.body.transactional_ids

@@ -37,5 +37,5 @@ def handle(broker: Broker, request: ClientRequest[EndTxnRequest]) -> EndTxnRespo
 
 
 def refuse(request: ClientRequest[EndTxnRequest], error_code: int) -> EndTxnResponse:
-    """The error."""
+    """Answer the error."""
     return EndTxnResponse(error_code=error_code)

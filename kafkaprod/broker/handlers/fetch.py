@@ -97,7 +97,7 @@ def handle(broker: Broker, request: ClientRequest[FetchRequest]) -> Outcome:
 
 
 def refuse(request: ClientRequest[FetchRequest], error_code: int) -> FetchResponse:
-    """The error at the top, and for every partition."""
+    """Answer the error at the top, and for every partition."""
     return FetchResponse(
         error_code=error_code,
         responses=[
@@ -190,7 +190,7 @@ def _read_log(
 
 
 def _diverges(partition: Partition, wanted: FetchPartition, data: PartitionData) -> bool:
-    """The reader's log went another way than ours (KIP-595); it is told where to truncate to."""
+    """Tell whether the reader's log differs from ours (KIP-595); the answer then says where to truncate it."""
     if wanted.last_fetched_epoch == _UNKNOWN_EPOCH:
         return False
     epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)

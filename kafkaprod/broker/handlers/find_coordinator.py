@@ -35,7 +35,7 @@ def handle(broker: Broker, request: ClientRequest[FindCoordinatorRequest]) -> Fi
 
 
 def refuse(request: ClientRequest[FindCoordinatorRequest], error_code: int) -> FindCoordinatorResponse:
-    """The error for every key."""
+    """Answer the error for every key."""
     if request.version < _FIRST_VERSION_WITH_KEYS:
         return FindCoordinatorResponse(error_code=error_code, node_id=-1, port=-1)
     return FindCoordinatorResponse(

@@ -22,5 +22,5 @@ def handle(broker: Broker, request: ClientRequest[HeartbeatRequest]) -> Heartbea
 
 
 def refuse(request: ClientRequest[HeartbeatRequest], error_code: int) -> HeartbeatResponse:
-    """The error."""
+    """Answer the error."""
     return HeartbeatResponse(error_code=error_code)

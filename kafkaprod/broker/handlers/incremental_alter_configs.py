@@ -49,7 +49,7 @@ def handle(broker: Broker, request: ClientRequest[IncrementalAlterConfigsRequest
 
 
 def refuse(request: ClientRequest[IncrementalAlterConfigsRequest], error_code: int) -> IncrementalAlterConfigsResponse:
-    """The error for every resource."""
+    """Answer the error for every resource."""
     return IncrementalAlterConfigsResponse(
         responses=[_response(resource, error_code) for resource in request.body.resources]
     )

@@ -1,6 +1,6 @@
 """InitProducerId (22): a producer id and epoch.
 
-    3    the present id and epoch may be sent along, to go on with the next epoch (KIP-360)
+    3    the present id and epoch may be sent along, to continue with the next epoch (KIP-360)
     4    a fenced producer sees 90, before 47
 Without a transactional id each answer is a fresh id with epoch 0, whatever was sent along.
 """
@@ -43,5 +43,5 @@ def handle(broker: Broker, request: ClientRequest[InitProducerIdRequest]) -> Ini
 
 
 def refuse(request: ClientRequest[InitProducerIdRequest], error_code: int) -> InitProducerIdResponse:
-    """The error."""
+    """Answer the error."""
     return InitProducerIdResponse(error_code=error_code, producer_epoch=-1)

@@ -47,7 +47,7 @@ def handle(broker: Broker, request: ClientRequest[JoinGroupRequest]) -> Deferred
 
 
 def refuse(request: ClientRequest[JoinGroupRequest], error_code: int) -> JoinGroupResponse:
-    """The error."""
+    """Answer the error."""
     return _response(JoinResult(error_code, request.body.member_id), request.version)
 
 

@@ -37,5 +37,5 @@ def handle(broker: Broker, request: ClientRequest[LeaveGroupRequest]) -> LeaveGr
 
 
 def refuse(request: ClientRequest[LeaveGroupRequest], error_code: int) -> LeaveGroupResponse:
-    """The error."""
+    """Answer the error."""
     return LeaveGroupResponse(error_code=error_code)

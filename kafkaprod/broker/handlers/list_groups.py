@@ -39,5 +39,5 @@ def handle(broker: Broker, request: ClientRequest[ListGroupsRequest]) -> ListGro
 
 
 def refuse(request: ClientRequest[ListGroupsRequest], error_code: int) -> ListGroupsResponse:
-    """The error."""
+    """Answer the error."""
     return ListGroupsResponse(error_code=error_code)

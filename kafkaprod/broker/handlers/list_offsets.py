@@ -53,7 +53,7 @@ def handle(broker: Broker, request: ClientRequest[ListOffsetsRequest]) -> ListOf
 
 
 def refuse(request: ClientRequest[ListOffsetsRequest], error_code: int) -> ListOffsetsResponse:
-    """The error for every partition."""
+    """Answer the error for every partition."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(

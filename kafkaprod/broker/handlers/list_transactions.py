@@ -44,7 +44,7 @@ def handle(broker: Broker, request: ClientRequest[ListTransactionsRequest]) -> L
 
 
 def refuse(request: ClientRequest[ListTransactionsRequest], error_code: int) -> ListTransactionsResponse:
-    """The error."""
+    """Answer the error."""
     return ListTransactionsResponse(error_code=error_code)
 
 

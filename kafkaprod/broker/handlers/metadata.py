@@ -1,7 +1,7 @@
 """Metadata (3): the broker, and the topics with their partitions.
 
     0      an empty list means all topics         10  topic ids in the answer
-    1      null means all, an empty list none     12  topics may be asked for by id
+    1      null means all, an empty list none     12  topics may be named by id
     4      the client may forbid auto-creation
 Topics are made on request only if the broker's option `auto_create_topics` allows it, and not all at once: those beyond
 the first hundred new ones get 5, and the client asks again.
@@ -37,7 +37,7 @@ _FIRST_VERSION_WITHOUT_NAMES = 12
 
 
 def handle(broker: Broker, request: ClientRequest[MetadataRequest]) -> MetadataResponse:
-    """Describe the cluster and the topics asked for; unknown ones with 3 or 100, bad names with 17."""
+    """Describe the cluster and the topics; unknown ones with 3 or 100, bad names with 17."""
     body = request.body
     if body.topics is None or (request.version == 0 and not body.topics):
         topics = [_describe(broker, topic) for topic in broker.topics.all()]
@@ -66,7 +66,7 @@ def handle(broker: Broker, request: ClientRequest[MetadataRequest]) -> MetadataR
 
 
 def refuse(request: ClientRequest[MetadataRequest], error_code: int) -> MetadataResponse:
-    """The topics asked for with the error, and no broker."""
+    """Answer the named topics with the error, and no broker."""
     return MetadataResponse(
         topics=[
             _failed(topic.name or _no_name(request.version), error_code, topic.topic_id)

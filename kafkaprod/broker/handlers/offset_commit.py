@@ -60,7 +60,7 @@ def handle(broker: Broker, request: ClientRequest[OffsetCommitRequest]) -> Offse
 
 
 def refuse(request: ClientRequest[OffsetCommitRequest], error_code: int) -> OffsetCommitResponse:
-    """The error for every partition."""
+    """Answer the error for every partition."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

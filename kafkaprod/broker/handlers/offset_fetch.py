@@ -62,7 +62,7 @@ def handle(broker: Broker, request: ClientRequest[OffsetFetchRequest]) -> Offset
 
 
 def refuse(request: ClientRequest[OffsetFetchRequest], error_code: int) -> OffsetFetchResponse:
-    """The error, for every group or at the top."""
+    """Answer the error, for every group or at the top."""
     if request.version < _FIRST_VERSION_WITH_GROUPS:
         return OffsetFetchResponse(error_code=error_code)
     return OffsetFetchResponse(

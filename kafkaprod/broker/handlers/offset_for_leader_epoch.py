@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23): where a leader's epoch ended; tells clients whether their log was cut (KIP-320)."""
+"""OffsetForLeaderEpoch (23): where a leader's epoch ended; shows clients whether their log was cut (KIP-320)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def handle(broker: Broker, request: ClientRequest[OffsetForLeaderEpochRequest]) 
 
 
 def refuse(request: ClientRequest[OffsetForLeaderEpochRequest], error_code: int) -> OffsetForLeaderEpochResponse:
-    """The error for every partition."""
+    """Answer the error for every partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

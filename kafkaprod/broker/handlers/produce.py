@@ -4,7 +4,7 @@
     8    errors of single records          12  adds the partition to the transaction (KIP-890)
     11   may answer 120                    13  topic ids instead of names (KIP-516)
 With acks=0 there is no response, and an error closes the connection. There is one replica, so acks=1 and acks=-1
-differ in nothing: both wait for what the flush policy asks for.
+differ in nothing: both wait for what the flush policy demands.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _append_all(broker: Broker, request: ClientRequest[ProduceRequest], verifica
 
 
 def refuse(request: ClientRequest[ProduceRequest], error_code: int) -> ProduceResponse:
-    """The error for every partition."""
+    """Answer the error for every partition."""
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

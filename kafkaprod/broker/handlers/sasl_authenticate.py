@@ -1,4 +1,4 @@
-"""SaslAuthenticate (36): one message of a login. Sessions have no end, so nobody has to log in again (KIP-368)."""
+"""SaslAuthenticate (36): one message of a login. Sessions have no end, so no client has to log in again (KIP-368)."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def handle(broker: Broker, request: ClientRequest[SaslAuthenticateRequest]) -> O
 
 
 def refuse(request: ClientRequest[SaslAuthenticateRequest], error_code: int) -> SaslAuthenticateResponse:
-    """The error."""
+    """Answer the error."""
     return SaslAuthenticateResponse(error_code=error_code)

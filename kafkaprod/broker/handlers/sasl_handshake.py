@@ -15,7 +15,7 @@ MAX_VERSION = 1
 
 
 def handle(broker: Broker, request: ClientRequest[SaslHandshakeRequest]) -> SaslHandshakeResponse:
-    """Begin a login; 33 for an unknown mechanism, 34 where nobody logs in."""
+    """Begin a login; 33 for an unknown mechanism, 34 where there is no login."""
     if request.login is None:
         return refuse(request, ErrorCode.ILLEGAL_SASL_STATE)
     if not request.login.begin(request.body.mechanism):
@@ -24,5 +24,5 @@ def handle(broker: Broker, request: ClientRequest[SaslHandshakeRequest]) -> Sasl
 
 
 def refuse(request: ClientRequest[SaslHandshakeRequest], error_code: int) -> SaslHandshakeResponse:
-    """The error, and what could be chosen."""
+    """Answer the error, and what could be chosen."""
     return SaslHandshakeResponse(error_code=error_code, mechanisms=list(MECHANISMS))

@@ -35,7 +35,7 @@ def handle(broker: Broker, request: ClientRequest[SyncGroupRequest]) -> Deferred
 
 
 def refuse(request: ClientRequest[SyncGroupRequest], error_code: int) -> SyncGroupResponse:
-    """The error."""
+    """Answer the error."""
     return _response(SyncResult(error_code))
 
 

@@ -61,7 +61,7 @@ def handle(broker: Broker, request: Request) -> TxnOffsetCommitResponse:
 
 
 def refuse(request: Request, error_code: int) -> TxnOffsetCommitResponse:
-    """The error for every partition."""
+    """Answer the error for every partition."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(

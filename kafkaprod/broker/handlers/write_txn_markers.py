@@ -42,7 +42,7 @@ def handle(broker: Broker, request: ClientRequest[WriteTxnMarkersRequest]) -> Wr
 
 
 def refuse(request: ClientRequest[WriteTxnMarkersRequest], error_code: int) -> WriteTxnMarkersResponse:
-    """The error for every partition."""
+    """Answer the error for every partition."""
     return WriteTxnMarkersResponse(
         markers=[_result(wanted, dict.fromkeys(_partitions(wanted), error_code)) for wanted in request.body.markers]
     )
