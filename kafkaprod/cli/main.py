@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signals = Signals()
     try:
         if arguments is None:
-            signals = prepare_process(name)
+            prepare_process(name, signals)
         return signals.exit_code(_run(given, called, is_own_process=arguments is None))
     except BrokenPipeError as error:
         if error.filename is not None:

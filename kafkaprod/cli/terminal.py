@@ -54,9 +54,8 @@ class LogLines(logging.Formatter):
         return f"{self._command}: {printable(record.getMessage())}"
 
 
-def prepare_process(command: str) -> Signals:
+def prepare_process(command: str, signals: Signals) -> None:
     """Set up signals, streams and warnings of the process that runs a command."""
-    signals = Signals()
     signals.install()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -65,7 +64,6 @@ def prepare_process(command: str) -> Signals:
     handler.setLevel(logging.WARNING)
     handler.setFormatter(LogLines(command))
     logging.getLogger("kafkaprod").addHandler(handler)
-    return signals
 
 
 def abandon_stdout() -> int:
