@@ -31,6 +31,9 @@ from kafkaprod.results.batch import DeliveryFuture
 from kafkaprod.structs import RecordMetadata
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from kafkaprod.config.option_types import OptionTypes
     from kafkaprod.engine.transactions.calling import AsyncTransaction
 
 P = ParamSpec("P")
@@ -63,7 +66,7 @@ class AsyncProducer:
     Options, errors and promises are those of `Producer`.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Unpack[OptionTypes]) -> None:
         self._engine = Engine(ProducerConfig.from_options(config, **options), SystemClock())
         self._host = EngineHost(self._engine)
         self._intake = Intake(self._host)
@@ -92,10 +95,17 @@ class AsyncProducer:
         future = self._intake.attempt(call)
         return await _run(self._intake.finish(call, _LoopWaiter)) if future is None else future
 
-    async def send_and_wait(self, topic: str, *args: Any, **kwargs: Any) -> RecordMetadata:
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
         """Send one record, as `send`, and wait for its outcome. Raises the record's own error."""
-        metadata: RecordMetadata = await (await self.send(topic, *args, **kwargs))
-        return metadata
+        return await (await self.send(topic, value, key, headers, partition, timestamp_ms))
 
     @_block_call(Producer.send_many)
     async def send_many(self) -> None:

@@ -28,6 +28,9 @@ AnyProducer = TypeVar("AnyProducer", bound="Producer")
 
 # They need NumPy, which takes longer to import than all the rest; few producers need transactions.
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from kafkaprod.config.option_types import OptionTypes
     from kafkaprod.engine.transactions.calling import Transaction
     from kafkaprod.results.block import BlockResult
     from kafkaprod.tables import Named, TableResult, ValueSpec
@@ -51,7 +54,7 @@ class Producer(RecordSender):
     A producer does not survive fork(): in the child every call raises ForkedProducerError; the parent's goes on.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Unpack[OptionTypes]) -> None:
         self._start(Engine(ProducerConfig.from_options(config, **options), SystemClock()))
 
     @property

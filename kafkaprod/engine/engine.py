@@ -33,6 +33,7 @@ from kafkaprod.metrics import LatencyHistogram, ProducerMetrics, Snapshot, Stage
 from kafkaprod.net.pool import NodePool
 from kafkaprod.results.batch import BatchCompletion, FailureLedger, WaitGuard
 from kafkaprod.results.waiting import Waiter
+from kafkaprod.text import counted
 
 if TYPE_CHECKING:
     from kafkaprod.engine.transactions.identity import TransactionalIdentity
@@ -201,7 +202,9 @@ class Engine:
         """The last chance to say that records were lost, whoever ended the producer, and however."""
         count, error = self.ledger.take()
         if count:
-            _log.log(self._unseen_failures_level, "%d records were not delivered, the first because: %s", count, error)
+            _log.log(
+                self._unseen_failures_level, "%s not delivered, the first because: %s", counted(count, "record"), error
+            )
 
     def wait_end(self, timeout: float | None = None) -> bool:
         """Wait until the sender thread is done; False after `timeout` seconds. Thread-safe.

@@ -23,6 +23,7 @@ from kafkaprod.errors import (
     IllegalStateError,
     ProducerClosedError,
 )
+from kafkaprod.text import counted
 
 # Imported with the first transaction: few producers need the messages.
 if TYPE_CHECKING:
@@ -145,13 +146,13 @@ class EngineHost:
         count, error = engine.ledger.take()
         if count:
             raise DeliveryFailedError(
-                f"{count} records were not delivered, the first because: {error}", failed_count=count
+                f"{counted(count, 'record')} not delivered, the first because: {error}", failed_count=count
             ) from error
 
     def _flush_timed_out(self, timeout: float | None) -> TimeoutError:
         count = self.engine.accumulator.incomplete_batch_count
         if count:
-            return TimeoutError(f"{count} batches have no outcome after {timeout} s of flush()")
+            return TimeoutError(f"no outcome of {counted(count, 'batch', 'batches')} after {timeout} s of flush()")
         work = self.engine.describe_work()
         return TimeoutError(
             f"flush() timed out after {timeout} s: all batches are settled, but callbacks are still running: {work}"

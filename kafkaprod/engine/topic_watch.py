@@ -13,6 +13,7 @@ from kafkaprod._core.queues.accumulator import Accumulator, TopicQueues
 from kafkaprod.clock import Clock
 from kafkaprod.engine.steps import MakeWaiter, Steps
 from kafkaprod.errors import KafkaError, MetadataTimeoutError
+from kafkaprod.text import counted
 
 POLL_S = 1.0  # longest sleep between looks at whether the producer is still usable
 
@@ -115,7 +116,7 @@ class TopicWatch:
         if not self.is_connected and self._last_trouble is not None:
             return self._last_trouble
         what = f"topic {topic!r}" if queues is None else f"partition {waiter.partition} of topic {topic!r}"
-        known = "" if queues is None else f"; it has {queues.partition_count} partitions"
+        known = "" if queues is None else f"; it has {counted(queues.partition_count, 'partition')}"
         said = "" if reason is None else f"; the last answer: {reason}"
         error = MetadataTimeoutError(
             f"no metadata of {what} within max_block_ms={self._max_block_ms}{known}{said}", topic=topic

@@ -28,6 +28,7 @@ from kafkaprod.net.node_state import ConnectionFailure
 from kafkaprod.net.pool import NodePool
 from kafkaprod.protocol.error_codes import ErrorCode, error_for
 from kafkaprod.protocol.in_flight import InFlightRequest
+from kafkaprod.text import counted
 
 OBSERVATION_MS: Final = 100  # how often at most the network's counters go into the metrics
 
@@ -173,7 +174,7 @@ class Upkeep:
     def _fail_expired(self, ref: BatchRef, now_ms: int) -> None:
         was_sent = ref.was_sent
         error = DeliveryTimeoutError(
-            f"{ref.record_count} records for {ref.topic}[{ref.partition}] had no outcome within "
+            f"{counted(ref.record_count, 'record')} for {ref.topic}[{ref.partition}] had no outcome within "
             f"delivery_timeout_ms={self._settings.delivery_timeout_ms}"
             + ("; they may be in the log" if was_sent else ""),
             possibly_persisted=was_sent,

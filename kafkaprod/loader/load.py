@@ -30,6 +30,7 @@ from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.recovery import read_tails
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.session import Job, LoadOptions, Progress, Session
+from kafkaprod.text import counted
 
 DEFAULT_RUN_ROWS: Final = 4096
 MAX_RESTARTS: Final = 10  # sessions in a row without a row acknowledged
@@ -182,7 +183,8 @@ class Load:
             dead_letter_bytes=self._sink.position(),
         )
         if self._options.partition is not None and self._options.partition >= len(ends):
-            raise LoadError(f"topic {topic!r} has {len(ends)} partitions, none with number {self._options.partition}")
+            partitions = counted(len(ends), "partition")
+            raise LoadError(f"topic {topic!r} has {partitions}, but no partition {self._options.partition}")
         if self._file is not None:
             self._file.write(manifest)
         return manifest

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod.errors import broker_code
 from kafkaprod.results.batch import BatchCompletion
+from kafkaprod.text import counted
 
 CLIENT_ERROR: Final = -2  # in BlockResult.error_codes: an error that is not a broker's code; see BlockResult.errors
 PENDING: Final = -3  # in BlockResult.error_codes: the outcome is not known yet
@@ -65,7 +66,7 @@ class BlockResult:
             KafkaError: the first failed row's own error; `errors` has all of them.
         """
         if not self.wait(timeout):
-            raise TimeoutError(f"no outcome for some of {self.row_count} records within {timeout} s")
+            raise TimeoutError(f"no outcome for some of {counted(self.row_count, 'record')} within {timeout} s")
         for error in self.errors.values():
             raise error
         return self

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkaprod.results.block import BlockResult
+from kafkaprod.text import counted
 
 Rows = range | NDArray[np.int64]
 
@@ -54,7 +55,7 @@ class TableResult:
             KafkaError: the first failed row's own error; `errors` has all of them.
         """
         if not self.wait(timeout):
-            raise TimeoutError(f"no outcome for some of {self.row_count} records within {timeout} s")
+            raise TimeoutError(f"no outcome for some of {counted(self.row_count, 'record')} within {timeout} s")
         for error in self.errors.values():
             raise error
         return self

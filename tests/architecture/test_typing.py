@@ -8,8 +8,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RIGHT = """
+from pathlib import Path
+from typing import Any
+
 import numpy as np
-from kafkaprod import Column, Headers, Producer
+from kafkaprod import AsyncProducer, Column, Headers, Producer, ProducerConfig
 
 offsets = np.arange(3, dtype=np.int64)
 Column.from_offsets(offsets, b"ab")
@@ -24,9 +27,22 @@ def send(producer: Producer) -> int:
     producer.send_columns("t", (offsets, b"ab"), timestamps_ms=offsets)
     producer.send_many("t", [b"a"], partitions=np.zeros(1, np.int32))
     return producer.send("t", b"v", key=b"k", headers=[("h", b"1")]).result(timeout=1.0).offset
+
+
+async def send_later(producer: AsyncProducer) -> int:
+    await producer.send_many("t", [b"a"], keys=[b"k"])
+    await producer.send_columns("t", (offsets, b"ab"))
+    return (await producer.send_and_wait("t", b"v", partition=0)).offset
+
+
+def configured(options: dict[str, Any]) -> ProducerConfig:
+    Producer(bootstrap_servers=["a:1", ("b", 2)], linger_ms="5", compression_type=None, ssl_cafile=Path("ca.pem"))
+    Producer({"linger.ms": 5}, queue_buffering_max_ms=5, key_serializer=str.encode, enable_idempotence=True)
+    Producer(options, **options)
+    return ProducerConfig.from_options(options, acks="all", sasl_jaas_config="...")
 """
 WRONG = """
-from kafkaprod import Column, Producer
+from kafkaprod import AsyncProducer, Column, Producer, ProducerConfig
 
 Column.from_offsets([0, 1], b"a")  # wrong: a list has no buffer
 Column.from_list(["text"])  # wrong: text
@@ -38,6 +54,16 @@ def send(producer: Producer) -> None:
     producer.send("t", b"v").result().ofset  # wrong: misspelt
     producer.send_colums("t", (b"", b""))  # wrong: misspelt
     producer.flush("1")  # wrong: text
+    AsyncProducer(bootstrap_servers="a:1", linger_mss=3)  # wrong: misspelt
+    Producer(bootstrap_servers="a:1", linger_mss=3)  # wrong: misspelt
+    Producer(bootstrap_servers="a:1", acks=object())  # wrong: an object
+    ProducerConfig.from_options(buffer_memory=None)  # wrong: None
+
+
+async def send_later(producer: AsyncProducer) -> None:
+    await producer.send_many("t", [b"a"], key=[b"k"])  # wrong: keys
+    await producer.send_columns("t", (b"", b""), partition="0")  # wrong: text
+    await producer.send_and_wait("t", b"v", header=[])  # wrong: headers
 """
 
 

@@ -53,6 +53,7 @@ _SAFE = {
     "name",
     "method",
     "work",
+    "counted(count, 'record')",
     "report",
     "_sum(messages)",
     "json.dumps(chosen)",

@@ -154,7 +154,7 @@ def test_flush_that_is_not_over_in_time_raises_and_keeps_the_records(make: MakeP
     producer = make()
     know(producer)
     producer.send("t", b"v")
-    with pytest.raises(TimeoutError, match="1 batches have no outcome"):
+    with pytest.raises(TimeoutError, match="no outcome of 1 batch"):
         producer.flush(0.01)
     assert len(producer) == 1
 
@@ -192,7 +192,7 @@ def test_close_fails_what_is_left_says_so_once_and_refuses_every_verb(
     know(producer)
     future = producer.send("t", b"v")
     producer.close(0)
-    assert caplog.text.count("1 records were not delivered") == 1
+    assert caplog.text.count("1 record not delivered") == 1
     assert isinstance(future.exception(0), ProducerClosedError)
     producer.close()
     producer.close(-5)
@@ -271,7 +271,7 @@ def test_leaving_the_with_block_reports_failures_nobody_looked_at(make: MakeProd
         with producer:
             producer.send("t", b"v")
 
-    with pytest.raises(DeliveryFailedError, match="1 records were not delivered") as caught:
+    with pytest.raises(DeliveryFailedError, match="1 record not delivered") as caught:
         work()
     assert caught.value.failed_count == 1
     assert producer._engine.is_ended
