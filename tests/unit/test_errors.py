@@ -54,6 +54,7 @@ _SAFE = {
     "method",
     "work",
     "counted(count, 'record')",
+    "reason",  # a constant of the table of options
     "report",
     "_sum(messages)",
     "json.dumps(chosen)",

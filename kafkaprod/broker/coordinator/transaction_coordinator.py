@@ -138,7 +138,9 @@ class TransactionCoordinator:
         outcomes = self._log.find_outcomes({orphan.producer for orphan in orphans})
         for partition, producer in orphans:
             is_commit = outcomes.get(producer, False)
-            logger.warning("%s had a transaction open in %s that no id knows of: ended it", producer, partition)
+            logger.warning(
+                "%r had a transaction open in %r that belongs to no transactional id: ended it", producer, partition
+            )
             self._markers.write(Marker(*producer, is_commit, self._log.coordinator_epoch, 0), [partition])
 
     # -- requests ------------------------------------------------------------------------------------------------

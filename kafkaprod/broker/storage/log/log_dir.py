@@ -200,7 +200,7 @@ class LogDir:
             try:
                 count += log.compact(should_stop)
             except LogError as error:
-                logger.error("compaction of %s failed: %s", log.topic_partition, error)
+                logger.error("compaction of %r failed: %s", log.topic_partition, error)
         return count
 
     def checkpoint(self) -> None:
