@@ -67,6 +67,8 @@ class BrokerConfig:
         groups: options of the group coordinator.
         transactions: options of the transaction coordinator.
         limits: what clients can make the broker hold.
+        log_cleaner_enable: compact topics with cleanup.policy=compact.
+        log_cleaner_backoff_ms: how often the cleaner looks for one that is due.
         offsets_retention_ms: how long a group without members keeps its offsets.
         topics: name -> partition count; made at start if missing.
         tls: for listeners with TLS. Without `listeners` its presence makes the one listener speak TLS.
@@ -92,6 +94,8 @@ class BrokerConfig:
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     limits: Limits = field(default_factory=Limits)
+    log_cleaner_enable: bool = True
+    log_cleaner_backoff_ms: int = 15_000
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     topics: Mapping[str, int] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None

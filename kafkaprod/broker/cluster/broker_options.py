@@ -88,7 +88,6 @@ _UNUSED_SWITCHES: Final = {
     "auto.leader.rebalance.enable": True,
     "controlled.shutdown.enable": True,
     "delete.topic.enable": True,
-    "log.cleaner.enable": True,
 }
 
 OPTIONS: Final[Mapping[str, BrokerOption]] = {
@@ -104,6 +103,8 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
     "group.max.session.timeout.ms": _of("groups", "max_session_timeout_ms", int32(1), is_dynamic=True),
     "group.max.size": _of("groups", "max_size", int32(1), is_dynamic=True),
     "group.min.session.timeout.ms": _of("groups", "min_session_timeout_ms", int32(1), is_dynamic=True),
+    "log.cleaner.backoff.ms": _of("", "log_cleaner_backoff_ms", int64(1)),
+    "log.cleaner.enable": _of("", "log_cleaner_enable", boolean()),
     "log.retention.hours": _of("log", "retention_ms", int64(-1, 10**9), unit_ms=_HOUR_MS),
     "log.retention.minutes": _of("log", "retention_ms", int64(-1, 10**9), unit_ms=_MINUTE_MS),
     "log.roll.hours": _of("log", "segment_ms", int64(1, 10**9), unit_ms=_HOUR_MS),

@@ -17,7 +17,6 @@ logger = logging.getLogger(__name__)
 
 _CHECKPOINT_MS = 60_000
 _RETENTION_MS = 300_000
-_COMPACTION_MS = 15_000  # log.cleaner.backoff.ms
 _PRODUCER_EXPIRATION_MS = 24 * 3_600_000  # producer.id.expiration.ms
 _OFFSETS_MS = 600_000
 _UNPROMPTED_FLUSH_MS = 1_000  # flush policy "each": acks=0 appends that no client waits for
@@ -50,13 +49,15 @@ class Maintenance:
         expiration_check_ms = self._broker.config.transactions.expiration_check_ms
         self._every(expiration_check_ms, lambda: self._submit_control(self._expire_transactional_ids))
         self._thread.start()
-        self._cleaner.start()
+        if self._broker.config.log_cleaner_enable:
+            self._cleaner.start()
 
     def stop(self) -> None:
         """End; waits for what runs now. A compaction stops at the next batch."""
         self._stop.set()
         self._thread.join()
-        self._cleaner.join()
+        if self._cleaner.ident is not None:
+            self._cleaner.join()
 
     def _every(self, interval_ms: int, task: Callable[[], object]) -> None:
         def run() -> None:
@@ -77,11 +78,12 @@ class Maintenance:
                 self._timers.run(clock.now_ms())
 
     def _compact(self) -> None:
-        while not self._stop.wait(_COMPACTION_MS / 1000):
+        backoff_ms = self._broker.config.log_cleaner_backoff_ms
+        while not self._stop.wait(backoff_ms / 1000):
             try:
                 self._broker.log_dir.compact(self._stop.is_set)
             except (KafkaError, OSError):
-                logger.exception("compaction failed and will be tried again in %d ms", _COMPACTION_MS)
+                logger.exception("compaction failed and will be tried again in %d ms", backoff_ms)
 
     def _retain(self) -> None:
         log_dir = self._broker.log_dir
