@@ -37,6 +37,7 @@ class Admission:
         self._limits = limits
         self._has_login = has_login
         self._sessions: dict[int, Session] = {}  # in the order of accept
+        self._strangers: dict[Session, None] = {}  # in the order of accept, too
         self._by_host: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -52,23 +53,30 @@ class Admission:
             return Verdict(refusal=f"max_connections_per_ip={limits.max_connections_per_ip}")
         if len(self._sessions) < limits.max_connections and not self._has_login:
             return Verdict()
-        strangers = [session for session in self._sessions.values() if session.is_stranger]
-        if len(self._sessions) < limits.max_connections and 2 * len(strangers) < limits.max_connections:
+        if len(self._sessions) < limits.max_connections and 2 * len(self._strangers) < limits.max_connections:
             return Verdict()
-        for session in strangers:
-            is_busy = session.stage is not Stage.IDLE
-            if self._has_login or (not is_busy and now_ms - session.opened_ms >= _SILENT_MS):
-                return Verdict(victim=session)
+        oldest = next(iter(self._strangers), None)
+        if oldest is not None:
+            is_silent = oldest.stage is Stage.IDLE and now_ms - oldest.opened_ms >= _SILENT_MS
+            if self._has_login or is_silent:
+                return Verdict(victim=oldest)
         return Verdict(refusal=f"max_connections={limits.max_connections}")
 
     def add(self, session: Session) -> None:
         """Take a session in."""
         self._sessions[session.fileno()] = session
+        self._strangers[session] = None
         self._by_host[session.host] += 1
+
+    def note_request(self, session: Session) -> None:
+        """Note that a request was answered, after which the client may be no stranger."""
+        if not session.is_stranger:
+            self._strangers.pop(session, None)
 
     def remove(self, session: Session) -> None:
         """Forget a session that is about to be closed."""
         del self._sessions[session.fileno()]
+        self._strangers.pop(session, None)
         self._by_host[session.host] -= 1
         if not self._by_host[session.host]:
             del self._by_host[session.host]

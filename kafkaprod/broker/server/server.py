@@ -320,6 +320,7 @@ class BrokerServer:
         session.stage = Stage.IDLE
         session.last_active_ms = self._clock.now_ms()
         self._account(session)
+        self._admission.note_request(session)
         if session.is_trusted:
             session.accept_frames_up_to(self._config.limits.max_request_bytes)
         if session.waiting:

@@ -61,7 +61,7 @@ class CompactionPlan:
         segments: closed ones from the start of the log on, those that may be cleaned.
         dirty_offset: below it each key has one record.
         end_offset: of the last segment.
-        aborted: transactions whose records go.
+        aborted: transactions whose records go, by the id of their producer.
         last_offsets: of the last batch of each producer, by its id.
         now_ms: wall time.
     """
@@ -70,16 +70,22 @@ class CompactionPlan:
     dirty_offset: int
     end_offset: int
     config: LogConfig
-    aborted: Sequence[AbortedTransaction]
+    aborted: Mapping[int, Sequence[AbortedTransaction]]
     last_offsets: Mapping[int, int]
     now_ms: int
 
     def is_aborted(self, header: BatchHeader) -> bool:
         """The batch belongs to an aborted transaction."""
         return header.is_transactional and any(
-            each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
-            for each in self.aborted
+            each.first_offset <= header.base_offset <= each.last_offset
+            for each in self.aborted.get(header.producer_id, ())
         )
+
+    def aborted_in(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions whose markers are in a range, by offset."""
+        every = [each for entries in self.aborted.values() for each in entries]
+        found = [each for each in every if start_offset <= each.last_offset < end_offset]
+        return sorted(found, key=lambda each: each.last_offset)
 
 
 class CleanedSegment(NamedTuple):
@@ -178,7 +184,7 @@ def rewrite_group(
     if not position and not pending and dropped is not None:  # a segment is never empty: its offsets would be unknown
         scan.add(*_add(pending, _empty_batch(dropped), 0))
     end_offset = _end_of(plan, group[-1])
-    scan.aborted = [each for each in plan.aborted if base_offset <= each.last_offset < end_offset]
+    scan.aborted = plan.aborted_in(base_offset, end_offset)
     if not is_changed:
         disk.unlink(file.path)
         return None

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from kafkaprod.broker.storage.disk import Disk, read_file, replace_file, replace_file_durably
 from kafkaprod.broker.storage.errors import PartitionFencedError
 from kafkaprod.broker.storage.index.offset_index import OffsetPosition
+from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
 from kafkaprod.broker.storage.log.batch_header import NO_TIMESTAMP, BatchHeader
 from kafkaprod.broker.storage.log.compaction import (
     CleanedSegment,
@@ -190,11 +191,14 @@ class LogStore:
         first = next((header.max_timestamp for each in dirty[:1] for _, header in each.headers(_start(each))), -1)
         if not dirty_bytes or not (is_forced or plan_is_due(clean_bytes, dirty_bytes, first, config, now_ms)):
             return None
-        aborted = [entry for each in every for entry in self.segments.indexes(each).transactions.entries]
+        aborted: dict[int, list[AbortedTransaction]] = {}
+        for each in every:
+            for entry in self.segments.indexes(each).transactions.entries:
+                aborted.setdefault(entry.producer_id, []).append(entry)
         last_offsets = {
-            producer_id: entry.batches[-1].last_offset
-            for producer_id, entry in self.producers.producers.items()
-            if entry.batches
+            producer_id: producer.batches[-1].last_offset
+            for producer_id, producer in self.producers.producers.items()
+            if producer.batches
         }
         return CompactionPlan(segments, dirty_offset, end_offset, config, aborted, last_offsets, now_ms)
 
