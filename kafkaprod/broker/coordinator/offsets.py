@@ -145,10 +145,11 @@ class OffsetTable:
         """
         self._last_active_ms = {group: at for group, at in self._last_active_ms.items() if group in self._groups}
         self._last_active_ms.update(dict.fromkeys(active_ids, now_ms))
+        pending_ids = {key.group_id for offsets in self._pending.values() for key in offsets}
         return [
             key
             for key, committed in self.items()
-            if not self._is_pending_group(key.group_id)
+            if key.group_id not in pending_ids
             and max(committed.timestamp_ms, since_ms, self._last_active_ms.get(key.group_id, 0)) + retention_ms
             <= now_ms
         ]

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.coordinator import internal_log
-from kafkaprod.broker.coordinator.internal_records import build_batch
+from kafkaprod.broker.coordinator.internal_records import Writer, build_batch
 from kafkaprod.broker.coordinator.offset_log import OffsetLog
 from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey, OffsetTable, decode_offset, encode_offsets
+from kafkaprod.broker.storage.errors import RecordsRefusedError
 from kafkaprod.broker.storage.log.batch_header import compute_crc, parse_header
+from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
 from kafkaprod.broker.storage.log.group_commit import each
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.records import iterate_records
@@ -176,3 +178,81 @@ def test_failed_write_leaves_the_table_unchanged(tmp_path: Path) -> None:
         store.write([(ORDERS_0, at(2))], NOW_MS)
     assert store.table.of_group("g") == {ORDERS_0.topic_partition: at(1)}
     assert os.listdir(tmp_path)
+
+
+# -- transactions ----------------------------------------------------------------------------------------------------
+
+WRITER = Writer(4000, 2)
+
+
+def add_marker(log: PartitionLog, store: OffsetLog, *, is_commit: bool, writer: Writer = WRITER) -> None:
+    log.append_marker(writer.producer_id, writer.epoch, EndTransactionMarker(is_commit, 0), 0)
+    store.end_transaction(writer.producer_id, is_commit=is_commit)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("reopens", [True, False])
+def test_offset_of_a_transaction_waits_for_the_marker(tmp_path: Path, is_commit: bool, reopens: bool) -> None:
+    log = open_log(tmp_path)
+    store = OffsetLog(log, refuse_to_make)
+    store.write([(ORDERS_0, at(1))], NOW_MS)
+    store.write([(ORDERS_0, at(5)), (ORDERS_1, at(6))], NOW_MS, WRITER)
+    if reopens:
+        store = OffsetLog(log, refuse_to_make)
+    assert store.table.of_group("g") == {ORDERS_0.topic_partition: at(1)}
+    assert store.table.is_pending(ORDERS_0)
+    assert store.table.is_pending(ORDERS_1)
+    assert store.table.keys(group_id="g") == [ORDERS_0, ORDERS_1]
+    add_marker(log, store, is_commit=is_commit)
+    expected = {ORDERS_0.topic_partition: at(1)}
+    if is_commit:
+        expected = {ORDERS_0.topic_partition: at(5), ORDERS_1.topic_partition: at(6)}
+    assert store.table.of_group("g") == OffsetLog(log, refuse_to_make).table.of_group("g") == expected
+    assert not store.table.is_pending(ORDERS_0)
+
+
+def test_tombstone_drops_the_pending_offset(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    store = OffsetLog(log, refuse_to_make)
+    store.write([(ORDERS_0, at(5))], NOW_MS, WRITER)
+    store.write([(ORDERS_0, None)], NOW_MS)
+    assert not store.table.has_group("g")
+    add_marker(log, store, is_commit=True)
+    assert store.table.of_group("g") == OffsetLog(log, refuse_to_make).table.of_group("g") == {}
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_rewritten_log_keeps_what_is_pending_and_its_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_commit: bool
+) -> None:
+    """Of a pending offset and a commit outside the transaction the later one wins, also after a compaction."""
+    monkeypatch.setattr(internal_log, "_COMPACT_ABOVE_BYTES", 1000)
+    log = open_log(tmp_path)
+    store = OffsetLog(log, refuse_to_make)
+    other = Writer(4001, 0)
+    for number in range(50):
+        store.write([(OTHER, at(number))], NOW_MS)
+    store.write([(ORDERS_0, at(1))], NOW_MS)
+    store.write([(ORDERS_0, at(2)), (ORDERS_1, at(2))], NOW_MS, WRITER)
+    store.write([(ORDERS_1, at(3))], NOW_MS)
+    store.write([(ORDERS_1, at(4))], NOW_MS, other)
+    assert store.maybe_compact(NOW_MS)
+    assert log.log_start_offset > 50
+    for read in (store, OffsetLog(log, refuse_to_make)):
+        assert read.table.of_group("g") == {ORDERS_0.topic_partition: at(1), ORDERS_1.topic_partition: at(3)}
+    add_marker(log, store, is_commit=is_commit)
+    add_marker(log, store, is_commit=False, writer=other)
+    expected = {ORDERS_0.topic_partition: at(2 if is_commit else 1), ORDERS_1.topic_partition: at(3)}
+    assert store.table.of_group("g") == OffsetLog(log, refuse_to_make).table.of_group("g") == expected
+    assert log.last_stable_offset == log.log_end_offset
+
+
+def test_offset_of_a_fenced_producer_is_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    store = OffsetLog(log, refuse_to_make)
+    store.write([(ORDERS_0, at(5))], NOW_MS, WRITER)
+    with pytest.raises(RecordsRefusedError) as raised:
+        store.write([(ORDERS_0, at(6))], NOW_MS, WRITER._replace(epoch=1))
+    assert raised.value.code == 47
+    add_marker(log, store, is_commit=True)
+    assert store.table.of_group("g") == {ORDERS_0.topic_partition: at(5)}
