@@ -1,68 +1,19 @@
 """API key -> handler: what is announced, where it runs, and what happens when it fails.
 
-The table of handlers is the only place that knows all of them; what ApiVersions announces is computed from it.
+A handler is a module of `handlers` with the names of `Handler`; it is found by them. What ApiVersions announces is
+computed from the table of handlers.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Final, Protocol, cast
 
+from kafkaprod.broker import handlers
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.handlers import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    alter_client_quotas,
-    alter_configs,
-    alter_partition_reassignments,
-    alter_replica_log_dirs,
-    alter_user_scram_credentials,
-    api_versions,
-    create_acls,
-    create_partitions,
-    create_topics,
-    delete_acls,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_acls,
-    describe_client_quotas,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_quorum,
-    describe_topic_partitions,
-    describe_transactions,
-    describe_user_scram_credentials,
-    elect_leaders,
-    end_txn,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_config_resources,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    sasl_authenticate,
-    sasl_handshake,
-    sync_group,
-    txn_offset_commit,
-    write_txn_markers,
-)
 from kafkaprod.broker.server.authorized_calls import authorized_call
 from kafkaprod.broker.server.request import ClientRequest, CloseConnectionError, Lane, Outcome
 from kafkaprod.errors import ConfigError
@@ -75,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Handler(Protocol):
-    """What each module in `handlers` is. The request's type is the module's own."""
+    """The names of a handler's module. The request's type is the module's own."""
 
     API: ApiKey
     LANE: Lane
@@ -83,70 +34,27 @@ class Handler(Protocol):
 
     @property
     def handle(self) -> Callable[[Broker, Any], Outcome]:
-        """Do what the request asks for."""
+        """Handle a request."""
         ...
 
     @property
     def refuse(self) -> Callable[[Any, int], Response]:
-        """The response in which everything has failed."""
+        """Return the response in which every part has failed."""
         ...
 
 
-_MODULES: Final = (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    alter_client_quotas,
-    alter_configs,
-    alter_partition_reassignments,
-    alter_replica_log_dirs,
-    alter_user_scram_credentials,
-    api_versions,
-    create_acls,
-    create_partitions,
-    create_topics,
-    delete_acls,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_acls,
-    describe_client_quotas,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_quorum,
-    describe_topic_partitions,
-    describe_transactions,
-    describe_user_scram_credentials,
-    elect_leaders,
-    end_txn,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_config_resources,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    sasl_authenticate,
-    sasl_handshake,
-    sync_group,
-    txn_offset_commit,
-    write_txn_markers,
-)
-HANDLERS: Final[Mapping[ApiKey, Handler]] = {module.API: cast(Handler, module) for module in _MODULES}
+def _discover() -> dict[ApiKey, Handler]:
+    """Import the modules of `handlers` and return those with an API; others there are what handlers share."""
+    found: dict[ApiKey, Handler] = {}
+    for name in sorted(module.name for module in iter_modules(handlers.__path__)):
+        module = import_module(f"{handlers.__name__}.{name}")
+        if hasattr(module, "API"):
+            assert module.API not in found, f"two handlers of {module.API.name}"
+            found[module.API] = cast(Handler, module)
+    return found
 
+
+HANDLERS: Final[Mapping[ApiKey, Handler]] = _discover()
 
 LOGIN_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 BEFORE_LOGIN: Final = LOGIN_APIS | {ApiKey.API_VERSIONS}
@@ -183,7 +91,7 @@ def announced_versions(
 
 
 def call(handler: Handler, broker: Broker, request: ClientRequest[Request]) -> Outcome:
-    """Run a handler; what it did not foresee is answered with -1.
+    """Run a handler; an exception that it does not handle is answered with -1.
 
     Raises:
         CloseConnectionError: the handler wants the connection closed.
