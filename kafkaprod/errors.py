@@ -53,6 +53,8 @@ class KafkaError(Exception):
         context: Where it happened: any of topic, partition, node, api, correlation_id.
 
     Attributes:
+        possibly_persisted: Of a record that failed: whether it may be in the log all the same, because some attempt to
+            send it got no definite answer. Sending it again may double it.
         result: Of a block or table that was queued in part: its BlockResult or TableResult; else None.
         category: Of an error of a transaction, what to do (KIP-1050): "retriable", repeat the same call; "abortable",
             abort the transaction and begin the next one; "recoverable", close this producer and make a new one if this
@@ -60,6 +62,7 @@ class KafkaError(Exception):
     """
 
     result: Any = None
+    possibly_persisted: bool = False
     category: Category | None = None
 
     retriable: bool = False
@@ -100,7 +103,7 @@ class BufferFullError(KafkaError, TimeoutError):
 
 
 class DeliveryTimeoutError(KafkaError, TimeoutError):
-    """delivery_timeout_ms passed. `possibly_persisted` tells whether the record was ever sent."""
+    """delivery_timeout_ms passed before a definite answer."""
 
     def __init__(self, message: str = "", *, possibly_persisted: bool = False, **context: Any) -> None:
         super().__init__(message, **context)

@@ -101,6 +101,7 @@ class Producer(RecordSender):
         Raises:
             InvalidRecordError, RecordTooLargeError, SerializationError: Names the row; nothing was queued.
             BufferFullError: After max_block_ms; its `result` has the rows that were queued before.
+            MemoryError: The system has no memory; `result` likewise, if it is there.
         """
         return run(self._blocks.send_many(topic, values, keys, headers, timestamps_ms, partitions, partition))
 

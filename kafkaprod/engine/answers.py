@@ -287,7 +287,10 @@ class Answers:
         error = failure.error or error_for(failure.code, topic=ref.topic, partition=ref.partition)
         self._metrics.on_error(ref.topic, ref.record_count, now_ms)
         self._identity.on_batch_failed(ref, error)
-        ref.fail(error, failure.record_errors)
+        maybe_persisted = (
+            failure.code in MAYBE_PERSISTED if failure.maybe_persisted is None else failure.maybe_persisted
+        )
+        ref.fail(error, failure.record_errors, maybe_persisted)
         if isinstance(failure.error, OutOfOrderSequenceError):
             _log.error("%s[%d]: the broker misses earlier records of this producer", ref.topic, ref.partition)
 

@@ -183,13 +183,14 @@ class BlockIntake:
             partitions,
             -1 if partition is None else partition,
         )
+        result = BlockResult(block)
         try:
             yield from self._run_block(block, deadline_ms, topic, make_waiter)
-        except BufferFullError as error:
-            error.result = BlockResult(block, error)
+        except (BufferFullError, MemoryError) as error:
+            error.result = result.refuse_rest(error)  # type: ignore[union-attr]
             self._intake.note_refused(block.row_count - block.rows_appended)
             raise
-        return BlockResult(block)
+        return result
 
     def _run_block(self, block: Block, deadline_ms: int, topic: str, make_waiter: MakeWaiter) -> Steps[None]:
         """Append all rows. As for a loop of send(), the time to wait starts again when some rows got in."""

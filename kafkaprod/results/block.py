@@ -5,6 +5,7 @@ A module of its own because of NumPy: a program that sends single records never 
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
@@ -30,14 +31,24 @@ class BlockResult:
     CLIENT_ERROR, PENDING). Thread-safe.
     """
 
-    def __init__(self, block: Block, refused: Exception | None = None) -> None:
+    def __init__(self, block: Block) -> None:
+        # Made before the block's first row is queued: what is made later could fail for want of memory.
         self._block = block
         self._places: list[tuple[BatchCompletion, int, int, int]] | None = None
-        self._refused = refused
-        self._refused_rows: list[int] = block.rows_left
+        self._refused: Exception | None = None
+        self._refused_rows: list[int] = []
         self.row_count: int = block.row_count
-        # Copied: a result that is kept must not keep the block, and with it the columns that it was made of.
-        self.partitions: NDArray[np.int32] = np.frombuffer(memoryview(block.partition_of_rows()), dtype=np.int32).copy()
+
+    def refuse_rest(self, error: Exception) -> BlockResult:
+        """Give the rows that are not queued this error, and return the object."""
+        self._refused_rows = self._block.rows_left
+        self._refused = error
+        return self
+
+    @functools.cached_property
+    def partitions(self) -> NDArray[np.int32]:
+        """Partition of each row; -1 for a row that was not queued and had none given."""
+        return np.frombuffer(memoryview(self._block.partition_of_rows()), dtype=np.int32).copy()
 
     def __len__(self) -> int:
         return self.row_count

@@ -297,6 +297,7 @@ cdef class ArrowBatch:
         cdef Field field = self.fields[index]
         cdef ArrowNode *node = self.node(index)
         cdef int32_t[::1] out
+        cdef int32_t *start
         cdef int64_t bad
         if not INT8 <= node.kind <= UINT64 and node.kind != NULL_TYPE:
             raise InvalidRecordError(
@@ -306,8 +307,9 @@ cdef class ArrowBatch:
         if self.row_count == 0:
             return result
         out = result
+        start = &out[0]
         with nogil:
-            bad = _copy_partitions(node, &out[0])
+            bad = _copy_partitions(node, start)
         if bad >= 0:
             number = integer_at(node.kind, node.values, node.offset + bad)
             raise InvalidRecordError(f"column {field.name!r}: row {bad} is partition {number}, outside 0..{0x7FFFFFFF}")
@@ -322,6 +324,7 @@ cdef class ArrowBatch:
         cdef Field field = self.fields[index]
         cdef ArrowNode *node = self.node(index)
         cdef int64_t[::1] out
+        cdef int64_t *start
         cdef int64_t bad
         if node.kind not in (INT64, DATE32, DATE64, TIMESTAMP, NULL_TYPE):
             raise InvalidRecordError(
@@ -331,8 +334,9 @@ cdef class ArrowBatch:
         if self.row_count == 0:
             return result
         out = result
+        start = &out[0]
         with nogil:
-            bad = _copy_timestamps(node, &out[0], now_ms)
+            bad = _copy_timestamps(node, start, now_ms)
         if bad >= 0:
             raise InvalidRecordError(
                 f"column {field.name!r}: row {bad} is before 1970 or beyond int64 ms: Kafka has no such timestamp"

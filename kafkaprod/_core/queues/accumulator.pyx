@@ -33,7 +33,14 @@ from kafkaprod._core.queues.batch cimport (
 from kafkaprod._core.queues.buffer_pool cimport LARGEST_CLASS, slab_total
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE, allocate_lines
 from kafkaprod._core.machine.clock cimport READ_CLOCK, monotonic_us
-from kafkaprod._core.queues.completion cimport BatchResult, batch_result, make_future
+from kafkaprod._core.queues.completion cimport (
+    BatchResult,
+    DeliveryFuture,
+    batch_result,
+    fill_future,
+    new_future,
+    prepare_result,
+)
 from kafkaprod._core.machine.gil_turns cimport let_others_in
 from kafkaprod._core.machine.lock cimport (
     FREE_THREADED,
@@ -52,8 +59,10 @@ from kafkaprod._core.records.integers cimport to_int64
 from kafkaprod._core.records.record_arguments cimport RecordArguments
 from kafkaprod._core.records.record_view cimport (
     APPENDED,
+    BATCH_FULL,
     EVENT_BATCH_FULL,
     EVENT_NEW_BATCH,
+    OUT_OF_MEMORY,
     POOL_EXHAUSTED,
 )
 from kafkaprod._core.records.record_writer cimport record_body_size, record_size_bound
@@ -315,12 +324,12 @@ cdef class Accumulator:
                                     int *events) noexcept nogil:
         """Append to the partition, whose lock the caller holds. The record is the last one of `p.open.batch`.
 
-        POOL_EXHAUSTED: nothing written; the open batch may have been closed because the record did not fit.
+        POOL_EXHAUSTED, OUT_OF_MEMORY: nothing written; the open batch may have been closed because the record did not fit.
         """
         cdef OpenBatch *o = &p.open
         cdef Batch *b = o.batch
         cdef Py_ssize_t body
-        cdef int status
+        cdef AppendStatus status
         if b is not NULL:
             if batch_append(o, r) > 0:
                 return APPENDED
@@ -329,14 +338,14 @@ cdef class Accumulator:
             if status == APPENDED:
                 batch_append(o, r)
                 return APPENDED
-            if status == POOL_EXHAUSTED:
-                return POOL_EXHAUSTED
+            if status != BATCH_FULL:
+                return status
             batch_move(b, CLOSED)
             p.first_class = LARGEST_CLASS
             events[0] |= EVENT_BATCH_FULL
-        b = batch_open(self.pool, p, r, self.batch_size, ticket)
+        b = batch_open(self.pool, p, r, self.batch_size, ticket, &status)
         if b is NULL:
-            return POOL_EXHAUSTED
+            return status
         b.created_us = now_ms * 1000 if now_ms != READ_CLOCK else monotonic_us()
         b.created_ms = b.created_us // 1000
         b.last_attempt_ms = b.created_ms
@@ -463,6 +472,9 @@ cdef class Accumulator:
             )
         if self.is_closed:
             raise self.refusal()
+        # What may fail for want of memory comes before the append: afterwards the record is on its way.
+        cdef DeliveryFuture future = new_future()
+        prepare_result(self.completion_factory)
         store32(&topic.was_used, 1)
         if partition == ANY_PARTITION and r.key_length >= 0 and not self.ignore_keys:
             partition = partition_for_key(
@@ -490,9 +502,11 @@ cdef class Accumulator:
         mutex_unlock(&p.lock)
         if status != APPENDED:
             self.tell_sender(EVENT_BATCH_FULL)      # a waiter makes everything sendable
+            if status == OUT_OF_MEMORY:
+                raise MemoryError(f"the system has no memory for a record of topic {topic.name!r}")
             return None
         if not is_held:
-            future = make_future(<BatchResult>completion, index, r.key_length, r.value_length, r.timestamp)
+            fill_future(future, <BatchResult>completion, index, r)
             if events != 0:
                 self.tell_sender(events)
             return future
@@ -501,7 +515,8 @@ cdef class Accumulator:
             result = batch_result(b, self.completion_factory, topic.name)
         finally:
             batch_release(b, self.pool)
-        return make_future(result, index, r.key_length, r.value_length, r.timestamp)
+        fill_future(future, result, index, r)
+        return future
 
     @staticmethod
     def memory_need(key, value, headers=None):

@@ -28,7 +28,7 @@ from kafkaprod._core.queues.buffer_pool cimport BufferPool, KP_DEBUG, Slab
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE
 from kafkaprod._core.machine.lock cimport add32, load64, mutex_t, store64
 from kafkaprod._core.machine.prefetch cimport prefetch_write
-from kafkaprod._core.records.record_view cimport RecordView
+from kafkaprod._core.records.record_view cimport AppendStatus, RecordView
 from kafkaprod._core.records.record_writer cimport record_body_size, uvarint_size, write_record
 
 
@@ -164,8 +164,8 @@ cdef struct Hint:
 
 
 cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *first_record, Py_ssize_t batch_size,
-                       int64_t ticket) noexcept nogil
-cdef int batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, int64_t ticket) noexcept nogil
+                       int64_t ticket, AppendStatus *status) noexcept nogil
+cdef AppendStatus batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, int64_t ticket) noexcept nogil
 cdef int batch_move(Batch *b, BatchState state) noexcept nogil
 cdef Py_ssize_t batch_size_bytes(const Batch *b) noexcept nogil
 cdef void batch_release_memory(Batch *b, BufferPool pool) noexcept nogil

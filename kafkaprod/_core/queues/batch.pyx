@@ -14,7 +14,7 @@ from kafkaprod._core.records.big_endian cimport put_i16, put_i32, put_i64
 from kafkaprod._core.queues.buffer_pool cimport LARGEST_CLASS, class_payload
 from kafkaprod._core.records.checksum cimport extend_crc
 from kafkaprod._core.machine.lock cimport add32, store64
-from kafkaprod._core.records.record_view cimport APPENDED, BATCH_FULL, POOL_EXHAUSTED
+from kafkaprod._core.records.record_view cimport APPENDED, BATCH_FULL, OUT_OF_MEMORY, AppendStatus
 from kafkaprod._core.records.record_writer cimport record_size_bound
 
 cdef extern from * nogil:
@@ -68,18 +68,19 @@ cdef inline int _first_class(const Partition *p, Py_ssize_t batch_size) noexcept
 
 
 cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *first_record, Py_ssize_t batch_size,
-                       int64_t ticket) noexcept nogil:
+                       int64_t ticket, AppendStatus *status) noexcept nogil:
     """Make the partition's OPEN batch with one reference and a first slab that holds `first_record` for sure.
 
-    NULL: no memory now.
+    NULL: no memory now; `status` is POOL_EXHAUSTED or OUT_OF_MEMORY.
     """
     cdef Py_ssize_t need = BATCH_HEADER_BYTES + record_size_bound(first_record)
     cdef OpenBatch *o = &partition.open
-    cdef Slab *slab = pool.try_acquire(need, _first_class(partition, batch_size), ticket)
+    cdef Slab *slab = pool.try_acquire(need, _first_class(partition, batch_size), ticket, status)
     if slab is NULL:
         return NULL
     cdef Batch *b = <Batch *>calloc(1, sizeof(Batch))
     if b is NULL:
+        status[0] = OUT_OF_MEMORY
         pool.release_chain(slab)
         return NULL
     b.partition = partition
@@ -104,8 +105,9 @@ cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *
     return b
 
 
-cdef int batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, int64_t ticket) noexcept nogil:
-    """Add a slab with room for `need` bytes. APPENDED, BATCH_FULL or POOL_EXHAUSTED; the latter two change nothing."""
+cdef AppendStatus batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, int64_t ticket) noexcept nogil:
+    """Add a slab with room for `need` bytes. Only APPENDED changes anything: BATCH_FULL, POOL_EXHAUSTED, OUT_OF_MEMORY."""
+    cdef AppendStatus status
     cdef Py_ssize_t used = b.partition.open.position - b.last.data
     cdef Py_ssize_t room = b.limit - b.closed_bytes - used
     cdef int wanted = b.last.size_class + 1
@@ -116,9 +118,9 @@ cdef int batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, int64_t ticket
     # No more than the batch may still grow by.
     while wanted > 0 and class_payload(wanted - 1) >= room:
         wanted -= 1
-    cdef Slab *slab = pool.try_acquire(need, wanted, ticket)
+    cdef Slab *slab = pool.try_acquire(need, wanted, ticket, &status)
     if slab is NULL:
-        return POOL_EXHAUSTED
+        return status
     b.last.used = used
     b.closed_bytes += used
     b.last.next = slab

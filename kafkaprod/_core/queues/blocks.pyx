@@ -33,7 +33,7 @@ from kafkaprod._core.machine.lock cimport load32, load_i32, mutex_lock, mutex_un
 from kafkaprod._core.records.murmur2 cimport FastModulo, fast_modulo, partition_for_key
 from kafkaprod._core.machine.prefetch cimport prefetch_read, prefetch_write
 from kafkaprod._core.records.integers cimport to_int64
-from kafkaprod._core.records.record_view cimport APPENDED, EVENT_BATCH_FULL, NULL_LENGTH, POOL_EXHAUSTED
+from kafkaprod._core.records.record_view cimport APPENDED, EVENT_BATCH_FULL, NULL_LENGTH, OUT_OF_MEMORY
 from kafkaprod._core.records.record_writer cimport (
     RECORD_OVERHEAD_BOUND,
     headers_size,
@@ -196,7 +196,7 @@ cdef class Block:
         """Append as many of the remaining rows as there is memory for; return whether all are appended.
 
         Args: now_ms: monotonic; starts linger and delivery timeout of new batches. ticket: of a memory waiter, or 0.
-        Raises: ProducerClosedError. Releases the GIL for the whole loop.
+        Raises: ProducerClosedError; MemoryError if the system has none. Releases the GIL for the whole loop.
         """
         cdef AppendStatus status = APPENDED
         cdef int events = 0
@@ -208,6 +208,8 @@ cdef class Block:
         if status != APPENDED:
             events |= EVENT_BATCH_FULL      # a waiter makes everything sendable
         self.accumulator.tell_sender(events)
+        if status == OUT_OF_MEMORY:
+            raise MemoryError(f"the system has no memory for row {self.rows_left[0]} of a block for {self.topic.name!r}")
         if status == APPENDED and self.rows_appended == self.row_count:
             self._let_go_of_input()
         return self.rows_appended == self.row_count
@@ -356,7 +358,7 @@ cdef class Block:
         cdef int64_t sticky_bytes = p.sticky_bytes if is_sticky else 0
         cdef int64_t sticky_limit = 2 * self.accumulator.batch_size     # see must_leave()
         if self._reserve_segments() != 0:
-            return POOL_EXHAUSTED
+            return OUT_OF_MEMORY
         if is_scattered:
             fetch_end = <int32_t>(self._round_end - round_first) - 2 * ROWS_AHEAD
         r.timestamp = self._timestamp
@@ -396,7 +398,7 @@ cdef class Block:
                     if self.accumulator.must_leave(p, &refused):
                         break
                 if self._reserve_segments() != 0:
-                    status = POOL_EXHAUSTED
+                    status = OUT_OF_MEMORY
                     break
                 status = self.accumulator.append_locked(p, &refused, now_ms, ticket, events)
                 if status != APPENDED:

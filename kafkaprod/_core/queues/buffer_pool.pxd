@@ -14,6 +14,7 @@ queue behind one that was told and has not run yet, and that for every slab.)
 from libc.stdint cimport int8_t, int64_t, uint8_t, uint32_t
 
 from kafkaprod._core.machine.lock cimport mutex_t
+from kafkaprod._core.records.record_view cimport AppendStatus
 
 
 cdef extern from * nogil:
@@ -70,12 +71,12 @@ cdef class BufferPool:
     # guarded by the GIL (or the critical section of the dict):
     cdef dict _wakers
 
-    cdef Slab *try_acquire(self, Py_ssize_t need, int wanted_class, int64_t ticket) noexcept nogil
+    cdef Slab *try_acquire(self, Py_ssize_t need, int wanted_class, int64_t ticket, AppendStatus *status) noexcept nogil
     cdef Slab *acquire_beyond_capacity(self, Py_ssize_t need) noexcept nogil
     cdef int release_chain(self, Slab *first) noexcept nogil
     cdef bint is_exhausted(self) noexcept nogil
     cdef Py_ssize_t _kept_back(self, int64_t ticket) noexcept nogil
-    cdef Slab *_take(self, int size_class, Py_ssize_t total, Py_ssize_t kept_back) noexcept nogil
+    cdef Slab *_take(self, int size_class, Py_ssize_t total, Py_ssize_t kept_back, AppendStatus *status) noexcept nogil
     cdef int _find_servable(self, int64_t *tickets, int most) noexcept nogil
     cdef void _shrink_cache(self, Py_ssize_t room) noexcept nogil
     cdef int _remove_waiter(self, int64_t ticket) noexcept nogil

@@ -11,6 +11,7 @@ from libc.string cimport memset
 
 from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock
 from kafkaprod._core.machine.prefetch cimport prefetch_write
+from kafkaprod._core.records.record_view cimport APPENDED, OUT_OF_MEMORY, POOL_EXHAUSTED, AppendStatus
 
 from kafkaprod.errors import IllegalStateError, InvalidRecordError
 
@@ -37,25 +38,27 @@ cdef class BufferPool:
             self._first_waiter = waiter.next
             free(waiter)
 
-    cdef Slab *try_acquire(self, Py_ssize_t need, int wanted_class, int64_t ticket) noexcept nogil:
+    cdef Slab *try_acquire(self, Py_ssize_t need, int wanted_class, int64_t ticket, AppendStatus *status) noexcept nogil:
         """Hand out a slab of at least `need` payload bytes, of `wanted_class` or the largest smaller one that there is room for.
 
-        The caller owns it until release_chain(). NULL: no room beside what is kept for others; nothing has changed.
+        The caller owns it until release_chain(). NULL: nothing has changed; `status` says whether there is no room beside
+        what is kept for others (POOL_EXHAUSTED), or the system has no memory (OUT_OF_MEMORY).
         `ticket` is that of a queued waiter (0: none); the waiter leaves the queue with the slab.
         """
         cdef Slab *slab = NULL
         cdef int size_class = wanted_class
         cdef Py_ssize_t kept_back = 0
+        status[0] = APPENDED
         mutex_lock(&self._lock)
         if self._first_waiter is not NULL:
             kept_back = self._kept_back(ticket)
         if need > class_payload(LARGEST_CLASS):
-            slab = self._take(EXACT_SIZE, slab_total(need), kept_back)
+            slab = self._take(EXACT_SIZE, slab_total(need), kept_back, status)
         else:
             while class_payload(size_class) < need:
                 size_class += 1
             while slab is NULL and size_class >= 0 and class_payload(size_class) >= need:
-                slab = self._take(size_class, class_total(size_class), kept_back)
+                slab = self._take(size_class, class_total(size_class), kept_back, status)
                 size_class -= 1
         if slab is not NULL and ticket != 0:
             self._remove_waiter(ticket)
@@ -88,17 +91,20 @@ cdef class BufferPool:
         """
         cdef Slab *slab
         cdef Py_ssize_t capacity
+        cdef AppendStatus status = APPENDED
         mutex_lock(&self._lock)
         capacity = self._capacity
         self._capacity = capacity + need + class_total(LARGEST_CLASS) + self._in_use
-        slab = self._take(EXACT_SIZE, (need + <Py_ssize_t>sizeof(Slab) + 15) & ~<Py_ssize_t>15, 0)
+        slab = self._take(EXACT_SIZE, (need + <Py_ssize_t>sizeof(Slab) + 15) & ~<Py_ssize_t>15, 0, &status)
         self._capacity = capacity
         mutex_unlock(&self._lock)
         return slab
 
-    cdef Slab *_take(self, int size_class, Py_ssize_t total, Py_ssize_t kept_back) noexcept nogil:
+    cdef Slab *_take(self, int size_class, Py_ssize_t total, Py_ssize_t kept_back, AppendStatus *status) noexcept nogil:
         cdef Slab *slab
         if self._in_use + total + kept_back > self._capacity:
+            if status[0] == APPENDED:
+                status[0] = POOL_EXHAUSTED
             return NULL
         if size_class >= 0 and self._free[size_class] is not NULL:
             slab = self._free[size_class]
@@ -110,6 +116,7 @@ cdef class BufferPool:
                 self._shrink_cache(self._in_use + self._cached + total - self._capacity)
             slab = <Slab *>malloc(<size_t>total)
             if slab is NULL:
+                status[0] = OUT_OF_MEMORY
                 return NULL
             slab.data = <char *>slab + sizeof(Slab)
             slab.size = total - <Py_ssize_t>sizeof(Slab)
@@ -319,9 +326,10 @@ cdef class SlabLease:
         """Take a slab of at least `need` bytes. Raises BufferError if there is no room."""
         if need < 0:
             raise InvalidRecordError(f"need={need} bytes is negative")
+        cdef AppendStatus status
         self._pool = pool
         with nogil:
-            self._slab = pool.try_acquire(need, 0, ticket)
+            self._slab = pool.try_acquire(need, 0, ticket, &status)
         if self._slab is NULL:
             raise BufferError(f"no room for {need} bytes: {pool.in_use} of {pool.capacity} in use")
         self._generation = self._slab.generation

@@ -3,6 +3,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from kafkaprod._core.queues.batch cimport Batch
+from kafkaprod._core.records.record_view cimport RecordView
 
 
 cdef class DeliveryFuture
@@ -38,7 +39,10 @@ cdef class ResultMaker:
     cdef object _ledger
     cdef object _guard
 
+    cdef BatchResult _spare         # made ahead of need; None: to be made
+
     cdef BatchResult _make(self, str topic, int32_t partition)
+    cdef int _refill(self) except -1
 
 
 cdef class DeliveryFuture:
@@ -54,5 +58,19 @@ cdef class DeliveryFuture:
 
 cdef object batch_result(Batch *b, object factory, str topic)
 cdef int publish(Batch *b, BatchResult result) except -1
-cdef DeliveryFuture make_future(BatchResult batch, int32_t index, Py_ssize_t key_size, Py_ssize_t value_size,
-                                int64_t timestamp)
+cdef DeliveryFuture new_future()
+
+
+cdef inline int prepare_result(object factory) except -1:
+    """Make the result object that the next batch_result() may need, so that it cannot fail for want of memory."""
+    if type(factory) is ResultMaker and (<ResultMaker>factory)._spare is None:
+        (<ResultMaker>factory)._refill()
+    return 0
+
+
+cdef inline void fill_future(DeliveryFuture future, BatchResult batch, int32_t index, const RecordView *r) noexcept:
+    future._batch = batch
+    future._index = index
+    future._key_size = <int32_t>r.key_length
+    future._value_size = <int32_t>r.value_length
+    future._timestamp = r.timestamp

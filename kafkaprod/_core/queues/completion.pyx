@@ -206,12 +206,21 @@ cdef class ResultMaker:
         return self._make(topic, partition)
 
     cdef BatchResult _make(self, str topic, int32_t partition):
-        cdef BatchResult result = (<PyTypeObject *>self._kind).tp_new(self._kind, <PyObject *>NO_ARGUMENTS, NULL)
+        cdef BatchResult result = None
+        with cython.critical_section(self):
+            if self._spare is None:
+                self._refill()
+            result = self._spare
+            self._spare = None
         result.topic = topic
         result.partition = partition
         result.ledger = self._ledger
         result.guard = self._guard
         return result
+
+    cdef int _refill(self) except -1:
+        self._spare = (<PyTypeObject *>self._kind).tp_new(self._kind, <PyObject *>NO_ARGUMENTS, NULL)
+        return 0
 
 
 @cython.final
@@ -352,15 +361,9 @@ cdef class DeliveryFuture:
 forbid_new(DeliveryFuture)
 
 
-cdef DeliveryFuture make_future(BatchResult batch, int32_t index, Py_ssize_t key_size, Py_ssize_t value_size,
-                                int64_t timestamp):
-    cdef DeliveryFuture future = DeliveryFuture.__new__(DeliveryFuture)
-    future._batch = batch
-    future._index = index
-    future._key_size = <int32_t>key_size
-    future._value_size = <int32_t>value_size
-    future._timestamp = timestamp
-    return future
+cdef DeliveryFuture new_future():
+    """Return a future without a record; fill_future() gives it one."""
+    return DeliveryFuture.__new__(DeliveryFuture)
 
 
 cdef object batch_result(Batch *b, object factory, str topic):

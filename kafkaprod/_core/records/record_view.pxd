@@ -29,7 +29,7 @@ cdef struct RecordView:
 cdef enum AppendStatus:
     APPENDED = 0
     POOL_EXHAUSTED = 1          # nothing written: wait for memory
-    RECORD_TOO_LARGE = 2        # nothing written: no batch can hold it
+    OUT_OF_MEMORY = 2           # nothing written: the pool has room, but the system has no memory
     BATCH_FULL = 3              # nothing written: close this batch and open another
 
 

@@ -32,7 +32,9 @@ from kafkaprod._core.queues.sequences cimport (
     remove_outstanding,
 )
 
-from kafkaprod.errors import IllegalStateError
+import copy
+
+from kafkaprod.errors import IllegalStateError, KafkaError
 
 STATE_NAMES = {OPEN: "open", CLOSED: "closed", SENT: "sent", DONE: "done"}
 
@@ -104,8 +106,9 @@ cdef class BatchRef:
 
     @property
     def was_sent(self):
-        """Whether it is or was in a request."""
-        return self.batch.attempts > 0 or self.batch.state == SENT or self.batch.sent_ms > 0
+        """Whether it is or was in a request, itself or as part of the batch it was split from."""
+        cdef Batch *b = self.batch
+        return b.attempts > 0 or b.state == SENT or b.sent_ms > 0 or b.maybe_persisted
 
     @property
     def maybe_persisted(self):
@@ -138,12 +141,18 @@ cdef class BatchRef:
         return (f"<BatchRef {self.topic}[{self.partition}] {self.state}, {self.record_count} records, "
                 f"sequence {self.batch.base_sequence}, attempts {self.attempts}>")
 
-    def fail(self, error not None, dict record_errors=None):
+    def fail(self, error not None, dict record_errors=None, bint maybe_persisted=False):
         """Fail its records with `error` (or their own in `record_errors`, index -> exception).
 
+        Args: maybe_persisted: the last attempt ended without a definite answer. If it did, or an earlier one, the errors
+        say `possibly_persisted`.
         Return False if they had their outcome before. If the batch had a sequence, that is missing from the log now,
         or may be, and its partition will start a new epoch.
         """
+        if self.batch.maybe_persisted or maybe_persisted:
+            error = _possibly_persisted(error)
+            if record_errors is not None:
+                record_errors = {index: _possibly_persisted(each) for index, each in record_errors.items()}
         return finish_batch(self.accumulator, self.batch, FAILED, -1, -1, error, record_errors)
 
     def succeed(self, int64_t base_offset=-1, int64_t log_append_time=-1):
@@ -186,6 +195,16 @@ cdef class BatchRef:
 
 
 forbid_new(BatchRef)
+
+
+cdef object _possibly_persisted(object error):
+    """Return the error, or a copy of it, that says that its record may be in the log; others may share the original."""
+    if not isinstance(error, KafkaError) or error.possibly_persisted:
+        return error
+    marked = copy.copy(error)
+    marked.possibly_persisted = True
+    marked.__cause__ = error.__cause__
+    return marked
 
 
 cdef BatchRef make_ref(Accumulator accumulator, Batch *b):
@@ -343,6 +362,6 @@ def abort_batches(Accumulator accumulator not None, error not None, bint unsent_
     for ref in _incomplete_until(accumulator, INT64_MAX):
         if unsent_only and ref.was_sent:
             continue
-        if ref.fail(error):
+        if ref.fail(error, None, ref.batch.state == SENT):
             count += ref.record_count
     return count

@@ -11,6 +11,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from kafkaprod._core.columns.columns cimport Column, column_get
+from kafkaprod._core.machine.lock cimport load_i32
 from kafkaprod._core.records.murmur2 cimport FastModulo, fast_modulo, partition_for_key
 
 from kafkaprod.errors import InvalidRecordError
@@ -536,9 +537,11 @@ def partitions_of_keys(Column keys not None, int32_t partition_count, int32_t[::
         raise InvalidRecordError(f"partition_count must be at least 1, not {partition_count}")
     if 0 <= keys.row_count < count:
         raise InvalidRecordError(f"{keys.row_count} keys for {count} partitions")
+    cdef int32_t *out
     if count > 0:
+        out = &partitions[0]
         with nogil:
-            choose_partitions(keys, count, partition_count, &partitions[0])
+            choose_partitions(keys, count, partition_count, out)
 
 
 cdef void choose_runs(const int64_t *numbers, Py_ssize_t count, int64_t rows_before, int64_t run_rows,
@@ -569,28 +572,38 @@ def partitions_of_runs(const int64_t[::1] numbers not None, int64_t rows_before,
         raise InvalidRecordError(f"runs of {run_rows} rows over {partition_count} partitions: both must be at least 1")
     if numbers.shape[0] < count:
         raise InvalidRecordError(f"{numbers.shape[0]} row numbers for {count} partitions")
+    cdef const int64_t *rows
+    cdef int32_t *out
     if count > 0:
+        rows = &numbers[0]
+        out = &partitions[0]
         with nogil:
-            choose_runs(&numbers[0], count, rows_before, run_rows, partition_count, &partitions[0])
+            choose_runs(rows, count, rows_before, run_rows, partition_count, out)
 
 
 cdef bint add_counts(const int32_t *partitions, Py_ssize_t row_count, int64_t *counts, Py_ssize_t count) noexcept nogil:
     cdef Py_ssize_t i
+    cdef int32_t partition
     for i in range(row_count):
-        if partitions[i] < 0 or partitions[i] >= count:
+        partition = load_i32(&partitions[i])        # once: other threads may write to the array
+        if partition < 0 or partition >= count:
             return False
-        counts[partitions[i]] += 1
+        counts[partition] += 1
     return True
 
 
 def count_partitions(const int32_t[::1] partitions not None, int64_t[::1] counts not None):
     """Add the rows of each partition to `counts`. Raises InvalidRecordError for a partition that has no place there."""
     cdef bint is_good = True
+    cdef const int32_t *given
+    cdef int64_t *sums
     if partitions.shape[0] > 0:
         if counts.shape[0] == 0:
             raise InvalidRecordError("no place for the counts")
+        given = &partitions[0]
+        sums = &counts[0]
         with nogil:
-            is_good = add_counts(&partitions[0], partitions.shape[0], &counts[0], counts.shape[0])
+            is_good = add_counts(given, partitions.shape[0], sums, counts.shape[0])
     if not is_good:
         raise InvalidRecordError(f"a partition is outside 0..{counts.shape[0] - 1}")
 
@@ -610,9 +623,11 @@ def add_sizes(Column column not None, int64_t[::1] sizes not None):
     cdef Py_ssize_t count = sizes.shape[0]
     if 0 <= column.row_count < count:
         raise InvalidRecordError(f"{column.row_count} rows for {count} sizes")
+    cdef int64_t *sums
     if count > 0:
+        sums = &sizes[0]
         with nogil:
-            add_lengths(column, count, &sizes[0])
+            add_lengths(column, count, sums)
 
 
 cdef Py_ssize_t find_separator(const char *row, Py_ssize_t size, const char *separator, Py_ssize_t width) noexcept nogil:

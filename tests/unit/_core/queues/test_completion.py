@@ -326,7 +326,7 @@ class TestBlocks:
         accepted = block.rows_appended
         assert 0 < accepted < 20
         full = BufferFullError("full")
-        result = BlockResult(block, full)
+        result = BlockResult(block).refuse_rest(full)
         for request in place.take_all():
             succeed(request, 0)
         codes = result.error_codes.tolist()

@@ -4,8 +4,9 @@ import gc
 
 import pytest
 
-from kafkaprod._core.requests.settlement import BatchRef, abort_batches, expired_batches
-from kafkaprod.errors import DeliveryTimeoutError, IllegalStateError
+from kafkaprod._core.requests.settlement import BatchRef, abort_batches, expired_batches, incomplete_batches
+from kafkaprod._core.requests.split import split_batch
+from kafkaprod.errors import DeliveryTimeoutError, IllegalStateError, ProducerClosedError
 from tests.support.core.core_engine import TOPIC, Engine, only_ref, requeue, succeed, values_of
 
 ERROR = DeliveryTimeoutError("too late")
@@ -306,3 +307,41 @@ def test_unsent_batch_that_fails_misses_no_sequence():
     (ref,) = expired_batches(engine.accumulator, engine.now_ms)
     ref.fail(ERROR)
     assert not ref.partition_needs_new_epoch
+
+
+def test_records_whose_attempt_had_no_definite_answer_say_that_they_may_be_in_the_log():
+    for maybe_before, maybe_now in ((False, False), (True, False), (False, True)):
+        engine = Engine()
+        future = engine.append(b"v")
+        requeue(engine.take(), engine.now_ms, 0, maybe_before)
+        request = engine.take()
+        shared = ProducerClosedError("closed")
+        shared.__cause__ = cause = ValueError("why")
+        only_ref(request).fail(shared, None, maybe_now)
+        error = future.exception(0)
+        assert (error.possibly_persisted, str(error), error.__cause__) == (maybe_before or maybe_now, "closed", cause)
+        assert not shared.possibly_persisted
+
+
+def test_abort_tells_records_in_flight_from_those_in_the_queue():
+    engine = Engine(batch_size=200)
+    sent = engine.append(b"x" * 150)
+    request = engine.take()
+    queued = engine.append(b"x" * 150)
+    abort_batches(engine.accumulator, ProducerClosedError("closed"))
+    assert sent.exception(0).possibly_persisted
+    assert not queued.exception(0).possibly_persisted
+    request.finish()
+
+
+def test_part_of_a_batch_that_may_be_in_the_log_counts_as_sent():
+    engine = Engine()
+    for i in range(4):
+        engine.append(b"%d" % i)
+    requeue(engine.take(), engine.now_ms, 0, maybe_persisted=True)
+    request = engine.take()
+    assert split_batch(only_ref(request), 1) == 4
+    request.finish()
+    parts = incomplete_batches(engine.accumulator)
+    assert [(ref.was_sent, ref.maybe_persisted, ref.attempts) for ref in parts] == [(True, True, 0)] * 4
+    assert abort_batches(engine.accumulator, ERROR, unsent_only=True) == 0
