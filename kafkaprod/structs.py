@@ -43,15 +43,17 @@ class RecordMetadata(NamedTuple):
 
 
 class RequestSums(NamedTuple):
-    """What a produce request's batches sum up to. Sizes in bytes before compression.
+    """What a produce request's batches sum up to: bytes before compression (`size_bytes`) and as sent.
 
-    `topics`: (name, records, bytes) of each. `queue_times`: (ms since the first record came, batches), ascending; from
+    `topics`: (name, records, bytes before compression, bytes as sent) of each.
+    `queue_times`: (ms since the first record came, batches), ascending; from
     64 ms on, times that differ by less than 1/32 stand together as their average.
     """
 
     batch_count: int
     size_bytes: int
-    largest_batch_bytes: int
+    sent_bytes: int
+    largest_sent_bytes: int
     largest_mean_record_bytes: float
-    topics: list[tuple[str, int, int]]
+    topics: list[tuple[str, int, int, int]]
     queue_times: list[tuple[int, int]]

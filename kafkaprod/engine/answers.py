@@ -275,6 +275,8 @@ class Answers:
         maybe_persisted = failure.maybe_persisted
         if maybe_persisted is None:
             maybe_persisted = failure.code in MAYBE_PERSISTED
+        if failure.error is not None:
+            self._upkeep.last_errors[ref.topic, ref.partition] = failure.error
         self._metrics.on_retry(ref.topic, ref.record_count, now_ms)
         ref.requeue(now_ms, self._backoff_ms(ref), maybe_persisted)
         if ref.partition_needs_new_epoch:

@@ -112,7 +112,9 @@ class Engine:
             config.partitioner_availability_timeout_ms,
         )
         self.metadata = Metadata.from_config(config, clock.now_ms())
-        self.topic_watch = TopicWatch(self.accumulator, clock, self.node_pool.wakeup, config.max_block_ms)
+        self.topic_watch = TopicWatch(
+            self.accumulator, clock, self.node_pool.wakeup, config.max_block_ms, self.node_pool.why_not_connected
+        )
         if identity is not None:
             self.drain.set_producer(*identity)
         self.transactions = self._make_transactions(config)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from kafkaprod._core.queues.accumulator import Accumulator, TopicQueues
 from kafkaprod.clock import Clock
 from kafkaprod.engine.steps import MakeWaiter, Steps
-from kafkaprod.errors import KafkaError, MetadataTimeoutError
+from kafkaprod.errors import BootstrapError, KafkaError, MetadataTimeoutError
 from kafkaprod.text import counted
 
 POLL_S = 1.0  # longest sleep between looks at whether the producer is still usable
@@ -47,9 +47,18 @@ class TopicWatch:
         clock: For deadlines.
         wakeup: Tells the sender that a topic is wanted.
         max_block_ms: What deadlines are made of, for messages.
+        explain_no_connection: Returns why no broker has answered yet; None: nothing is known.
     """
 
-    def __init__(self, accumulator: Accumulator, clock: Clock, wakeup: Callable[[], None], max_block_ms: int) -> None:
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        clock: Clock,
+        wakeup: Callable[[], None],
+        max_block_ms: int,
+        explain_no_connection: Callable[[], KafkaError | None],
+    ) -> None:
+        self._explain_no_connection = explain_no_connection
         self._accumulator = accumulator
         self._clock = clock
         self._wakeup = wakeup
@@ -113,8 +122,12 @@ class TopicWatch:
 
     def _timed_out(self, waiter: TopicWaiter, queues: TopicQueues | None) -> KafkaError:
         topic, reason = waiter.topic, waiter.reason
-        if not self.is_connected and self._last_trouble is not None:
-            return self._last_trouble
+        if not self.is_connected:
+            trouble = self._last_trouble
+            if trouble is None or isinstance(trouble, BootstrapError):  # it may not name the servers that are silent
+                trouble = self._explain_no_connection() or trouble
+            if trouble is not None:
+                return trouble
         what = f"topic {topic!r}" if queues is None else f"partition {waiter.partition} of topic {topic!r}"
         known = "" if queues is None else f"; it has {counted(queues.partition_count, 'partition')}"
         said = "" if reason is None else f"; the last answer: {reason}"

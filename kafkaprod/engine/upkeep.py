@@ -21,7 +21,7 @@ from kafkaprod._core.requests.settlement import (
 from kafkaprod.engine.identity import MAX_WAIT_MS, Identity
 from kafkaprod.engine.settings import EngineSettings
 from kafkaprod.engine.topic_watch import TopicWatch
-from kafkaprod.errors import AuthenticationError, DeliveryTimeoutError
+from kafkaprod.errors import AuthenticationError, DeliveryTimeoutError, KafkaError
 from kafkaprod.metadata import Metadata
 from kafkaprod.metrics import ProducerMetrics
 from kafkaprod.net.node_state import ConnectionFailure
@@ -40,6 +40,7 @@ class Upkeep:
 
     Attributes:
         topic_names: Names by topic id, of every id ever seen: an answer may name one that is gone.
+        last_errors: By topic and partition, why a batch was last sent again.
         is_observed: Whether the metrics have all that the network counted.
     """
 
@@ -63,6 +64,7 @@ class Upkeep:
         self._metrics = metrics
         self._identity = identity
         self._next_observation_ms = 0
+        self.last_errors: dict[tuple[str, int], KafkaError] = {}
         self.topic_names: dict[uuid.UUID, str] = {}
         self.is_observed = True
 
@@ -173,17 +175,27 @@ class Upkeep:
 
     def _fail_expired(self, ref: BatchRef, now_ms: int) -> None:
         was_sent = ref.was_sent
+        cause = self._why_late(ref)
         error = DeliveryTimeoutError(
             f"{counted(ref.record_count, 'record')} for {ref.topic}[{ref.partition}] had no outcome within "
             f"delivery_timeout_ms={self._settings.delivery_timeout_ms}"
-            + ("; they may be in the log" if was_sent else ""),
+            + ("; they may be in the log" if was_sent else "")
+            + ("" if cause is None else f"; the last error: {cause}"),
             possibly_persisted=was_sent,
             topic=ref.topic,
             partition=ref.partition,
         )
+        error.__cause__ = cause
         self._metrics.on_error(ref.topic, ref.record_count, now_ms)
         self._identity.on_batch_failed(ref, error)
         ref.fail(error)
+
+    def _why_late(self, ref: BatchRef) -> KafkaError | None:
+        """What is known to have held a batch up: its partition's last refusal, or the leader's failed connection."""
+        failure = self._pool.last_failure(ref.leader)
+        if failure is not None:
+            return failure.error
+        return self.last_errors.get((ref.topic, ref.partition)) if ref.attempts else None
 
     # --- metrics ---------------------------------------------------------------------------------------------------
 

@@ -68,9 +68,13 @@ class NodeCounters(Protocol):
     authentications_succeeded: int
     authentications_failed: int
     reauthentications_succeeded: int
+    reauthentications_failed: int
+    reauthentication_ms: int
 
 
 COUNTER_NAMES: Final = tuple(NodeCounters.__annotations__)
+LOGINS_AT: Final = COUNTER_NAMES.index("reauthentications_succeeded")
+LOGIN_MS_AT: Final = COUNTER_NAMES.index("reauthentication_ms")
 
 
 class ProducerMetrics:
@@ -116,21 +120,18 @@ class ProducerMetrics:
     def on_request(self, node_id: int, sums: RequestSums, size_bytes: int, now_ms: int) -> None:
         """A produce request goes out.
 
-        Sizes of batches as sent are shares of the request's size, so they include their part of its few header bytes.
-
         Args:
             node_id: The broker.
             sums: Over the batches of the request.
             size_bytes: Of the request, batches compressed.
             now_ms: When they were drained.
         """
-        ratio = size_bytes / sums.size_bytes if sums.size_bytes else 1.0
         sample = self._producer.current(now_ms)
         sample.requests += 1
         sample.batches += sums.batch_count
-        sample.batch_bytes += size_bytes
+        sample.batch_bytes += sums.sent_bytes
         sample.uncompressed_bytes += sums.size_bytes
-        sample.batch_bytes_max = max(sample.batch_bytes_max, round(sums.largest_batch_bytes * ratio))
+        sample.batch_bytes_max = max(sample.batch_bytes_max, sums.largest_sent_bytes)
         sample.record_bytes_max = max(sample.record_bytes_max, sums.largest_mean_record_bytes)
         record_open_time = self.histograms["append"].record
         for queue_ms, count in sums.queue_times:
@@ -138,10 +139,10 @@ class ProducerMetrics:
             sample.queue_ms += queue_ms * count
             if queue_ms > sample.queue_ms_max:
                 sample.queue_ms_max = queue_ms
-        for name, count, size in sums.topics:
+        for name, count, size, sent in sums.topics:
             topic = self._topic(name, now_ms)
             topic.records += count
-            topic.batch_bytes += round(size * ratio)
+            topic.batch_bytes += sent
             topic.uncompressed_bytes += size
             sample.records += count
         for node in (self._node(node_id, now_ms), self._all_nodes.current(now_ms)):
@@ -196,6 +197,10 @@ class ProducerMetrics:
             for sample in (self._node(node_id, now_ms), self._all_nodes.current(now_ms)):
                 for name, count, count_before in zip(COUNTER_NAMES, counts, before, strict=True):
                     setattr(sample, name, getattr(sample, name) + count - count_before)
+                logins = counts[LOGINS_AT] - before[LOGINS_AT]
+                if logins:  # mostly one since the last look
+                    latency_ms = round((counts[LOGIN_MS_AT] - before[LOGIN_MS_AT]) / logins)
+                    sample.reauthentication_ms_max = max(sample.reauthentication_ms_max, latency_ms)
 
     def observe_loop(self, poll_count: int, wait_ns: int, now_ms: int) -> None:
         """Take over how often the loop waited for its sockets and how long in all; the rest of the time it worked.

@@ -132,12 +132,15 @@ class NodeSample(Sample):
     authentications_succeeded: int = 0
     authentications_failed: int = 0
     reauthentications_succeeded: int = 0
+    reauthentications_failed: int = 0
+    reauthentication_ms: int = 0
     request_bytes: int = 0
     request_bytes_max: int = 0
     produce_requests: int = 0
     produce_responses: int = 0
     latency_ms: int = 0
     latency_ms_max: int = 0
+    reauthentication_ms_max: int = 0
 
 
 def node_values(ring: SampleRing[NodeSample], now_ms: int) -> Values:
@@ -173,9 +176,13 @@ def connection_values(ring: SampleRing[NodeSample], now_ms: int) -> Values:
                 "successful-authentication": (recent.authentications_succeeded, ever.authentications_succeeded),
                 "failed-authentication": (recent.authentications_failed, ever.authentications_failed),
                 "successful-reauthentication": (recent.reauthentications_succeeded, ever.reauthentications_succeeded),
+                "failed-reauthentication": (recent.reauthentications_failed, ever.reauthentications_failed),
             },
             seconds,
         ),
+        "successful-authentication-no-reauth-total": 0.0,  # of clients that cannot log in again: this one can
+        "reauthentication-latency-avg": _average(recent.reauthentication_ms, recent.reauthentications_succeeded),
+        "reauthentication-latency-max": recent.reauthentication_ms_max,
     }
 
 

@@ -109,14 +109,24 @@ class Membership:
         failures = self.bootstrap_failures()
         return len(failures) == len(self._bootstrap) and all(failure.is_hopeless for failure in failures)
 
+    def why_not_connected(self) -> KafkaError | None:
+        """As `bootstrap_error`; None as long as nothing was tried. Thread-safe."""
+        if not self.bootstrap_failures() and not any(state.is_silent for state in self.states.copy().values()):
+            return None
+        return self.bootstrap_error()
+
     def bootstrap_error(self) -> BootstrapError | AuthenticationError:
         """An error that names each failed bootstrap server, how far the connection came, and why it ended.
 
         An AuthenticationError if that is why all of them ended.
         """
         failures = self.bootstrap_failures()
+        silent = [state for state in self.states.copy().values() if state.is_silent]
         lines = [f"{failure.node.host}:{failure.node.port} ({failure.stage}): {failure.error}" for failure in failures]
-        is_refused = failures and all(isinstance(failure.error, AuthenticationError) for failure in failures)
+        lines += [f"{state.node.host}:{state.node.port} ({state.stage}): no answer yet" for state in silent]
+        is_refused = (
+            failures and not silent and all(isinstance(failure.error, AuthenticationError) for failure in failures)
+        )
         kind = AuthenticationError if is_refused else BootstrapError
         error = kind("no bootstrap server could be used: " + ("; ".join(lines) or "none was tried"))
         error.__cause__ = failures[-1].error if failures else None

@@ -43,6 +43,7 @@ from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.security.sasl import Mechanism
 from kafkaprod.structs import Node
 
+HINT = "does security_protocol={protocol} fit this port, and is it a Kafka broker?"
 MAX_READS_PER_TURN = 16  # one broker that talks without end must not starve the others
 
 
@@ -173,7 +174,8 @@ class NodeConnection:
         except OSError as error:
             if transport.is_connected:
                 self.stage = Stage.TLS
-                self._close_for(error, "the TLS handshake failed")
+                hint = "" if isinstance(error, ssl.SSLCertVerificationError) else self._hint()
+                self._close_for(error, f"the TLS handshake failed{hint}")
             else:
                 self._connect_next(now_ms, error)
             return
@@ -233,7 +235,7 @@ class NodeConnection:
             try:
                 size = transport.receive_into(target)
             except OSError as error:
-                self._close_for(error, "receiving failed")
+                self._close_for(error, f"receiving failed{self._hint()}")
                 return
             if size is None:
                 break
@@ -254,9 +256,17 @@ class NodeConnection:
             return "the broker closed the connection"
         # A port that wants a login answers ApiVersions before it, and closes at the first request.
         what = "before it answered any request" if self.stage is Stage.READY else f"during {self.stage}"
-        return (
-            f"the broker closed the connection {what}: does security_protocol fit this port, and is it a Kafka broker?"
-        )
+        return f"the broker closed the connection {what}{self._hint()}"
+
+    def _hint(self) -> str:
+        """What to look at when a peer that has never answered a request ends the connection or says nothing."""
+        if self._metrics.responses_received:
+            return ""
+        return f" ({HINT.format(protocol=self._protocol_name())})"
+
+    def _protocol_name(self) -> str:
+        name = "PLAINTEXT" if self._settings.tls is None else "SSL"
+        return name if self._settings.mechanism is None else f"SASL_{name}"
 
     def _update_interest(self) -> None:
         if self._transport is not None:
@@ -282,10 +292,13 @@ class NodeConnection:
                 self._metrics.authentications_succeeded += self._settings.mechanism is not None
             case SessionReauthenticated():
                 self._metrics.reauthentications_succeeded += 1
+                self._metrics.reauthentication_ms += event.latency_ms
             case ConnectionFailed():
                 self.failure = event.error
                 self._metrics.connections_closed += 1
-                self._metrics.authentications_failed += isinstance(event.error, AuthenticationError)
+                if isinstance(event.error, AuthenticationError):
+                    self._metrics.reauthentications_failed += self.stage is Stage.READY
+                    self._metrics.authentications_failed += self.stage is not Stage.READY
 
     def _answer_challenge(self, challenge: bytes | None) -> None:
         if challenge is None:
@@ -345,7 +358,7 @@ class NodeConnection:
         if self.stage is Stage.CONNECT:
             self._connect_next(now_ms, error)
         else:
-            self._close_for(error, "connecting took too long")
+            self._close_for(error, f"connecting took too long{self._hint()}")
 
     def close(self, error: KafkaError) -> None:
         """End the connection; its requests fail with `error` as their cause."""

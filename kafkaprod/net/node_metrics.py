@@ -18,3 +18,5 @@ class NodeMetrics:
     authentications_succeeded: int = 0
     authentications_failed: int = 0
     reauthentications_succeeded: int = 0
+    reauthentications_failed: int = 0
+    reauthentication_ms: int = 0  # all of them together

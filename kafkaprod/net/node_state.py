@@ -63,6 +63,18 @@ class NodeState:
     last_failure: ConnectionFailure | None = None
     has_overthrottled: bool = False
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether a first connection is being made and has got no answer so far."""
+        connection = self.connection
+        return connection is not None and not connection.is_ready and self.last_failure is None
+
+    @property
+    def stage(self) -> Stage | None:
+        """How far the connection came; None without one."""
+        connection = self.connection
+        return None if connection is None else connection.stage
+
     def can_send(self, now_ms: int, max_in_flight: int) -> bool:
         """Connected, not throttled, the last request on its way, and room for one more."""
         if self.connection is None or now_ms < self.throttled_until_ms:

@@ -402,6 +402,15 @@ class NodePool:
         """An error that names each failed bootstrap server, how far the connection came, and why it ended."""
         return self._members.bootstrap_error()
 
+    def why_not_connected(self) -> KafkaError | None:
+        """As `bootstrap_error`, with the servers that have not answered yet; None if none was tried. Thread-safe."""
+        return self._members.why_not_connected()
+
+    def last_failure(self, node_id: int) -> ConnectionFailure | None:
+        """Why the last connection to a node ended, if none has answered since."""
+        state = self._members.states.get(node_id)
+        return None if state is None else state.last_failure
+
     def metrics(self) -> Mapping[int, NodeMetrics]:
         """The live counters of each node, those that left included; they never go back."""
         return self._members.metrics

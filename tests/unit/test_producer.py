@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -88,6 +89,14 @@ def fill(producer: Producer) -> None:
 def test_bootstrap_server_that_refuses_is_named_with_the_stage(make: MakeProducer) -> None:
     with pytest.raises(BootstrapError, match=r"127\.0\.0\.1:1 \(connect\)"):
         make(max_block_ms=2000).send("t", b"v")
+
+
+def test_server_that_says_nothing_is_named_with_the_stage(make: MakeProducer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        producer = make(bootstrap_servers=f"127.0.0.1:{port}", max_block_ms=500)
+        with pytest.raises(BootstrapError, match=rf"127\.0\.0\.1:{port} \(api_versions\): no answer yet"):
+            producer.send("t", b"v")
 
 
 @pytest.mark.parametrize(

@@ -162,10 +162,12 @@ cdef class ProduceRequest:
         cdef const Entry *entry
         cdef int64_t queue_ms
         cdef Py_ssize_t size_bytes = 0
-        cdef Py_ssize_t largest = 0
         cdef double largest_mean = 0.0
         cdef int64_t topic_records = 0
         cdef Py_ssize_t topic_bytes = 0
+        cdef Py_ssize_t sent_bytes = 0
+        cdef Py_ssize_t largest_sent = 0
+        cdef Py_ssize_t topic_sent = 0
         cdef list topics = []
         cdef list queue_times = []
         cdef int group
@@ -180,19 +182,21 @@ cdef class ProduceRequest:
             counts[group] += 1
             totals_ms[group] += queue_ms
             size_bytes += entry.plain_size
+            sent_bytes += entry.size
+            topic_sent += entry.size
+            largest_sent = max(largest_sent, entry.size)
             topic_bytes += entry.plain_size
             topic_records += entry.record_count
-            largest = max(largest, entry.plain_size)
             if entry.record_count > 0:
                 largest_mean = max(largest_mean, <double>entry.plain_size / entry.record_count)
             if i + 1 == self.batch_count or self.entries[i + 1].topic_index != entry.topic_index:
                 topic = <TopicQueues>self.accumulator.topic_list[entry.topic_index]
-                topics.append((topic.name, topic_records, topic_bytes))
-                topic_records = topic_bytes = 0
+                topics.append((topic.name, topic_records, topic_bytes, topic_sent))
+                topic_records = topic_bytes = topic_sent = 0
         for group in range(TIME_GROUPS):
             if counts[group] > 0:
                 queue_times.append(((totals_ms[group] + counts[group] // 2) // counts[group], counts[group]))
-        return RequestSums(self.batch_count, size_bytes, largest, largest_mean, topics, queue_times)
+        return RequestSums(self.batch_count, size_bytes, sent_bytes, largest_sent, largest_mean, topics, queue_times)
 
     @property
     def all_topic_ids_known(self):

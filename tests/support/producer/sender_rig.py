@@ -87,6 +87,7 @@ class FakePool:
     nodes: Mapping[int, Node] = field(default_factory=dict)
     throttled: list[tuple[int, int]] = field(default_factory=list)
     disconnected: list[tuple[int, KafkaError]] = field(default_factory=list)
+    last_failures: dict[int, ConnectionFailure] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     poll_timeouts: list[float] = field(default_factory=list)
     wakeups: int = 0
@@ -171,6 +172,9 @@ class FakePool:
         finished, self.finished = self.finished, []
         return finished
 
+    def last_failure(self, node_id: int) -> ConnectionFailure | None:
+        return self.last_failures.get(node_id)
+
     def take_failures(self) -> list[ConnectionFailure]:
         failures, self.failures = self.failures, []
         return failures
@@ -207,7 +211,7 @@ class Rig:
         )
         self.drain = Drain(self.accumulator, linger_ms, max_request_bytes, self.settings.enable_idempotence)
         self.metadata = Metadata(MetadataSettings(), self.clock.now_ms(), random=lambda: 0.5)
-        self.watch = TopicWatch(self.accumulator, self.clock, self.pool.wakeup, 60_000)
+        self.watch = TopicWatch(self.accumulator, self.clock, self.pool.wakeup, 60_000, lambda: None)
         self.metrics = ProducerMetrics("test", "0", 0)
         self.sender = Sender(
             self.settings,

@@ -542,6 +542,29 @@ class TestExpiry:
         assert not error.possibly_persisted
         assert pool_is_free(rig)
 
+    def test_last_error_of_the_leader_is_the_cause(self) -> None:
+        rig = Rig(delivery_timeout_ms=5000)
+        future, sent = rig.in_flight()
+        rig.complete(sent, error=LOST, is_possibly_persisted=True)
+        rig.pool.last_failures[1] = failure(LOST)
+        rig.pool.ready.clear()
+        rig.turn()
+        rig.turn(5000)
+        error = future.exception(0)
+        assert isinstance(error, DeliveryTimeoutError)
+        assert error.__cause__ is LOST
+        assert "the last error: cut" in str(error)
+
+    def test_last_refusal_of_the_partition_is_the_cause(self) -> None:
+        rig = Rig(delivery_timeout_ms=1000)
+        future, sent = rig.in_flight()
+        rig.answer(sent, NOT_ENOUGH_REPLICAS)
+        rig.turn()
+        rig.turn(1000)
+        cause = future.exception(0).__cause__
+        assert isinstance(cause, BrokerError)
+        assert cause.code == NOT_ENOUGH_REPLICAS
+
     def test_sender_wakes_for_it(self) -> None:
         rig = Rig(topics={TOPIC: (-1,)}, delivery_timeout_ms=80)
         rig.send()

@@ -24,7 +24,7 @@ class Place:
         self.clock = ManualClock()
         self.accumulator = Accumulator(BufferPool(1 << 20))
         self.wanted = threading.Semaphore(0)
-        self.watch = TopicWatch(self.accumulator, self.clock, self.wanted.release, FAR_MS)
+        self.watch = TopicWatch(self.accumulator, self.clock, self.wanted.release, FAR_MS, lambda: None)
         self.outcomes: list[Any] = []
         self.threads: list[threading.Thread] = []
 

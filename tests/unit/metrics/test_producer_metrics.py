@@ -1,22 +1,26 @@
+import ast
 import json
 import logging
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+import kafkaprod
 from kafkaprod.metrics import LatencyHistogram, LogReporter, ProducerMetrics, Snapshot, Stage
-from kafkaprod.metrics.producer_metrics import COUNTER_NAMES
+from kafkaprod.metrics.producer_metrics import COUNTER_NAMES, Timer
 from kafkaprod.metrics.prometheus import PrometheusReporter, exposition
 from kafkaprod.metrics.samples import TopicSample
 from kafkaprod.metrics.windows import SampleRing
 from kafkaprod.structs import RequestSums
 
 WINDOW_MS = 30_000
+PACKAGE = Path(kafkaprod.__file__).parent
 
 
 class Batch(NamedTuple):
@@ -24,6 +28,11 @@ class Batch(NamedTuple):
     record_count: int
     size_bytes: int
     created_ms: int
+    ratio: float = 1.0
+
+    @property
+    def sent_bytes(self) -> int:
+        return round(self.size_bytes * self.ratio)
 
 
 def sums_of(batches: list[Batch], now_ms: int) -> RequestSums:
@@ -31,9 +40,10 @@ def sums_of(batches: list[Batch], now_ms: int) -> RequestSums:
     return RequestSums(
         len(batches),
         sum(batch.size_bytes for batch in batches),
-        max(batch.size_bytes for batch in batches),
+        sum(batch.sent_bytes for batch in batches),
+        max(batch.sent_bytes for batch in batches),
         max(batch.size_bytes / batch.record_count for batch in batches),
-        [(batch.topic, batch.record_count, batch.size_bytes) for batch in batches],
+        [(batch.topic, batch.record_count, batch.size_bytes, batch.sent_bytes) for batch in batches],
         [(now_ms - batch.created_ms, 1) for batch in batches],
     )
 
@@ -121,7 +131,7 @@ def test_maxima_are_of_recent_windows() -> None:
 
 
 def test_request_counts_records_batches_and_bytes(metrics: ProducerMetrics) -> None:
-    batches = [Batch("a", 10, 1000, 0), Batch("b", 30, 3000, 400)]
+    batches = [Batch("a", 10, 1000, 0, 0.5), Batch("b", 30, 3000, 400, 0.5)]
     metrics.on_request(1, sums_of(batches, 500), 2000, 500)
     values = producer_metrics(metrics, 500)
     assert values["record-send-total"] == 40
@@ -135,7 +145,7 @@ def test_request_counts_records_batches_and_bytes(metrics: ProducerMetrics) -> N
 
 
 def test_topics_and_nodes_have_groups_of_their_own(metrics: ProducerMetrics) -> None:
-    metrics.on_request(1, sums_of([Batch("a", 10, 1000, 0)], 0), 500, 0)
+    metrics.on_request(1, sums_of([Batch("a", 10, 1000, 0, 0.5)], 0), 500, 0)
     metrics.on_request(-2, sums_of([Batch("b", 1, 100, 0)], 0), 100, 0)
     metrics.on_response(1, 20, 20)
     snapshot = metrics.snapshot(20)
@@ -217,6 +227,8 @@ def test_stages_have_percentiles(metrics: ProducerMetrics) -> None:
 
 
 KAFKA_NAMES = """
+failed-reauthentication-rate failed-reauthentication-total successful-authentication-no-reauth-total
+reauthentication-latency-avg reauthentication-latency-max
     batch-size-avg batch-size-max batch-split-rate batch-split-total compression-rate-avg record-queue-time-avg
     record-queue-time-max request-latency-avg request-latency-max record-send-rate record-send-total
     records-per-request-avg record-retry-rate record-retry-total record-error-rate record-error-total record-size-avg
@@ -235,6 +247,29 @@ KAFKA_NAMES = """
 
 def test_names_are_kafkas(metrics: ProducerMetrics) -> None:
     assert sorted(producer_metrics(metrics, 0)) == sorted(KAFKA_NAMES.split())
+
+
+def test_every_metric_is_written_by_the_product() -> None:
+    """A recorder that nothing calls, or a timer that nothing adds to, would be a dashboard's zero for ever."""
+    not_yet = {timer for timer in get_args(Timer) if timer.startswith("txn-")}  # recorded with the transactional calls
+    sources = [path for path in PACKAGE.rglob("*.py") if path.parent.name != "metrics"]
+    nodes = [node for path in sources for node in ast.walk(ast.parse(path.read_text()))]
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    words = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    recorders = {name for name in vars(ProducerMetrics) if name.startswith(("on_", "add_", "observe_"))}
+    assert recorders - attributes == set()
+    assert set(get_args(Timer)) - words - not_yet == set()
+    added_to = {node.target for node in nodes if isinstance(node, ast.AugAssign)}
+    assert set(COUNTER_NAMES) - {target.attr for target in added_to if isinstance(target, ast.Attribute)} == set()
+
+
+def test_repeated_logins_are_timed(metrics: ProducerMetrics) -> None:
+    metrics.observe_nodes({1: counters(reauthentications_succeeded=1, reauthentication_ms=30)}, 0)
+    metrics.observe_nodes({1: counters(reauthentications_succeeded=2, reauthentication_ms=80)}, 100)
+    metrics.observe_nodes({1: counters(reauthentications_succeeded=2, reauthentication_ms=80)}, 200)
+    values = producer_metrics(metrics, 200)
+    assert (values["reauthentication-latency-avg"], values["reauthentication-latency-max"]) == (40, 50)
+    assert values["successful-reauthentication-total"] == 2
 
 
 def test_snapshot_has_the_shape_of_kafka_python(metrics: ProducerMetrics) -> None:

@@ -477,6 +477,30 @@ def test_a_peer_that_is_no_kafka_broker_is_named_as_such(
         assert any(word in str(failure.error) for word in ("HTTP", "TLS", "security_protocol"))
 
 
+@pytest.mark.parametrize(
+    ("uses_tls", "ending"), [(False, "reset"), (True, "reset"), (True, "end"), (True, "plain")], ids=str
+)
+def test_mismatch_of_the_security_protocol_is_hinted_at_however_the_peer_ends_it(
+    make_pool: MakePool, clock: ManualClock, uses_tls: bool, ending: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        pool = make_pool(tls=client_context(TlsOptions()) if uses_tls else None)
+        pool.set_bootstrap([listener.getsockname()])
+        pool.is_ready(-1, clock.now_ms())
+        peer, _ = listener.accept()
+        for _ in range(3):  # its first bytes are on their way
+            pool.poll(20)
+        if ending == "reset":
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if ending == "plain":
+            peer.sendall(b"\0\0\0\4\0\0\0\0")
+        peer.close()
+        failure = until_failed(pool, clock)
+        protocol = "SSL" if uses_tls else "PLAINTEXT"
+        assert f"does security_protocol={protocol} fit this port" in str(failure.error)
+        pool.close()
+
+
 def test_bootstrap_failures_name_host_stage_and_cause(
     make_pool: MakePool, clock: ManualClock, blackhole: tuple[str, int]
 ) -> None:
