@@ -115,7 +115,9 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
     "queued.max.request.bytes": _of("limits", "max_queued_bytes", int64(1)),
     "socket.request.max.bytes": _of("limits", "max_request_bytes", int32(1)),
     "super.users": _of("", "super_users", string()),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": _of("transactions", "timeout_check_ms", int32(1)),
     "transaction.max.timeout.ms": _of("transactions", "max_timeout_ms", int32(1)),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": _of("transactions", "expiration_check_ms", int32(1)),
     "transactional.id.expiration.ms": _of("transactions", "id_expiration_ms", int32(1)),
 }
 """All that can be given at the start. `Broker.describe_options` adds those that are fixed."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
+from kafkaprod.broker.storage.errors import LogError
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -544,3 +548,101 @@ def test_internal_topics_are_made_when_they_are_needed(box: BrokerWithoutSockets
     assert topics["__transaction_state"].is_internal
     assert topics["__transaction_state"].properties["cleanup.policy"] == "compact"
     assert box.broker.topics.partition(*TopicPartition("__transaction_state", 0)) is not None
+
+
+# -- failing disks ---------------------------------------------------------------------------------------------------
+
+
+class FailingDisk:
+    """Lets appends to one internal or data log fail, by patching what writes to it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
+        self.is_failing = False
+        for name in ("append_internal", "append_marker"):
+            append = getattr(PartitionLog, name)
+
+            def fail(log: PartitionLog, *arguments: Any, append: Callable[..., Any] = append) -> Any:
+                if self.is_failing and log.topic_partition.topic == topic:
+                    raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+                return append(log, *arguments)
+
+            monkeypatch.setattr(PartitionLog, name, fail)
+
+
+@EVERY_PROTOCOL
+def test_failed_write_of_a_state_changes_nothing(
+    box: BrokerWithoutSockets, versions: Versions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FailingDisk(monkeypatch, "__transaction_state")
+    client = client_of(box, versions)
+    disk.is_failing = True
+    assert client.send(b"x") == (19 if versions.is_tv2 else 15)
+    assert client.send_offset(1) == 15
+    disk.is_failing = False
+    assert client.send(b"y") == 0
+    disk.is_failing = True
+    assert client.commit() == 15
+    assert TransactionalClient(box, versions, "other").init() == 15
+    disk.is_failing = False
+    assert client.commit() == 0
+    assert read(box) == [b"y"]
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_fence_that_cannot_be_written_is_written_later(
+    tmp_path: Path, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FailingDisk(monkeypatch, "__transaction_state")
+    config = TransactionConfig(version=level, timeout_check_ms=CHECK_MS)
+    box = BrokerWithoutSockets(tmp_path, topics={TOPIC: 1}, transactions=config)
+    client = client_of(box, TV2 if level == 2 else TV1)
+    client.send(b"slow")
+    disk.is_failing = True
+    successor = TransactionalClient(box, client.versions)
+    assert successor.init() == 51
+    let_time_out(box)
+    assert end_offset(box, is_committed=True) == 0
+    if level == 1:
+        assert client.commit() == 90  # fenced in memory already
+    disk.is_failing = False
+    let_time_out(box)
+    assert end_offset(box, is_committed=True) == end_offset(box) == 2
+    assert successor.init() == 0
+    assert read(box) == []
+    box.broker.close()
+
+
+@EVERY_PROTOCOL
+def test_marker_that_cannot_be_written_is_written_later(
+    box: BrokerWithoutSockets, versions: Versions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FailingDisk(monkeypatch, TOPIC)
+    client = client_of(box, versions)
+    client.send(b"x")
+    disk.is_failing = True
+    assert client.commit() == 0
+    assert read(box) == []
+    assert client.send(b"next", partition=1) == 51
+    assert TransactionalClient(box, versions).init() == 51
+    disk.is_failing = False
+    let_time_out(box)
+    assert read(box) == [b"x"]
+    assert (client.send(b"next"), client.commit()) == (0, 0)
+    assert read(box) == [b"x", b"next"]
+
+
+def test_topic_deleted_within_a_transaction_does_not_keep_it_open(box: BrokerWithoutSockets) -> None:
+    client = client_of(box)
+    box.broker.topics.create("gone", 1, {})
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="tx",
+        v3_and_below_producer_id=client.producer_id,
+        v3_and_below_producer_epoch=client.epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name="gone", partitions=[0])],
+    )
+    box.ask(request, AddPartitionsToTxnResponse, 3)
+    client.send(b"x")
+    box.broker.topics.delete("gone")
+    assert client.commit() == 0
+    assert (client.send(b"y"), client.commit()) == (0, 0)
+    assert read(box) == [b"x", b"y"]

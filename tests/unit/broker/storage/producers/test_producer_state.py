@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.log.batch_header import INT32_MAX, BatchHeader, parse_header
+from kafkaprod.broker.storage.log.batch_header import INT16_MAX, INT32_MAX, BatchHeader, parse_header
 from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, build_marker
 from kafkaprod.broker.storage.producers.producer_entry import parse_snapshot
 from kafkaprod.broker.storage.producers.producer_state import ProducerState, TransactionGuard, load_snapshot
@@ -166,6 +166,68 @@ def test_marker_retry_of_transactions_v2_passes_when_the_transaction_is_over() -
     state.check_marker(marker(6), EndTransactionMarker(True, 0), 2)
     assert refusal(state, data(1, epoch=6)) == 45
     assert refusal(state, data(0, epoch=6)) is None
+
+
+def test_marker_of_transactions_v2_passes_at_the_last_epoch() -> None:
+    """No epoch is above it; the producer gets another id after this transaction (KAFKA-20090)."""
+    state = with_batches(data(0, epoch=INT16_MAX, is_transactional=True))
+    state.check_marker(marker(INT16_MAX), EndTransactionMarker(True, 0), 2)
+
+
+def test_stale_epoch_is_refused_before_the_missing_verification() -> None:
+    state = with_batches(data(0, epoch=5, is_transactional=True))
+    stale = data(0, epoch=4, is_transactional=True)
+    assert refusal(state, stale, TransactionGuard(is_verified=False)) == 47
+    assert state.verification_token(stale, NOW_MS) is None
+
+
+def test_batch_needs_a_token_unless_its_transaction_is_open_or_it_is_a_duplicate() -> None:
+    first, second = data(0, is_transactional=True), data(1, is_transactional=True)
+    state = ProducerState()
+    assert state.verification_token(first, NOW_MS) is not None
+    state.add(first, 0)
+    assert state.verification_token(second, NOW_MS) is None
+    state.add_marker(marker(), EndTransactionMarker(True, 0), 1)
+    assert state.verification_token(first, NOW_MS) is None
+    assert state.verification_token(second, NOW_MS) is not None
+
+
+@pytest.mark.parametrize(
+    ("marker_epoch", "version", "code"),
+    [(0, 0, 48), (1, 0, 47), (1, 2, 47), (0, 2, None)],
+    ids=["TV1", "fenced", "TV2", "TV2, and the next transaction has begun"],
+)
+def test_marker_makes_tokens_worthless(marker_epoch: int, version: int, code: int | None) -> None:
+    state = ProducerState()
+    batch = data(0, is_transactional=True)
+    guard = TransactionGuard(token=state.verification_token(batch, NOW_MS))
+    state.add_marker(marker(marker_epoch), EndTransactionMarker(False, 0), 0, version)
+    assert refusal(state, batch, guard) == code
+
+
+def test_token_belongs_to_one_append_and_the_lowest_sequence_goes_first() -> None:
+    state = ProducerState()
+    first, second = data(0, is_transactional=True), data(1, is_transactional=True)
+    token = state.verification_token(second, NOW_MS)
+    assert state.verification_token(first, NOW_MS) is token
+    guard = TransactionGuard(token=token)
+    assert refusal(state, second, guard) == 45
+    assert refusal(state, first, guard) is None
+    state.add(first, 0)
+    state.add_marker(marker(), EndTransactionMarker(False, 0), 1)
+    assert refusal(state, second, guard) == 48
+    newer = state.verification_token(data(0, epoch=1, is_transactional=True), NOW_MS)
+    assert newer is not token
+
+
+def test_tokens_expire_like_producers() -> None:
+    state = ProducerState()
+    batch = data(0, is_transactional=True)
+    guard = TransactionGuard(token=state.verification_token(batch, NOW_MS))
+    state.expire(NOW_MS + 999, 1000)
+    assert refusal(state, batch, guard) is None
+    state.expire(NOW_MS + 1000, 1000)
+    assert refusal(state, batch, guard) == 48
 
 
 def test_idle_producers_expire_and_those_in_a_transaction_do_not() -> None:
