@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 API = ApiKey.FETCH
 LANE = Lane.DATA
-MAX_VERSION = 17
+MAX_VERSION = 18
 
 _READ_COMMITTED = 1
 _UNKNOWN_EPOCH = -1

@@ -1,6 +1,6 @@
 """OffsetCommit (8): store a group's offsets; answered when they are in the log.
 
-6    leader epochs (KIP-320)     7  static members
+6    leader epochs (KIP-320)     7  static members     10  topic ids instead of names (KIP-848)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kafkaprod.structs import TopicPartition
 
 API = ApiKey.OFFSET_COMMIT
 LANE = Lane.CONTROL
-MAX_VERSION = 8
+MAX_VERSION = 10
 
 
 def handle(broker: Broker, request: ClientRequest[OffsetCommitRequest]) -> OffsetCommitResponse:
@@ -42,16 +42,17 @@ def handle(broker: Broker, request: ClientRequest[OffsetCommitRequest]) -> Offse
     changes: list[Change] = []
     topics = []
     for topic in body.topics:
+        name = broker.topics.name_of(topic.name, topic.topic_id)
         outcomes = []
         for wanted in topic.partitions:
-            error_code = _check(broker, topic.name, wanted)
+            error_code = _check(broker, name, wanted)
             if error_code is ErrorCode.NONE:
-                key = OffsetKey(body.group_id, TopicPartition(topic.name, wanted.partition_index))
+                key = OffsetKey(body.group_id, TopicPartition(name or "", wanted.partition_index))
                 changes.append((key, _committed(wanted, now_ms)))
             outcomes.append(
                 OffsetCommitResponsePartition(partition_index=wanted.partition_index, error_code=error_code)
             )
-        topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=outcomes))
+        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=outcomes))
     try:
         broker.offsets.write(changes, now_ms)
     except BrokerError:
@@ -65,6 +66,7 @@ def refuse(request: ClientRequest[OffsetCommitRequest], error_code: int) -> Offs
         topics=[
             OffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     OffsetCommitResponsePartition(partition_index=wanted.partition_index, error_code=error_code)
                     for wanted in topic.partitions
@@ -75,7 +77,9 @@ def refuse(request: ClientRequest[OffsetCommitRequest], error_code: int) -> Offs
     )
 
 
-def _check(broker: Broker, topic: str, wanted: OffsetCommitRequestPartition) -> ErrorCode:
+def _check(broker: Broker, topic: str | None, wanted: OffsetCommitRequestPartition) -> ErrorCode:
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
     if broker.topics.partition(topic, wanted.partition_index) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if len((wanted.committed_metadata or "").encode()) > MAX_METADATA_BYTES:

@@ -1,11 +1,12 @@
 """OffsetFetch (9): the offsets a group has committed; -1 where it has none.
 
 2    null topics means all     7  88 for offsets that an open transaction may change, if the client wants stable ones
-8    several groups in one request (KIP-709)
+8    several groups in one request (KIP-709)     10  topic ids instead of names (KIP-848)
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
@@ -30,9 +32,10 @@ from kafkaprod.structs import TopicPartition
 
 API = ApiKey.OFFSET_FETCH
 LANE = Lane.CONTROL
-MAX_VERSION = 8
+MAX_VERSION = 10
 
 _FIRST_VERSION_WITH_GROUPS = 8
+_FIRST_VERSION_WITH_IDS = 10
 _NONE_COMMITTED = CommittedOffset(-1, -1, "", -1)
 
 
@@ -55,8 +58,7 @@ def handle(broker: Broker, request: ClientRequest[OffsetFetchRequest]) -> Offset
         return OffsetFetchResponse(topics=[_topic(name, answers) for name, answers in found])
     groups = []
     for group in body.groups:
-        found = _find(table, group.group_id, group.topics, body.require_stable)
-        topics = [_group_topic(name, answers) for name, answers in found]
+        topics = _with_ids(broker, request, group)
         groups.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))
     return OffsetFetchResponse(groups=groups)
 
@@ -70,6 +72,32 @@ def refuse(request: ClientRequest[OffsetFetchRequest], error_code: int) -> Offse
             OffsetFetchResponseGroup(group_id=group.group_id, error_code=error_code) for group in request.body.groups
         ]
     )
+
+
+def _with_ids(
+    broker: Broker, request: ClientRequest[OffsetFetchRequest], group: OffsetFetchRequestGroup
+) -> list[OffsetFetchResponseTopics]:
+    """Look the offsets of a group up, by topic ids where the version has them; 100 for unknown ids."""
+    table, requires_stable = broker.offsets.table, request.body.require_stable
+    if request.version < _FIRST_VERSION_WITH_IDS:
+        return [
+            _group_topic(name, items) for name, items in _find(table, group.group_id, group.topics, requires_stable)
+        ]
+    ids: dict[str, uuid.UUID] = {}
+    unknown: list[OffsetFetchResponseTopics] = []
+    for topic in group.topics or ():
+        name = broker.topics.name_of("", topic.topic_id)
+        if name is not None and topic.topic_id is not None:
+            ids[name] = topic.topic_id
+            topic.name = name
+        else:
+            missing = [_Answer(index, _NONE_COMMITTED, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
+            unknown.append(_group_topic("", missing, topic.topic_id))
+    if group.topics is None:
+        ids = {topic.name: topic.topic_id for topic in broker.topics.all()}
+    wanted = None if group.topics is None else [topic for topic in group.topics if topic.name in ids]
+    found = _find(table, group.group_id, wanted, requires_stable)
+    return [*(_group_topic(name, items, ids[name]) for name, items in found if name in ids), *unknown]
 
 
 def _find(
@@ -110,9 +138,10 @@ def _topic(name: str, answers: list[_Answer]) -> OffsetFetchResponseTopic:
     )
 
 
-def _group_topic(name: str, answers: list[_Answer]) -> OffsetFetchResponseTopics:
+def _group_topic(name: str, answers: list[_Answer], topic_id: uuid.UUID | None = None) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
         name=name,
+        topic_id=topic_id,
         partitions=[
             OffsetFetchResponsePartitions(
                 partition_index=answer.partition,

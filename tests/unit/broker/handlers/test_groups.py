@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,12 @@ from kafkaprod.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRes
 from kafkaprod.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from kafkaprod.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from kafkaprod.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kafkaprod.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 from kafkaprod.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -172,3 +179,26 @@ def test_join_with_too_much_metadata_is_refused(box: BrokerWithoutSockets) -> No
     assert box.ask(request, JoinGroupResponse, 3).error_code == ErrorCode.INVALID_REQUEST
     protocols[0].metadata = protocols[1].metadata = b"m" * half
     assert box.ask(request, JoinGroupResponse, 3).error_code == ErrorCode.NONE
+
+
+def test_offsets_are_committed_and_fetched_by_topic_id(box: BrokerWithoutSockets) -> None:
+    topic_id, unknown_id = box.broker.topics.get(TOPIC).topic_id, uuid.uuid4()  # type: ignore[union-attr]
+    wanted = [OffsetCommitRequestPartition(partition_index=1, committed_offset=7)]
+    topics = [OffsetCommitRequestTopic(topic_id=key, partitions=wanted) for key in (topic_id, unknown_id)]
+    answer = box.ask(OffsetCommitRequest(group_id="g", topics=topics), OffsetCommitResponse, 10)
+    assert [(topic.topic_id, topic.partitions[0].error_code) for topic in answer.topics] == [
+        (topic_id, 0),
+        (unknown_id, ErrorCode.UNKNOWN_TOPIC_ID),
+    ]
+    named = [OffsetFetchRequestTopics(topic_id=key, partition_indexes=[1]) for key in (unknown_id, topic_id)]
+    groups = [OffsetFetchRequestGroup(group_id="g", topics=named), OffsetFetchRequestGroup(group_id="g", topics=None)]
+    fetched = box.ask(OffsetFetchRequest(groups=groups), OffsetFetchResponse, 10)
+    found = [
+        [
+            (topic.topic_id, item.committed_offset, item.error_code)
+            for topic in group.topics
+            for item in topic.partitions
+        ]
+        for group in fetched.groups
+    ]
+    assert found == [[(topic_id, 7, 0), (unknown_id, -1, ErrorCode.UNKNOWN_TOPIC_ID)], [(topic_id, 7, 0)]]

@@ -25,11 +25,11 @@ from tests.support.net.protocol_samples import samples
 # What clients need to see to work; the reasons are in the handlers.
 ANNOUNCED = {
     ApiKey.PRODUCE: (0, 13),
-    ApiKey.FETCH: (4, 17),
+    ApiKey.FETCH: (4, 18),
     ApiKey.LIST_OFFSETS: (1, 11),
     ApiKey.METADATA: (0, 13),
-    ApiKey.OFFSET_COMMIT: (2, 8),
-    ApiKey.OFFSET_FETCH: (1, 8),
+    ApiKey.OFFSET_COMMIT: (2, 10),
+    ApiKey.OFFSET_FETCH: (1, 10),
     ApiKey.FIND_COORDINATOR: (0, 6),
     ApiKey.JOIN_GROUP: (0, 9),
     ApiKey.HEARTBEAT: (0, 4),
