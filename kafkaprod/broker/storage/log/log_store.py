@@ -209,6 +209,7 @@ class LogStore:
         Raises:
             OSError: the old file stays.
         """
+        offset = min(offset, self.log_end_offset)  # the log may have been cut meanwhile
         replace_file_durably(self._disk, self._path(COMPACTION), f"0\n{offset}\n".encode())
         self.cleaned_to = offset
         self.segments.has_gaps = True
@@ -292,6 +293,8 @@ class LogStore:
         self.log_start_offset = recovery.log_start_offset
         self.log_end_offset = recovery.log_end_offset
         self.damage = recovery.damage
+        if self.cleaned_to is not None and self.cleaned_to > self.log_end_offset:
+            self.note_cleaned(self.log_end_offset)  # what comes in the place of records that were cut is dirty
         rule = recovery.segments[-1].rule
         if self.damage is None and rule is not None:
             self.segments.active.activate(self._config, rule, self.environment.clock.wall_ms())

@@ -226,6 +226,48 @@ def test_policy_may_change_after_compaction_without_the_gaps_being_damage(tmp_pa
     assert content(log) == expected
 
 
+def test_records_in_the_place_of_those_that_were_cut_are_compacted(tmp_path: Path) -> None:
+    log = open_log(tmp_path, CONFIG)
+    for number in range(40):
+        append(log, (f"k{number % 3}", f"v{number}"))
+    roll(log)
+    assert log.compact(is_forced=True)
+    log.truncate_to(10)
+    end = log.log_end_offset
+    for number in range(20):
+        append(log, ("new", f"w{number}"))
+    roll(log)
+    assert log.compact(is_forced=True)
+    found = content(log)
+    assert found[-2:] == [(end + 19, "new", "w19"), (end + 20, "last", "x")]
+    assert sum(key == "new" for _, key, _ in found) == 1
+
+
+def test_log_that_is_cut_while_it_is_compacted_stays_as_it_was_cut(tmp_path: Path) -> None:
+    log = open_log(tmp_path, CONFIG)
+    for number in range(40):
+        append(log, (f"k{number % 3}", f"v{number}"))
+    roll(log)
+    batches = 0
+
+    def cut() -> bool:
+        nonlocal batches
+        batches += 1
+        if batches == 70:  # the last offsets are known, segments are being rewritten
+            log.truncate_to(5)
+        return False
+
+    log.compact(cut, is_forced=True)
+    assert batches >= 70
+    assert log.log_end_offset <= 5
+    append(log, ("after", "x"))
+    assert content(log)[-1] == (log.log_end_offset - 1, "after", "x")
+    assert (log._store.cleaned_to or 0) <= 5
+    end = log.log_end_offset
+    assert log.close()
+    assert open_log(tmp_path, CONFIG).log_end_offset == end
+
+
 def test_compaction_stops_when_asked_and_leaves_the_log_as_it_was(tmp_path: Path) -> None:
     log = open_log(tmp_path, CONFIG)
     for number in range(50):
