@@ -46,7 +46,7 @@ class Hooks:
 
     @classmethod
     def from_config(cls, config: ProducerConfig) -> Self:
-        """The hooks that the options name."""
+        """Make the hooks that the options name."""
         return cls(
             bind_serializer(config.key_serializer, "key"),
             bind_serializer(config.value_serializer, "value"),
@@ -61,7 +61,7 @@ class Hooks:
         return record._replace(headers=_own_list(record.headers)) if self._takes_headers else record
 
     def serialize(self, record: ProducerRecord) -> tuple[BytesLike | None, BytesLike | None]:
-        """The record's (key, value) as bytes. Raises SerializationError."""
+        """Return the record's (key, value) as bytes. Raises SerializationError."""
         return (
             _serialized(self._key_serializer, record.topic, record.headers, record.key),
             _serialized(self._value_serializer, record.topic, record.headers, record.value),
@@ -70,18 +70,18 @@ class Hooks:
     def choose_partition(
         self, record: ProducerRecord, key: BytesLike | None, value: BytesLike | None, leaders: Sequence[int]
     ) -> int | None:
-        """The record's own partition, or the user's partitioner's; None: the built-in choice."""
+        """Return the record's own partition, or the partitioner's choice; None: the built-in choice."""
         if record.partition is not None or self._partitioner is None:
             return record.partition
         return self._partitioner.choose(record.topic, key, value, leaders)
 
     def watch(self, future: DeliveryFuture) -> None:
-        """Tell the interceptors the record's outcome when it is known."""
+        """Pass the record's outcome to the interceptors when it is known."""
         if self._chain is not None:
             future.add_done_callback(self._acknowledge)
 
     def on_refused(self, topic: str, partition: int | None, error: Exception) -> None:
-        """Tell the interceptors that a record was not even queued."""
+        """Pass a record that was not even queued to the interceptors."""
         if self._chain is not None:
             self._chain.on_refused(topic, partition, error)
 

@@ -63,7 +63,7 @@ class InterceptorChain:
         return bool(self._on_send or self._on_acknowledgement)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record after all interceptors; one that fails is passed over."""
+        """Return the record after all interceptors; skip one that fails."""
         for interceptor in self._on_send:
             try:
                 answer = interceptor.on_send(record)
@@ -75,7 +75,7 @@ class InterceptorChain:
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None = None) -> None:
-        """Tell all interceptors an outcome."""
+        """Pass an outcome to all interceptors."""
         for interceptor in self._on_acknowledgement:
             try:
                 interceptor.on_acknowledgement(metadata, error)
@@ -83,7 +83,7 @@ class InterceptorChain:
                 self._count_failure(interceptor, "on_acknowledgement", failure)
 
     def on_refused(self, topic: str, partition: int | None, error: BaseException) -> None:
-        """Tell all interceptors that a record was not even queued."""
+        """Pass a record that was not even queued to all interceptors."""
         self.on_acknowledgement(RecordMetadata(topic, -1 if partition is None else partition, -1, -1), error)
 
     def _count_failure(self, interceptor: Any, method: str, error: Exception) -> None:

@@ -56,7 +56,7 @@ class CheckedPartitioner:
         self._available: dict[str, tuple[Sequence[int], tuple[int, ...]]] = {}  # topic -> leaders, what follows of them
 
     def choose(self, topic: str, key: BytesLike | None, value: BytesLike | None, leaders: Sequence[int]) -> int:
-        """The partition of one record.
+        """Return the partition of one record.
 
         Args:
             topic: Of the record.
@@ -80,7 +80,7 @@ class CheckedPartitioner:
     def choose_many(
         self, topic: str, keys: Sequence[Any] | None, values: Sequence[Any], leaders: Sequence[int]
     ) -> NDArray[np.int32]:
-        """The partitions of a block of records, in their order.
+        """Return the partitions of a block of records, in their order.
 
         Args:
             topic: Of the records.
@@ -144,7 +144,7 @@ class RoundRobinPartitioner:
         partition_count: int,
         available: Sequence[int],
     ) -> int:
-        """The next one in turn; among all if none has a leader."""
+        """Return the next one in turn; among all if none has a leader."""
         turns = self._turns.get(topic)
         if turns is None:
             turns = self._turns.setdefault(topic, itertools.count())  # one winner if two threads come first
@@ -159,12 +159,12 @@ class RoundRobinPartitioner:
         partition_count: int,
         available: Sequence[int],
     ) -> list[int]:
-        """The next ones in turn."""
+        """Return the next ones in turn."""
         return [self.partition(topic, None, None, partition_count, available) for _ in range(len(values))]
 
 
 def make_partitioner(option: Any) -> CheckedPartitioner | None:
-    """The partitioner an option names; None for the built-in choice of the core.
+    """Return the partitioner that an option names; None for the built-in choice of the core.
 
     Args:
         option: `ProducerConfig.partitioner`: None, `round_robin`, or an object with `partition`.

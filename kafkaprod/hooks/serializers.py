@@ -1,6 +1,6 @@
 """Objects to bytes: the first step of a record, on the caller's thread.
 
-A serializer is the user's, in one of the forms other clients know; which one is found out once, when it is bound:
+A serializer is the user's, in one of the forms other clients know; bind_serializer finds out which:
 
     f(data)                            any callable
     f(data, ctx)                       confluent-kafka's: the second argument is required, or named ctx or context
@@ -28,7 +28,7 @@ _CONTEXT_NAMES: Final = ("ctx", "context")
 
 
 class SerializationContext(NamedTuple):
-    """What a confluent-style serializer is told besides the data.
+    """What a confluent-style serializer gets besides the data.
 
     Attributes:
         topic: The record's topic.
@@ -63,7 +63,7 @@ class BoundSerializer:
         self._call, self.takes_headers = _bind(serializer, field)
 
     def __call__(self, topic: str, headers: Any, data: Any) -> BytesLike | None:
-        """The bytes of `data`; None for null.
+        """Return the bytes of `data`; None for null.
 
         Raises:
             SerializationError: The serializer raised (its error is the cause) or returned something else.
@@ -86,7 +86,7 @@ class BoundSerializer:
 
 
 def bind_serializer(serializer: Any, field: Field) -> BoundSerializer | None:
-    """The serializer in its one calling form; None if there is none: the data are bytes already."""
+    """Return the serializer in its one calling form; None if there is none: the data are bytes already."""
     return None if serializer is None else BoundSerializer(serializer, field)
 
 
@@ -130,7 +130,7 @@ class BytesSerializer:
     """Bytes as they are; anything else is refused. Thread-safe."""
 
     def __call__(self, data: BytesLike | None) -> BytesLike | None:
-        """The same object."""
+        """Return the same object."""
         if data is None or isinstance(data, bytes | bytearray | memoryview):
             return data
         raise TypeError(f"expected bytes, not {type(data).__name__}")
@@ -144,7 +144,7 @@ class StringSerializer:
         self._encoding = encoding
 
     def __call__(self, data: str | None) -> bytes | None:
-        """The encoded text."""
+        """Return the encoded text."""
         if data is None:
             return None
         if not isinstance(data, str):
@@ -163,5 +163,5 @@ class JsonSerializer:
         self._encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=default)
 
     def __call__(self, data: Any) -> bytes | None:
-        """The JSON text; NaN and infinities, which JSON lacks, are refused."""
+        """Return the JSON text; refuse NaN and infinities, which JSON lacks."""
         return None if data is None else self._encoder.encode(data).encode()

@@ -1,12 +1,12 @@
 """Results people hold: one per batch underneath, a handle per record (`block_result` has those of blocks).
 
 On the record's line this is the end: the sender thread settles a batch (`_core.requests.settlement`), which
-wakes waiters, tells each waiting event loop once, and runs callbacks.
+wakes waiters, notifies each waiting event loop once, and runs callbacks.
 Reading and waiting are thread-safe. Callbacks run on the sender thread; one that raises is logged and counted.
 
 There are no locks: a signal handler may interrupt any of this, and wait for the sender thread or for a thread that
-waits for it; either would wait for the lock. Who waits enters a list of the compiled base, where nothing interrupts,
-and is told at once if the outcome is there.
+waits for it; either would wait for the lock. A waiter enters a list of the compiled base, where nothing interrupts,
+and gets the outcome at once if it is there.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class WaitGuard:
 
 
 class FailureLedger:
-    """Failed records that nobody has looked at yet; what flush() and close() report. Thread-safe."""
+    """Failed records that no one has looked at yet; flush() and close() report them. Thread-safe."""
 
     def __init__(self) -> None:
         self._unseen: deque[BatchCompletion] = deque()  # in order of failure
@@ -170,7 +170,7 @@ class LoopWaiter:
         """Any thread, once."""
         try:
             self.loop.call_soon_threadsafe(_set_done, self.future)
-        except RuntimeError:  # the loop was closed while its tasks waited: nobody is left to tell
+        except RuntimeError:  # the loop was closed while its tasks waited: no task is left
             _log.debug("an event loop was closed before its records were delivered")
 
 

@@ -1,4 +1,4 @@
-"""BlockResult: the outcome of a block of records, over all the batches in which they stand.
+"""BlockResult: the outcome of a block of records, over all the batches that hold them.
 
 A module of its own because of NumPy: a program that sends single records never imports it.
 """
@@ -26,7 +26,7 @@ PENDING: Final = -3  # in BlockResult.error_codes: the outcome is not known yet
 class BlockResult:
     """The outcome of the records of one `send_many`, `send_columns` or `send_table` call; row i is record i.
 
-    Arrays have one item per row and are made when asked for: `partitions` int32, `offsets` int64 (-1 unknown or
+    Arrays have one item per row and are made on each access: `partitions` int32, `offsets` int64 (-1 unknown or
     failed), `timestamps` int64 ms (-1 where the record keeps its own), `error_codes` int16 (0 delivered, Kafka's code,
     CLIENT_ERROR, PENDING). Thread-safe.
     """
@@ -55,7 +55,7 @@ class BlockResult:
 
     @property
     def _segments(self) -> list[tuple[BatchCompletion, int, int, int]]:
-        """The batches in which the rows stand; their result objects are made when somebody asks for the first time."""
+        """The batches that hold the rows; their result objects are made on the first access."""
         if self._places is None:
             self._places = self._block.segments
         return self._places
@@ -117,7 +117,7 @@ class BlockResult:
         """Yield (partition, base offset of the record batch, index in it, record count) of each run of rows.
 
         Cheaper than the arrays: one item per record batch. Only rows that were delivered; the base offset is -1 where
-        the broker does not tell it.
+        the broker does not send it.
         """
         for completion, partition, first, count in self._segments:
             for batch, index, length in _runs(completion, first, count):
@@ -126,7 +126,7 @@ class BlockResult:
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Offset of each row in its partition; -1 if it failed or the broker did not tell."""
+        """Offset of each row in its partition; -1 if it failed or the broker did not send it."""
         out = np.full(self.row_count, -1, dtype=np.int64)
         for rows, batch, first in self._pieces():
             if batch.error is None and batch.base_offset >= 0:
@@ -216,7 +216,7 @@ class BlockResult:
         return int(np.count_nonzero((codes != 0) & (codes != PENDING)))
 
     def _pieces(self) -> Iterator[tuple[NDArray[np.intp], BatchCompletion, int]]:
-        """Yield (rows, batch they stand in, index of the first of them there)."""
+        """Yield (rows, the batch that holds them, index of the first of them there)."""
         # Rows that were refused come last in their partition, so that they are never reached.
         order = np.argsort(self.partitions, kind="stable")
         starts = np.searchsorted(self.partitions[order], np.arange(int(self.partitions.max(initial=-1)) + 2))

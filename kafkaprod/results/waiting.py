@@ -1,7 +1,7 @@
 """A thread's wait for something another thread does, safe against exceptions that signal handlers raise.
 
 `threading.Event` and `Condition` are Python code around locks: Ctrl-C at the wrong instruction leaves such a lock held
-for ever, and whoever sets the event hangs. A bare lock has no such place, and its `acquire` answers signals at once.
+forever, and whatever sets the event hangs. A bare lock has no such place, and its `acquire` answers signals at once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Final
 
-# A signal just before the system call that waits does not end it: its handler runs when the wait is begun anew.
+# A signal just before the system call that waits does not end it: its handler runs when the wait starts again.
 LOOK_S: Final = 0.05
 
 
@@ -27,7 +27,7 @@ class Waiter:
 
     def wake(self) -> None:
         """Make the current or next `wait` return True. Never blocks; may be called again."""
-        with contextlib.suppress(RuntimeError):  # released before, and nobody has waited since
+        with contextlib.suppress(RuntimeError):  # released before, and no thread has waited since
             self._lock.release()
 
     def wait(self, timeout: float | None = None) -> bool:

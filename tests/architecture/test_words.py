@@ -46,7 +46,6 @@ NOT_REWRITTEN: tuple[str, ...] = (
     "kafkaprod/broker/storage/recovery/",
     "kafkaprod/engine/",
     "kafkaprod/errors.py",
-    "kafkaprod/hooks/",
     "kafkaprod/metadata/",
     "kafkaprod/metrics/",
     "kafkaprod/net/",
@@ -61,7 +60,6 @@ NOT_REWRITTEN: tuple[str, ...] = (
     "kafkaprod/protocol/negotiation.py",
     "kafkaprod/protocol/schema.py",
     "kafkaprod/protocol/server.py",
-    "kafkaprod/results/",
     "kafkaprod/security/",
 )
 

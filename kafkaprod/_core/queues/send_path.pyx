@@ -73,10 +73,10 @@ cdef class RecordSender:
         cdef int32_t chosen = ANY_PARTITION
         cdef RecordArguments arguments
         cdef TopicQueues queues
+        if self.accumulator is None:
+            raise IllegalStateError(f"{type(self).__name__}.__init__() has not run: a subclass must call it")
         if self.must_take_general_path or self.accumulator.is_closed:
-            if self.accumulator is None:
-                raise IllegalStateError(f"{type(self).__name__}.__init__() has not run: a subclass must call it")
-            return None         # the general path says why
+            return None         # the general path gives the reason
         if (not FREE_THREADED and topic is self._last_name
                 and self._last_generation == self.accumulator.topics_generation):
             queues = self._last_topic

@@ -7,6 +7,7 @@ Each call is printed before it is made, so the last line of a crashed run names 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import operator
@@ -106,6 +107,10 @@ def main() -> None:
         if kind == "twice":
             for arguments in ARGUMENTS:
                 attempt(f"{cls.__name__}.__init__{arguments!r}", lambda a=arguments, t=thing: t.__init__(*a))
+        if kind == "subclass":
+            for name in sorted(set(dir(cls)) - set(dir(object))):
+                with contextlib.suppress(AttributeError, TypeError):
+                    setattr(thing, name, getattr(thing, name) if callable(getattr(cls, name)) else False)
         for operation in OPERATIONS:
             attempt(f"{operation} of {cls.__name__}", lambda o=operation, t=thing: o(t))
             calls += 1
