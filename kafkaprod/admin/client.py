@@ -132,19 +132,19 @@ class ClusterClient:
                 self._timeout_ms = self._answer_ms
                 return answer.response
             if self._pool.take_failures():
-                if self._pool.is_bootstrap_hopeless:
-                    raise self._pool.bootstrap_error()
+                if self._pool.members.is_bootstrap_hopeless:
+                    raise self._pool.members.bootstrap_error()
                 self._warn_of_waiting()
         raise self._why_not(request, node_id)
 
     def _warn_of_waiting(self) -> None:
         """Log once why the first contact takes so long: a command would seem to hang."""
-        if not self._has_warned and self._pool.bootstrap_failures():
+        if not self._has_warned and self._pool.members.bootstrap_failures():
             self._has_warned = True
-            _log.warning("%s; retrying for %g s", self._pool.bootstrap_error(), self._timeout_ms / 1000)
+            _log.warning("%s; retrying for %g s", self._pool.members.bootstrap_error(), self._timeout_ms / 1000)
 
     def _why_not(self, request: Request, node_id: int | None) -> KafkaError:
-        if self._pool.bootstrap_failures():
-            return self._pool.bootstrap_error()
+        if self._pool.members.bootstrap_failures():
+            return self._pool.members.bootstrap_error()
         who = "any broker" if node_id is None else f"node {node_id}"
         return RequestTimedOutError(f"no answer to {type(request).__name__} from {who} within {self._timeout_ms} ms")

@@ -113,7 +113,11 @@ class Engine:
         )
         self.metadata = Metadata.from_config(config, clock.now_ms())
         self.topic_watch = TopicWatch(
-            self.accumulator, clock, self.node_pool.wakeup, config.max_block_ms, self.node_pool.why_not_connected
+            self.accumulator,
+            clock,
+            self.node_pool.wakeup,
+            config.max_block_ms,
+            self.node_pool.members.why_not_connected,
         )
         if identity is not None:
             self.drain.set_producer(*identity)

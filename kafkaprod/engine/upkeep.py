@@ -156,7 +156,9 @@ class Upkeep:
             abort_batches(self._accumulator, failure.error, unsent_only=True)
             self._identity.on_refused_connection(failure.error)
         if not self._topic_watch.is_connected:
-            self._topic_watch.tell_trouble(self._pool.bootstrap_error(), is_hopeless=self._pool.is_bootstrap_hopeless)
+            self._topic_watch.tell_trouble(
+                self._pool.members.bootstrap_error(), is_hopeless=self._pool.members.is_bootstrap_hopeless
+            )
 
     # --- expiry ----------------------------------------------------------------------------------------------------
 
@@ -192,7 +194,7 @@ class Upkeep:
 
     def _why_late(self, ref: BatchRef) -> KafkaError | None:
         """What is known to have held a batch up: its partition's last refusal, or the leader's failed connection."""
-        failure = self._pool.last_failure(ref.leader)
+        failure = self._pool.members.last_failure(ref.leader)
         if failure is not None:
             return failure.error
         return self.last_errors.get((ref.topic, ref.partition)) if ref.attempts else None

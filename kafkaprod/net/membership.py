@@ -96,6 +96,11 @@ class Membership:
                 return state
         return None
 
+    def last_failure(self, node_id: int) -> ConnectionFailure | None:
+        """Why the last connection to a node ended, if none has answered since."""
+        state = self.states.get(node_id)
+        return None if state is None else state.last_failure
+
     # --- the bootstrap servers -------------------------------------------------------------------------------------
 
     def bootstrap_failures(self) -> list[ConnectionFailure]:

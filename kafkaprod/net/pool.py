@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafkaprod.clock import Clock
 from kafkaprod.errors import (
-    AuthenticationError,
-    BootstrapError,
     BrokerError,
     ConnectionLostError,
     IllegalStateError,
@@ -60,6 +58,8 @@ class NodePool:
         random: Source of jitter and of the least-loaded scan's starting point.
 
     Attributes:
+        members: Which brokers there are, and why they could not be connected.
+        is_rebootstrap_required: Whether a broker refused us as strangers to its cluster (error 129, KIP-1102).
         wakeup: Called, it makes `poll` return soon. For any thread, and for signal handlers.
     """
 
@@ -74,25 +74,24 @@ class NodePool:
         self._finished: list[InFlightRequest] = []  # filled by the connections, emptied by `poll`
         self._touched: dict[NodeState, None] = {}  # brokers whose connection may have news for `_collect`
         self._connector = Connector(settings, clock, random, self._poller, self._finished, self._touched)
-        self._members = Membership(self._connector.close)
+        self.members = Membership(self._connector.close)
         self._failures: list[ConnectionFailure] = []
         self._has_failed = False  # a connection did, outside of `poll`, which then must not wait
         self._next_timer_ms = NEVER_MS  # not later than the earliest deadline of any connection
         self._is_closed = False
-        self._is_rebootstrap_required = False
+        self.is_rebootstrap_required = False
 
     # --- which brokers there are -----------------------------------------------------------------------------------
 
     def set_bootstrap(self, servers: Iterable[tuple[str, int]]) -> None:
         """Take the bootstrap servers as nodes -1, -2, ... Names are resolved on each connect."""
-        self._members.set_bootstrap(servers)
+        self.members.set_bootstrap(servers)
 
     def update_nodes(self, nodes: Mapping[int, Node], cluster_id: str | None = None) -> None:
         """Take the brokers of new cluster metadata.
 
         A broker that moved to another host or port is another broker: its connection is closed at once. One that is
-        gone, bootstrap servers included, gets no more requests and is closed when the last is answered.
-        An empty mapping is ignored: a broker that knows no broker knows nothing.
+        gone gets no more requests and is closed when the last is answered. An empty mapping is ignored.
 
         Args:
             nodes: Node id -> broker.
@@ -101,35 +100,30 @@ class NodePool:
         """
         if nodes:
             self._connector.cluster_id = cluster_id
-            self._members.update(nodes)
+            self.members.update(nodes)
 
     def add_node(self, node: Node) -> None:
         """Take a broker that another one named, such as a coordinator, and that metadata may not know yet.
 
         Nothing if its id is known. The next `update_nodes` without it retires it.
         """
-        self._members.add(node)
+        self.members.add(node)
 
     def rebootstrap(self) -> None:
         """Forget the cluster: close all connections and start over with the bootstrap servers (KIP-899)."""
-        self._is_rebootstrap_required = False
+        self.is_rebootstrap_required = False
         self._connector.cluster_id = None
-        self._members.start_over()
-
-    @property
-    def is_rebootstrap_required(self) -> bool:
-        """Whether a broker refused us as strangers to its cluster (error 129, KIP-1102); `rebootstrap` lowers it."""
-        return self._is_rebootstrap_required
+        self.members.start_over()
 
     def node_ids(self) -> list[int]:
         """The nodes that may be sent to now."""
-        return list(self._members.states)
+        return list(self.members.states)
 
     # --- connecting ------------------------------------------------------------------------------------------------
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Whether a request may be sent to the node now. Starts connecting if it is not connected and may be."""
-        state = self._members.states.get(node_id)
+        state = self.members.states.get(node_id)
         if state is None:
             return False
         if state.can_connect(now_ms):
@@ -142,7 +136,7 @@ class NodePool:
 
         That something (connected, answered, written) ends `poll` by itself.
         """
-        state = self._members.states.get(node_id)
+        state = self.members.states.get(node_id)
         return None if state is None else state.ready_delay_ms(now_ms, self._max_in_flight)
 
     def least_loaded_node(self, now_ms: int) -> int | None:
@@ -151,14 +145,14 @@ class NodePool:
         The scan starts anywhere, so that not all clients load the same broker. Check `is_ready` of it next: that
         connects where it is needed.
         """
-        states = list(self._members.states.values())
+        states = list(self.members.states.values())
         start = int(self._random() * len(states))
         return least_loaded(states[start:] + states[:start], now_ms, self._max_in_flight)
 
     @property
     def is_any_connected(self) -> bool:
         """Whether some node is connected, even if it takes no request until one in flight has ended."""
-        states = self._members.states.values()
+        states = self.members.states.values()
         return any(state.connection is not None and state.connection.is_ready for state in states)
 
     # --- requests --------------------------------------------------------------------------------------------------
@@ -255,7 +249,7 @@ class NodePool:
 
     def throttle(self, node_id: int, throttle_ms: int, now_ms: int) -> None:
         """Obey a node that throttles us: send nothing for so long, and give requests in flight that much more time."""
-        state = self._members.states.get(node_id)
+        state = self.members.states.get(node_id)
         if state is not None and throttle_ms > 0:
             if throttle_ms > MAX_THROTTLE_MS:
                 if not state.has_overthrottled:
@@ -267,11 +261,11 @@ class NodePool:
                 state.connection.protocol.extend_deadlines(throttle_ms)
 
     def _connection(self, node_id: int) -> NodeConnection | None:
-        state = self._members.states.get(node_id)
+        state = self.members.states.get(node_id)
         return None if state is None else state.connection
 
     def _ready_state(self, node_id: int) -> tuple[NodeState, NodeConnection]:
-        state = self._members.states.get(node_id)
+        state = self.members.states.get(node_id)
         if state is None or state.connection is None or not state.connection.is_ready:
             raise IllegalStateError(f"node {node_id} is not ready for requests", node=node_id)
         return state, state.connection
@@ -297,7 +291,7 @@ class NodePool:
         now_ms = self._clock.now_ms()
         self._connector.run_finished()
         for connection, _ in ready:
-            state = self._members.owner_of(connection)
+            state = self.members.owner_of(connection)
             if state is not None:  # else it was closed a moment ago
                 self._touched[state] = None
                 try:
@@ -312,23 +306,20 @@ class NodePool:
         return self._take_finished(now_ms)
 
     def take_failures(self) -> list[ConnectionFailure]:
-        """Connections that ended since the last call, those we ended ourselves left out.
-
-        Look at it after each `poll`: metadata is stale, or, with an AuthenticationError, the credentials are refused.
-        """
+        """Connections that ended since the last call, those we ended ourselves left out: metadata may be stale."""
         failures, self._failures = self._failures, []
         return failures
 
     def disconnect(self, node_id: int, error: KafkaError) -> None:
         """Close the connection to a node, if any, and back off; its requests fail with `error` as the cause."""
-        state = self._members.states.get(node_id)
+        state = self.members.states.get(node_id)
         if state is not None and state.connection is not None:
             self._connector.close(state, error)
             self._connector.back_off(state, self._clock.now_ms())
 
     def close(self) -> list[InFlightRequest]:
         """Close all connections; return the last outcomes. Idempotent. Only `wakeup` may be called afterwards."""
-        for state in self._members:
+        for state in self.members:
             self._connector.close(state, ConnectionLostError(f"node {state.node.node_id}: the client closes"))
         self._is_closed = True
         self._poller.close()
@@ -350,7 +341,7 @@ class NodePool:
     def _run_timers(self, now_ms: int) -> None:
         """Let every connection check the time; `_collect` finds the next deadline."""
         self._next_timer_ms = NEVER_MS
-        for state in self._members:
+        for state in self.members:
             if state.connection is not None:
                 state.connection.on_time(now_ms)
                 self._touched[state] = None
@@ -376,7 +367,7 @@ class NodePool:
             deadline_ms = connection.next_deadline_ms()
             if deadline_ms is not None:
                 self._next_timer_ms = min(self._next_timer_ms, deadline_ms)
-            self._members.close_if_retired(state)
+            self.members.close_if_retired(state)
 
     def _on_closed(self, state: NodeState, connection: NodeConnection, now_ms: int) -> None:
         failure = self._connector.on_closed(state, connection, now_ms)
@@ -385,35 +376,13 @@ class NodePool:
         self._failures.append(failure)
         self._has_failed = True
         if isinstance(failure.error, BrokerError) and failure.error.code == ErrorCode.REBOOTSTRAP_REQUIRED:
-            self._is_rebootstrap_required = True
+            self.is_rebootstrap_required = True
 
     # --- what went wrong, what was done ----------------------------------------------------------------------------
 
-    def bootstrap_failures(self) -> list[ConnectionFailure]:
-        """The last failure of each bootstrap server that was tried and has not answered since."""
-        return self._members.bootstrap_failures()
-
-    @property
-    def is_bootstrap_hopeless(self) -> bool:
-        """Whether every bootstrap server failed in a way that trying again does not heal."""
-        return self._members.is_bootstrap_hopeless
-
-    def bootstrap_error(self) -> BootstrapError | AuthenticationError:
-        """An error that names each failed bootstrap server, how far the connection came, and why it ended."""
-        return self._members.bootstrap_error()
-
-    def why_not_connected(self) -> KafkaError | None:
-        """As `bootstrap_error`, with the servers that have not answered yet; None if none was tried. Thread-safe."""
-        return self._members.why_not_connected()
-
-    def last_failure(self, node_id: int) -> ConnectionFailure | None:
-        """Why the last connection to a node ended, if none has answered since."""
-        state = self._members.states.get(node_id)
-        return None if state is None else state.last_failure
-
     def metrics(self) -> Mapping[int, NodeMetrics]:
         """The live counters of each node, those that left included; they never go back."""
-        return self._members.metrics
+        return self.members.metrics
 
     @property
     def poll_count(self) -> int:
@@ -428,4 +397,4 @@ class NodePool:
     @property
     def connection_count(self) -> int:
         """Connections that exist now, those being made included."""
-        return sum(state.connection is not None for state in self._members)
+        return sum(state.connection is not None for state in self.members)

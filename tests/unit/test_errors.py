@@ -41,7 +41,7 @@ def test_text_of_a_broker_is_escaped_and_cut() -> None:
 _SAFE = {
     "error",
     "failure.error",
-    "self._pool.bootstrap_error()",
+    "self._pool.members.bootstrap_error()",
     "api.name",
     "handler.API.name",
     "exchange.handler.API.name",

@@ -101,6 +101,10 @@ class FakePool:
     wait_ns: int = 0
     connection_count: int = 0
 
+    @property
+    def members(self) -> FakePool:
+        return self
+
     def metrics(self) -> Mapping[int, NodeMetrics]:
         return {}
 

@@ -507,16 +507,16 @@ def test_bootstrap_failures_name_host_stage_and_cause(
     port = dead_port()
     pool = make_pool(connection_setup_timeout_ms=1000)
     pool.set_bootstrap([("127.0.0.1", port), blackhole])
-    assert "none was tried" in str(pool.bootstrap_error())
+    assert "none was tried" in str(pool.members.bootstrap_error())
     until_failed(pool, clock, -1)
     turn(pool, lambda: pool.is_ready(-2, clock.now_ms()) or pool.metrics()[-2].bytes_sent)
     clock.advance(1000)
     until_failed(pool, clock, -2)
-    assert [(failure.node.port, failure.stage) for failure in pool.bootstrap_failures()] == [
+    assert [(failure.node.port, failure.stage) for failure in pool.members.bootstrap_failures()] == [
         (port, Stage.CONNECT),
         (blackhole[1], Stage.API_VERSIONS),
     ]
-    text = str(pool.bootstrap_error())
+    text = str(pool.members.bootstrap_error())
     assert f"127.0.0.1:{port} (connect)" in text
     assert f"127.0.0.1:{blackhole[1]} (api_versions)" in text
     assert "refused" in text
