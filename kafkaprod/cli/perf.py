@@ -6,6 +6,7 @@ import argparse
 import json
 import random
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ from kafkaprod.cli.perf_curve import Point, draw, page
 from kafkaprod.cli.perf_stats import Stats, Totals
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, count, read_options, whole
 from kafkaprod.errors import ConfigError, KafkaError
+from kafkaprod.producer import Producer
 from kafkaprod.results.block import BlockResult
 from kafkaprod.text import counted
 
 BLOCK_ROWS = 500
 SEED = 0
+TRANSACTION_MS = 3000  # as the Java tool
 SCHEMA_VERSION = 1  # of --json; raised when a name changes its meaning or goes
 
 MakeBlock = Callable[[int, int], list[bytes]]
@@ -52,8 +55,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
             name, nargs="+", action="extend", default=[], dest="properties", metavar="NAME=VALUE", help="as -X, several"
         )
     add("--print-metrics", action="store_true", help="print the producer's metrics at the end")
-    add("--transactional-id", metavar="ID", help=argparse.SUPPRESS)  # refused: transactions cannot be measured yet
-    add("--transaction-duration-ms", type=int, metavar="MS", help=argparse.SUPPRESS)
+    add("--transactional-id", metavar="ID", help="send in transactions (default: a new id, with the option below)")
+    add(
+        "--transaction-duration-ms",
+        type=count,
+        metavar="MS",
+        help=f"commit after this time, and at the end (default: {TRANSACTION_MS})",
+    )
     add("--warmup-records", type=whole, default=0, metavar="N", help="leave the first N out of a second summary")
     add("--reporting-interval", type=whole, default=5000, metavar="MS", help="of the lines (default: %(default)s)")
     add("-q", "--quiet", action="store_true", help="print only the summary")
@@ -110,6 +118,7 @@ def measure(
     """Send everything; return the totals, those without the warm-up, and the producer's metrics."""
     with command_producer(producer_options) as producer:
         producer.partitions_for(options.topic)
+        transactions = _Transactions(producer, options.transaction_duration_ms or TRANSACTION_MS)
         stats = Stats(options.reporting_interval / 1000, show)
         steady: Stats | None = None
         started_s = time.monotonic()
@@ -122,9 +131,10 @@ def measure(
             result = producer.send_many(options.topic, block)
             _watch(result, block, [stats] if steady is None else [stats, steady])
             sent += count
+            transactions.step()
             if options.throughput > 0:
                 time.sleep(max(started_s + sent / options.throughput - time.monotonic(), 0.0))
-        producer.flush()
+        transactions.end()
         return stats.totals(), None if steady is None else steady.totals(), producer.metrics()
 
 
@@ -150,10 +160,40 @@ def _watch(result: BlockResult, block: Sequence[bytes], listeners: Sequence[Stat
 
 
 def _producer_options(options: argparse.Namespace) -> dict[str, Any]:
-    if options.transactional_id is not None or options.transaction_duration_ms is not None:
-        raise ConfigError("--transactional-id and --transaction-duration-ms: transactions cannot be measured yet")
     options.producer_property = [*options.producer_property, *options.properties]
-    return read_options(options)
+    producer_options = read_options(options)
+    if options.transactional_id is not None:
+        producer_options |= {"transactional_id": options.transactional_id}
+    elif options.transaction_duration_ms is not None:
+        producer_options.setdefault("transactional_id", f"performance-producer-{uuid.uuid4().hex}")
+    return producer_options
+
+
+class _Transactions:
+    """Commits a transaction when it is old enough and begins the next; does nothing without a transactional id."""
+
+    def __init__(self, producer: Producer, duration_ms: int) -> None:
+        self._producer = producer
+        self._duration_s = duration_ms / 1000
+        self._began_s = time.monotonic()
+        self._is_used = producer.config.transactional_id is not None
+        if self._is_used:
+            producer.init_transactions()
+            producer.begin_transaction()
+
+    def step(self) -> None:
+        """Call after each block."""
+        if self._is_used and time.monotonic() - self._began_s >= self._duration_s:
+            self._producer.commit_transaction()
+            self._producer.begin_transaction()
+            self._began_s = time.monotonic()
+
+    def end(self) -> None:
+        """Call after the last one."""
+        if self._is_used:
+            self._producer.commit_transaction()
+        else:
+            self._producer.flush()
 
 
 def _payloads(options: argparse.Namespace) -> MakeBlock:

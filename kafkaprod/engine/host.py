@@ -85,11 +85,16 @@ class EngineHost:
         if self._is_closed or self._guard.is_forked or self._sender.fatal_error is not None:
             self._refuse()
 
-    def check_sending(self) -> None:
-        """As check_usable; a transactional producer takes records in a transaction only."""
+    def check_sending(self) -> int:
+        """As check_usable; a transactional producer takes records in a transaction only. Return its number, or 0."""
+        self.check_usable()
+        return 0 if self.engine.transactions is None else self.engine.transactions.check_sending()
+
+    def check_still_sending(self, transaction: int) -> None:
+        """As check_sending; a record that has waited must not get into a later transaction."""
         self.check_usable()
         if self.engine.transactions is not None:
-            self.engine.transactions.check_sending()
+            self.engine.transactions.check_same(transaction)
 
     def transaction_calls(self) -> TransactionCalls:
         """What application code may do with transactions.

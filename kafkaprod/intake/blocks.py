@@ -14,7 +14,13 @@ from kafkaprod._core.queues.blocks import Block
 from kafkaprod._core.records.integers import checked_integer
 from kafkaprod.engine.host import EngineHost
 from kafkaprod.engine.steps import MakeWaiter, Steps
-from kafkaprod.errors import BufferFullError, InvalidRecordError, RecordTooLargeError, SerializationError
+from kafkaprod.errors import (
+    BufferFullError,
+    IllegalStateError,
+    InvalidRecordError,
+    RecordTooLargeError,
+    SerializationError,
+)
 from kafkaprod.intake.checks import MAX_PARTITION, ColumnLike, as_column, as_records
 from kafkaprod.intake.records import Intake
 from kafkaprod.results.waiting import Waiter
@@ -52,7 +58,7 @@ class BlockIntake:
         make_waiter: MakeWaiter = Waiter,
     ) -> Steps[BlockResult]:
         """Steps of Producer.send_many."""
-        self._host.check_sending()
+        transaction = self._host.check_sending()
         if self._hooks.has_any:
             values = as_records(values, "values")
             keys = None if keys is None else as_records(keys, "keys")
@@ -67,6 +73,7 @@ class BlockIntake:
                 timestamps_ms,
                 partitions,
                 partition,
+                transaction,
                 make_waiter,
             )
         )
@@ -84,7 +91,7 @@ class BlockIntake:
         make_waiter: MakeWaiter = Waiter,
     ) -> Steps[BlockResult]:
         """Steps of Producer.send_columns."""
-        self._host.check_sending()
+        transaction = self._host.check_sending()
         return (
             yield from self._send_block(
                 topic,
@@ -95,6 +102,7 @@ class BlockIntake:
                 timestamps_ms,
                 partitions,
                 partition,
+                transaction,
                 make_waiter,
             )
         )
@@ -117,7 +125,7 @@ class BlockIntake:
         from kafkaprod.results.block import BlockResult
         from kafkaprod.tables import TablePlan, TableResult, read_batches
 
-        self._host.check_sending()
+        transaction = self._host.check_sending()
         plan = TablePlan(topic, value, key, headers, timestamp, partition, topic_column, columns)
         result = TableResult()
         part: Part | None = None
@@ -126,9 +134,15 @@ class BlockIntake:
             for batch in read_batches(data):
                 first, part = result.row_count, None
                 for part in plan.parts(batch, self._clock.wall_ms()):
-                    sent = yield from self._send_part(part, make_waiter)
+                    sent = yield from self._send_part(part, transaction, make_waiter)
                     result.add(part.rows_from(first), part.topic, sent)
-        except (BufferFullError, InvalidRecordError, RecordTooLargeError, SerializationError) as error:
+        except (
+            BufferFullError,
+            IllegalStateError,
+            InvalidRecordError,
+            RecordTooLargeError,
+            SerializationError,
+        ) as error:
             if part is not None and isinstance(error.result, BlockResult):
                 result.add(part.rows_from(first), part.topic, error.result)
             elif first or part is not None:
@@ -137,7 +151,7 @@ class BlockIntake:
             raise
         return result
 
-    def _send_part(self, part: Part, make_waiter: MakeWaiter) -> Steps[BlockResult]:
+    def _send_part(self, part: Part, transaction: int, make_waiter: MakeWaiter) -> Steps[BlockResult]:
         return self._send_block(
             part.topic,
             part.value,
@@ -147,6 +161,7 @@ class BlockIntake:
             part.timestamps_ms,
             part.partitions,
             None,
+            transaction,
             make_waiter,
         )
 
@@ -160,6 +175,7 @@ class BlockIntake:
         timestamps_ms: Any,
         partitions: Any,
         partition: int | None,
+        transaction: int,
         make_waiter: MakeWaiter,
     ) -> Steps[BlockResult]:
         from kafkaprod.results.block import BlockResult
@@ -185,14 +201,17 @@ class BlockIntake:
         )
         result = BlockResult(block)
         try:
-            yield from self._run_block(block, deadline_ms, topic, make_waiter)
-        except (BufferFullError, MemoryError) as error:
+            yield from self._run_block(block, deadline_ms, topic, transaction, make_waiter)
+        except (BufferFullError, IllegalStateError, MemoryError) as error:
             error.result = result.refuse_rest(error)  # type: ignore[union-attr]
-            self._intake.note_refused(block.row_count - block.rows_appended)
+            if not isinstance(error, IllegalStateError):  # the transaction ended meanwhile
+                self._intake.note_refused(block.row_count - block.rows_appended)
             raise
         return result
 
-    def _run_block(self, block: Block, deadline_ms: int, topic: str, make_waiter: MakeWaiter) -> Steps[None]:
+    def _run_block(
+        self, block: Block, deadline_ms: int, topic: str, transaction: int, make_waiter: MakeWaiter
+    ) -> Steps[None]:
         """Append all rows. As for a loop of send(), the time to wait starts again when some rows got in."""
 
         def attempt(ticket: int) -> bool | None:
@@ -201,13 +220,19 @@ class BlockIntake:
             return True if block.rows_appended > before else None
 
         rows_before = block.rows_appended
+        self._host.check_still_sending(transaction)
         is_complete = block.run(-1, 0)
         while not is_complete:
             if block.rows_appended > rows_before:
                 deadline_ms = self._intake.deadline_ms()
             rows_before = block.rows_appended
-            yield from self._intake.with_memory(attempt, block.memory_need, deadline_ms, topic, make_waiter)
-            is_complete = block.rows_appended == block.row_count or block.run(-1, 0)
+            yield from self._intake.with_memory(
+                attempt, block.memory_need, deadline_ms, topic, transaction, make_waiter
+            )
+            if block.rows_appended == block.row_count:
+                return
+            self._host.check_still_sending(transaction)
+            is_complete = block.run(-1, 0)
 
 
 def _where(part: Part | None, first: int) -> str:

@@ -34,18 +34,20 @@ class SendCall:
     Attributes:
         record: As the interceptors want it sent.
         deadline_ms: When its call gives up, monotonic.
+        transaction: Number of the one that it is sent in; 0: none.
         is_prepared: Whether serializers and partitioner have seen it; then these are set:
         append: Appends it, given a memory ticket or 0; None: no memory.
         need: Returns how much memory it needs.
     """
 
-    __slots__ = ("append", "deadline_ms", "is_prepared", "need", "record")
+    __slots__ = ("append", "deadline_ms", "is_prepared", "need", "record", "transaction")
 
     append: Callable[[int], DeliveryFuture | None]
     need: Callable[[], int]
 
-    def __init__(self, record: ProducerRecord, deadline_ms: int) -> None:
+    def __init__(self, record: ProducerRecord, deadline_ms: int, transaction: int) -> None:
         self.record = record
+        self.transaction = transaction
         self.deadline_ms = deadline_ms
         self.is_prepared = False
 
@@ -75,9 +77,9 @@ class Intake:
 
     def begin(self, arguments: tuple[Any, ...]) -> SendCall:
         """Let the interceptors see a record; `arguments` are those of `Producer.send`, in order."""
-        self.host.check_sending()
+        transaction = self.host.check_sending()
         deadline_ms = self.deadline_ms()
-        return SendCall(self._hooks.on_send(ProducerRecord(*arguments)), deadline_ms)
+        return SendCall(self._hooks.on_send(ProducerRecord(*arguments)), deadline_ms, transaction)
 
     def attempt(self, call: SendCall) -> DeliveryFuture | None:
         """Take the record if nothing is missing; None: `finish` must wait for its topic or for memory.
@@ -104,11 +106,12 @@ class Intake:
             future = None
             if not call.is_prepared:
                 queues = yield from self.queues(record.topic, record.partition, call.deadline_ms, make_waiter)
+                self.host.check_still_sending(call.transaction)
                 self._prepare(call, queues)
                 future = call.append(0)
             if future is None:
                 future = yield from self.with_memory(
-                    call.append, call.need(), call.deadline_ms, record.topic, make_waiter
+                    call.append, call.need(), call.deadline_ms, record.topic, call.transaction, make_waiter
                 )
         except Exception as error:
             if isinstance(error, BufferFullError):
@@ -178,7 +181,13 @@ class Intake:
             self._engine.metrics.add_time("metadata-wait", time.perf_counter_ns() - started_ns)
 
     def with_memory(
-        self, attempt: Callable[[int], T | None], need: int, deadline_ms: int, topic: str, make_waiter: MakeWaiter
+        self,
+        attempt: Callable[[int], T | None],
+        need: int,
+        deadline_ms: int,
+        topic: str,
+        transaction: int,
+        make_waiter: MakeWaiter,
     ) -> Steps[T]:
         """Steps of waiting in line for memory, with `attempt(ticket)` repeated until it does not return None."""
         if not self._can_wait_for_memory or self.host.is_in_callback:
@@ -198,7 +207,7 @@ class Intake:
                 if remaining_ms <= 0:
                     raise self._buffer_full(topic, self._max_block_ms)
                 yield waiter, min(remaining_ms / 1000, MEMORY_POLL_S)
-                self.host.check_usable()
+                self.host.check_still_sending(transaction)
         finally:
             pool.dequeue_waiter(ticket)
             self._engine.metrics.add_memory_wait(time.perf_counter_ns() - started_ns, self._clock.now_ms())

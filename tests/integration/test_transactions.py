@@ -16,7 +16,7 @@ from kafka import KafkaConsumer
 
 from kafkaprod import AsyncProducer, Producer
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
-from kafkaprod.broker.embedding.faults import close, close_after_handling, drop_reply, reply_with
+from kafkaprod.broker.embedding.faults import close, close_after_handling, delay, drop_reply, reply_with
 from kafkaprod.errors import (
     CommitUnknownError,
     ConfigError,
@@ -302,6 +302,18 @@ def test_records_that_were_not_sent_are_dropped_by_an_abort(broker: EmbeddedBrok
     assert read(broker, topic, "read_uncommitted") == []
 
 
+def test_calls_are_timed(broker: EmbeddedBroker, topic: str) -> None:
+    with make(broker, topic) as producer:
+        with producer.transaction():
+            producer.send(topic, b"v")
+            producer.send_offsets_to_transaction({(topic, 0): 1}, topic)
+        producer.begin_transaction()
+        producer.abort_transaction(TIMEOUT_S)
+        metrics = producer.metrics()["producer-metrics"]
+    for call in ("init", "begin", "send-offsets", "commit", "abort"):
+        assert metrics[f"txn-{call}-time-ns-total"] > 0
+
+
 def test_empty_transactions_need_no_request(broker: EmbeddedBroker, topic: str) -> None:
     with make(broker, topic) as producer:
         before = broker.faults.fired_count(ApiKey.END_TXN)
@@ -411,6 +423,36 @@ def test_many_threads_send_in_one_transaction(broker: EmbeddedBroker, topic: str
         for thread in threads:
             thread.join()
     assert len(read(broker, topic)) == 800
+
+
+@pytest.mark.parametrize("is_block", [True, False], ids=["block", "record"])
+def test_record_that_waits_does_not_get_into_the_next_transaction(
+    broker: EmbeddedBroker, topic: str, is_block: bool
+) -> None:
+    errors: list[BaseException] = []
+    is_sending = threading.Event()
+
+    def send() -> None:
+        is_sending.set()
+        try:
+            producer.send_many(topic, [b"v"]) if is_block else producer.send(topic, b"v")
+        except IllegalStateError as error:
+            errors.append(error)
+
+    with make(broker, topic) as producer:
+        producer.begin_transaction()
+        broker.faults.on(ApiKey.METADATA, delay(1000), times=1)
+        thread = threading.Thread(target=send)
+        thread.start()
+        is_sending.wait(TIMEOUT_S)
+        while not broker.faults.fired_count(ApiKey.METADATA):
+            pass
+        producer.abort_transaction(TIMEOUT_S)
+        with producer.transaction():
+            thread.join(TIMEOUT_S)
+    assert len(errors) == 1
+    assert "ended while a record of it waited" in str(errors[0])
+    assert read(broker, topic, "read_uncommitted") == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

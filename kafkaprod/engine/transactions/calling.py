@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
@@ -17,6 +18,7 @@ from kafkaprod.engine.steps import MakeWaiter, Steps, run
 from kafkaprod.engine.transactions.calls import Call
 from kafkaprod.engine.transactions.identity import TransactionalIdentity
 from kafkaprod.errors import IllegalStateError, InvalidRecordError
+from kafkaprod.metrics.producer_metrics import Timer
 from kafkaprod.results.waiting import Waiter
 
 MAX_WAIT_S: Final = threading.TIMEOUT_MAX
@@ -39,40 +41,54 @@ class TransactionCalls:
     def begin(self) -> None:
         """Producer.begin_transaction; never waits."""
         self._check()
+        started_ns = time.perf_counter_ns()
         self.identity.begin()
+        self._engine.metrics.add_time("txn-begin", time.perf_counter_ns() - started_ns)
 
     def init(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
         """Steps of Producer.init_transactions."""
-        return self._wait(self.identity.start_init, timeout, make_waiter)
+        return self._wait("txn-init", self.identity.start_init, timeout, make_waiter)
 
     def send_offsets(
         self, offsets: Any, group_metadata: Any, timeout: float | None, make_waiter: MakeWaiter
     ) -> Steps[None]:
         """Steps of Producer.send_offsets_to_transaction."""
-        return self._wait(lambda wake: self.identity.start_offsets(offsets, group_metadata, wake), timeout, make_waiter)
+        return self._wait(
+            "txn-send-offsets",
+            lambda wake: self.identity.start_offsets(offsets, group_metadata, wake),
+            timeout,
+            make_waiter,
+        )
 
     def commit(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
         """Steps of Producer.commit_transaction."""
-        return self._wait(self.identity.start_commit, timeout, make_waiter)
+        return self._wait("txn-commit", self.identity.start_commit, timeout, make_waiter)
 
     def abort(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
         """Steps of Producer.abort_transaction."""
-        yield from self._wait(self.identity.start_abort, timeout, make_waiter)
+        yield from self._wait("txn-abort", self.identity.start_abort, timeout, make_waiter)
         self._engine.ledger.take()  # whoever aborts knows that these records are not written
 
     def _wait(
-        self, start: Callable[[Callable[[], None]], Call | None], timeout: float | None, make_waiter: MakeWaiter
+        self,
+        timer: Timer,
+        start: Callable[[Callable[[], None]], Call | None],
+        timeout: float | None,
+        make_waiter: MakeWaiter,
     ) -> Steps[None]:
         self._check()
         limit_s, waiter = self._limit_s(timeout), make_waiter()
         call = start(waiter.wake)
         if call is None:
             return
+        started_ns = time.perf_counter_ns()
         try:
             has_ended = yield waiter, limit_s
         except BaseException:
             self.identity.let_go(call)
             raise
+        finally:
+            self._engine.metrics.add_time(timer, time.perf_counter_ns() - started_ns)
         error = None if has_ended else self.identity.time_out(call, limit_s)
         if error is not None:
             raise error

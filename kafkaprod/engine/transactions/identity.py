@@ -25,6 +25,7 @@ from kafkaprod.engine.transactions.requests import TransactionRequest
 from kafkaprod.engine.transactions.states import OPEN, State
 from kafkaprod.errors import (
     AuthenticationError,
+    IllegalStateError,
     KafkaError,
     ProducerClosedError,
     TransactionAbortedError,
@@ -154,6 +155,14 @@ class TransactionalIdentity:
         with self._lock:
             self._machine.check_sending()
             return self._machine.number
+
+    def check_same(self, number: int) -> None:
+        """Raise IllegalStateError if transaction `number` is not the open one any more."""
+        if self.check_sending() != number:
+            raise IllegalStateError(
+                f"transaction {number} of transactional_id={self.transactional_id!r} ended while a record of it waited "
+                "for metadata or memory: the record is in no transaction"
+            )
 
     @property
     def is_open(self) -> bool:
