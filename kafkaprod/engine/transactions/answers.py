@@ -149,9 +149,9 @@ OPERATION_NOT_ATTEMPTED: Final = 55
 
 
 def worst(step: Step, codes: list[int], facts: Facts) -> int:
-    """The code that decides about a request with one code per partition; 55 only means that another one failed."""
-    return max(
-        codes,
-        key=lambda code: (_WEIGHT[judge(step, code, facts)], code != OPERATION_NOT_ATTEMPTED),
-        default=0,
-    )
+    """The code that decides about a request with one code per partition.
+
+    55 only means that another partition failed: with a code that may pass, such as 3 for a new topic, all are repeated.
+    """
+    reasons = [code for code in codes if code not in (0, OPERATION_NOT_ATTEMPTED)]
+    return max(reasons or codes, key=lambda code: _WEIGHT[judge(step, code, facts)], default=0)

@@ -291,6 +291,9 @@ class TransactionMachine(Intents):
             return  # the call failed meanwhile, because of refused credentials
         if not self._on_code(request, response.error_code, now_ms):
             return
+        if response.producer_id < 0 or response.producer_epoch < 0:
+            what = f"producer id {response.producer_id} and epoch {response.producer_epoch}"
+            raise CorruptDataError(f"InitProducerId was answered with {what}: neither may be negative")
         self.producer_id, self.epoch = response.producer_id, response.producer_epoch
         self._can_bump = version >= 3
         self._is_first_init = self._is_bump_due = False

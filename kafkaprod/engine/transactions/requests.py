@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafkaprod.engine.transactions.answers import Step
+from kafkaprod.engine.transactions.answers import COORDINATOR_NOT_AVAILABLE, Step
 from kafkaprod.engine.transactions.calls import OffsetsCall
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -182,6 +182,8 @@ def read_coordinator(request: TransactionRequest, response: Any, version: int) -
         answer = response.coordinators[0]
     if answer.error_code:
         return answer.error_code, answer.error_message, None
+    if answer.node_id < 0:
+        return COORDINATOR_NOT_AVAILABLE, None, None
     return 0, None, Node(answer.node_id, answer.host, answer.port)
 
 

@@ -77,7 +77,8 @@ def test_an_abort_is_never_abortable() -> None:
 
 def test_of_several_codes_the_worst_decides() -> None:
     assert worst(ADD, [0, 55, 29, 55], V1) == 29
-    assert worst(ADD, [55, 3, 0], V1) == 55
+    assert worst(ADD, [55, 3, 55], V1) == 3
+    assert worst(ADD, [55, 0], V1) == 55
     assert worst(ADD, [29, 53], V1) == 53
     assert worst(ADD, [0, 0], V1) == 0
     assert worst(OFFSETS, [0, 3, 15], V1) == 15

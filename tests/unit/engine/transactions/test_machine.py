@@ -10,6 +10,7 @@ from kafkaprod.errors import (
     AuthorizationError,
     CommitUnknownError,
     ConfigError,
+    CorruptDataError,
     DeliveryFailedError,
     DeliveryTimeoutError,
     IllegalStateError,
@@ -590,6 +591,35 @@ def test_answer_for_another_key_is_not_believed() -> None:
     bench.machine.on_response(response, 4, 0)
     assert isinstance(bench.outcome(call), KafkaError)
     assert bench.machine.state is State.FATAL_ERROR
+
+
+def test_answer_without_a_producer_id_is_not_believed() -> None:
+    bench = Bench()
+    call = bench.machine.init()
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.answer_next(Step.INIT, 0, (-1, -1))
+    assert isinstance(bench.outcome(call), CorruptDataError)
+
+
+def test_coordinator_without_a_node_is_looked_for_again() -> None:
+    bench = Bench()
+    bench.machine.init()
+    response = answer(bench.expect(Step.FIND_COORDINATOR))
+    response.coordinators[0].node_id = -1
+    bench.machine.on_response(response, 6, bench.now_ms)
+    bench.expect(Step.FIND_COORDINATOR)
+
+
+def test_partitions_of_a_topic_that_is_new_to_the_broker_are_added_again() -> None:
+    bench = Bench()
+    bench.init()
+    bench.machine.begin()
+    bench.machine.may_drain(T0)
+    bench.machine.may_drain(T1)
+    add = bench.expect(Step.ADD_PARTITIONS)
+    bench.machine.on_response(partition_codes(add, {T0: 55, T1: 3}), 3, bench.now_ms)
+    assert bench.machine.state is State.IN_TRANSACTION
+    assert bench.answer_next(Step.ADD_PARTITIONS).partitions == (T0, T1)
 
 
 def test_closing_aborts_what_is_open() -> None:
