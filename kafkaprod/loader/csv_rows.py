@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkaprod._core.columns.columns import Column
-from kafkaprod._core.text.row_splitter import ROW_OPEN_QUOTE, ROW_TEXT_AFTER_QUOTE, split_csv
+from kafkaprod._core.text.csv_splitter import ROW_OPEN_QUOTE, ROW_TEXT_AFTER_QUOTE, split_csv
 from kafkaprod.loader.csv_types import exact_column, inferred_types
 from kafkaprod.loader.errors import BadRow, LoadError
 from kafkaprod.loader.inputs import Source

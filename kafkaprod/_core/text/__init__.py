@@ -2,5 +2,7 @@
 
 json_rows, json_text       a table's rows as JSON
 number_text, text_output   numbers as text, and the buffer that it is written to
-row_splitter               lines, CSV rows and JSON fields in a buffer
+row_splitter               lines, JSON elements and fields in a buffer
+csv_splitter               rows of CSV
+row_views                  rows of a text without copies
 """
