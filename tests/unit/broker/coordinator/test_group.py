@@ -464,3 +464,30 @@ def test_illegal_transition_raises_and_changes_nothing(state: GroupState, target
         with pytest.raises(IllegalStateError, match=f"group g cannot go from {state.value} to {target.value}"):
             transition(target)
         assert group.state is state
+
+
+def test_transactional_commit_checks_the_member_if_one_is_named() -> None:
+    room = Room()
+
+    def commit(member_id: str, generation_id: int, instance_id: str | None = None) -> ErrorCode:
+        return room.group.check_transactional_commit(member_id, instance_id, generation_id, room.now_ms)
+
+    assert commit("", -1) is ErrorCode.NONE
+    joined = only(room.join())
+    assert commit("", -1) is ErrorCode.NONE  # a producer that does not know the consumer's group (before KIP-447)
+    assert commit(joined.member_id, 1) is ErrorCode.NONE  # unlike other commits, also before the assignment
+    room.sync(joined, {})
+    assert commit(joined.member_id, 0) is ErrorCode.ILLEGAL_GENERATION
+    assert commit("x", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit("", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    room.join()
+    assert commit(joined.member_id, 1) is ErrorCode.NONE
+
+
+def test_transactional_commit_of_a_replaced_static_member_is_fenced() -> None:
+    room = Room()
+    old = only(room.join(instance="i"))
+    room.sync(old, {})
+    room.join(instance="i")
+    check = room.group.check_transactional_commit
+    assert check(old.member_id, "i", old.generation_id, room.now_ms) is ErrorCode.FENCED_INSTANCE_ID
