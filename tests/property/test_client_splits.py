@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.client import Connection
-from kafkaprod.protocol.client_events import ConnectionFailed, RequestFailed, ResponseReceived, SaslChallenge
+from kafkaprod.protocol.client_events import ConnectionFailed, SaslChallenge
 from kafkaprod.protocol.handshake import State
+from kafkaprod.protocol.in_flight import InFlightRequest
 from tests.support.net.fake_broker import FakeBroker
+from tests.support.net.happenings import happened, kind
 
 PRODUCE = 0
 
@@ -21,10 +23,15 @@ def make(**options: Any) -> Connection:
     return Connection(client_id="c", software_name="kafkaprod", software_version="1", **options)
 
 
+def ignored(_: InFlightRequest, now_ms: int) -> None:
+    """Take an outcome that the test reads elsewhere."""
+
+
 def plain(events: list[Any]) -> list[Any]:
     """Events in a form that compares: bodies are views."""
     return [
-        (event.token, bytes(event.body or b"")) if isinstance(event, ResponseReceived) else event for event in events
+        (event.correlation_id, bytes(event.body or b"")) if isinstance(event, InFlightRequest) else event
+        for event in events
     ]
 
 
@@ -40,8 +47,8 @@ def conversation(broker: FakeBroker, bodies: list[bytes], out_sizes: list[int], 
     while connection.outgoing_bytes or to_client or not is_sent:
         if connection.is_ready and not is_sent:
             is_sent = True
-            for token, body in enumerate(bodies):
-                connection.send_body(PRODUCE, 9, [body], len(body), token=token, now_ms=0, timeout_ms=100)
+            for body in bodies:
+                connection.send_body(PRODUCE, 9, [body], len(body), on_done=ignored, now_ms=0, timeout_ms=100)
         size = out_sizes[outs % len(out_sizes)]
         outs += 1
         data = b"".join(connection.data_to_send(3))[:size]
@@ -51,7 +58,7 @@ def conversation(broker: FakeBroker, bodies: list[bytes], out_sizes: list[int], 
         ins += 1
         connection.receive_data(to_client[:size], 0)
         to_client = to_client[size:]
-        for event in connection.events():
+        for event in happened(connection):
             if isinstance(event, SaslChallenge) and event.challenge is None:
                 connection.sasl_token(b"token", 0)
             elif isinstance(event, SaslChallenge):
@@ -88,23 +95,24 @@ def test_garbage_in_any_split_ends_the_connection_or_waits_and_loses_no_request(
         answer = broker.receive(b"".join(connection.data_to_send(9)))
         connection.data_sent(connection.outgoing_bytes, 0)
         connection.receive_data(answer, 0)
-        connection.events()
-        for token in range(3):
-            connection.send_body(PRODUCE, 9, [b"x"], 1, token=token, now_ms=0, timeout_ms=100)
+        happened(connection)
+        for _ in range(3):
+            connection.send_body(PRODUCE, 9, [b"x"], 1, on_done=ignored, now_ms=0, timeout_ms=100)
         connection.data_sent(connection.outgoing_bytes, 0)
         position = index = 0
         while position < len(data):
             size = sizes_[index % len(sizes_)]
             connection.receive_data(data[position : position + size], 0)
             position, index = position + size, index + 1
-        events = connection.events()
+        events = happened(connection)
         assert connection.state in (State.READY, State.CLOSED)
         connection.on_time(100)
-        events += connection.events()
-        tokens = [event.token for event in events if isinstance(event, RequestFailed | ResponseReceived)]
-        assert tokens == [0, 1, 2]
+        events += happened(connection)
+        ended = [event.correlation_id for event in events if isinstance(event, InFlightRequest)]
+        assert len(ended) == 3
+        assert ended == sorted(ended)
         assert isinstance(events[-1], ConnectionFailed)
-        outcomes.append([type(event) for event in events])
+        outcomes.append([kind(event) for event in events])
     assert outcomes[0] == outcomes[1]
 
 
