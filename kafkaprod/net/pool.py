@@ -251,11 +251,10 @@ class NodePool:
         """Obey a node that throttles us: send nothing for so long, and give requests in flight that much more time."""
         state = self.members.states.get(node_id)
         if state is not None and throttle_ms > 0:
-            if throttle_ms > MAX_THROTTLE_MS:
-                if not state.has_overthrottled:
-                    state.has_overthrottled = True
-                    _log.warning("node %d throttles for %d ms: %d are obeyed", node_id, throttle_ms, MAX_THROTTLE_MS)
-                throttle_ms = MAX_THROTTLE_MS
+            if throttle_ms > MAX_THROTTLE_MS and not state.has_overthrottled:
+                state.has_overthrottled = True
+                _log.warning("node %d throttles for %d ms: %d are obeyed", node_id, throttle_ms, MAX_THROTTLE_MS)
+            throttle_ms = min(throttle_ms, MAX_THROTTLE_MS)
             state.throttled_until_ms = max(state.throttled_until_ms, now_ms + throttle_ms)
             if state.connection is not None:
                 state.connection.protocol.extend_deadlines(throttle_ms)
@@ -284,7 +283,8 @@ class NodePool:
         """
         self._check_open()
         now_ms = self._clock.now_ms()
-        self._collect(now_ms)
+        if self._touched:
+            self._collect(now_ms)
         if self._finished or self._has_failed:
             timeout_ms = 0
         ready = self._poller.poll(min(timeout_ms, max(self._next_timer_ms - now_ms, 0)))
@@ -301,9 +301,10 @@ class NodePool:
                     raise
         if now_ms >= self._next_timer_ms:
             self._run_timers(now_ms)
-        self._collect(now_ms)
+        if self._touched:
+            self._collect(now_ms)
         self._has_failed = False
-        return self._take_finished(now_ms)
+        return self._take_finished(now_ms) if self._finished else []
 
     def take_failures(self) -> list[ConnectionFailure]:
         """Connections that ended since the last call, those we ended ourselves left out: metadata may be stale."""

@@ -86,7 +86,10 @@ class InFlightRequests:
 
     def next_answered(self) -> InFlightRequest | None:
         """The request that the next response must answer; None if none is awaited."""
-        return next((request for request in self._requests if request.expects_response), None)
+        for request in self._requests:  # mostly the first
+            if request.expects_response:
+                return request
+        return None
 
     def answered_by(self, correlation_id: int, sent_position: int) -> InFlightRequest:
         """The request that a response with `correlation_id` answers; it stays in flight until `remove`.
