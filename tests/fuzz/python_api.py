@@ -15,6 +15,7 @@ import collections
 import faulthandler
 import logging
 import random
+import resource
 import sys
 import threading
 import traceback
@@ -442,7 +443,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--broker", action="store_true", help="deliver to an embedded broker")
+    parser.add_argument(
+        "--memory-limit", type=int, default=4 << 30, help="bytes of address space; 0: none (sanitizers)"
+    )
     options = parser.parse_args(arguments)
+    if options.memory_limit:  # a huge row count is legal: it must end in a MemoryError, not with the machine's memory
+        resource.setrlimit(resource.RLIMIT_AS, (options.memory_limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
     faulthandler.enable()
     logging.disable(logging.CRITICAL)
     if options.broker:
