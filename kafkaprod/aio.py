@@ -216,7 +216,7 @@ class _LoopWaiter:
 
     def wake(self) -> None:
         """Make the current or next `wait` return True. Never blocks; thread-safe."""
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nothing waits any more
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, timeout: float | None = None) -> bool:

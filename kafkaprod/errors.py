@@ -27,7 +27,7 @@
       TransactionTimeoutError(TimeoutError)      a transaction call reached its timeout: repeat the same call
         CommitUnknownError                       a commit reached its timeout: repeat it to learn the outcome
       TransactionAbortedError                    the record was not sent, because its transaction was aborted
-      DeliveryFailedError                        flush() found records that failed and that nobody had looked at
+      DeliveryFailedError                        flush() found failed records that were never checked
       CorruptDataError(ValueError)               bytes violate the format; never repaired silently
 
 Each class also inherits the builtin a stranger would catch. Messages say what, which, limit and value.
@@ -58,7 +58,7 @@ class KafkaError(Exception):
         result: Of a block or table that was queued in part: its BlockResult or TableResult; else None.
         category: Of an error of a transaction, what to do (KIP-1050): "retriable", repeat the same call; "abortable",
             abort the transaction and begin the next one; "recoverable", close this producer and make a new one if this
-            instance is to go on; "invalid", close it and correct an option or an ACL. None: it concerns no transaction.
+            instance is to stay; "invalid", close it and correct an option or an ACL. None: it concerns no transaction.
     """
 
     result: Any = None
@@ -188,7 +188,7 @@ class OutOfOrderSequenceError(BrokerError):
 
 
 class _TransactionError(BrokerError):
-    """A transaction cannot go on.
+    """A transaction cannot continue.
 
     Attributes:
         outcome: "unknown" if the transaction may have been committed or aborted, "not committed" if it surely was not.
@@ -247,7 +247,7 @@ class TransactionAbortedError(KafkaError):
 
 
 class DeliveryFailedError(KafkaError):
-    """Records failed since the last flush and nobody had looked at their results.
+    """Records failed since the last flush, and their results were never checked.
 
     commit_transaction() raises it for any failed record of the transaction, with `category` "abortable".
 

@@ -49,9 +49,9 @@ class Producer(RecordSender):
     Raises:
         ConfigError: An option is unknown, out of range or conflicts with another; nothing was started.
 
-    Leaving the `with` block flushes, closes, and raises DeliveryFailedError if records failed that nobody looked at.
+    Leaving the `with` block flushes, closes, and raises DeliveryFailedError for failed records that were never checked.
     If Ctrl-C or exit() ends the block, what is queued is given 10 s.
-    A producer does not survive fork(): in the child every call raises ForkedProducerError; the parent's goes on.
+    A producer does not survive fork(): in the child every call raises ForkedProducerError; in the parent it works on.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Unpack[OptionTypes]) -> None:
@@ -89,7 +89,7 @@ class Producer(RecordSender):
         Args:
             topic: Its name.
             values: Bytes-like objects or None, or what the serializers take.
-            keys: As many, likewise; None: no keys.
+            keys: As many, of the same kinds; None: no keys.
             headers: Pairs (str, bytes or None) for every record alike, or a list of such lists, one per record.
             timestamps_ms: Integers, one per record: ms since the epoch; fastest as int64 array (NumPy). None: now.
             partitions: Integers, one per record, -1 to choose by key or sticky; fastest as int32 array. None: choose.
@@ -101,7 +101,7 @@ class Producer(RecordSender):
         Raises:
             InvalidRecordError, RecordTooLargeError, SerializationError: Names the row; nothing was queued.
             BufferFullError: After max_block_ms; its `result` has the rows that were queued before.
-            MemoryError: The system has no memory; `result` likewise, if it is there.
+            MemoryError: The system has no memory; `result` as above, if it is set.
         """
         return run(self._blocks.send_many(topic, values, keys, headers, timestamps_ms, partitions, partition))
 
@@ -171,7 +171,7 @@ class Producer(RecordSender):
         Raises:
             InvalidRecordError, RecordTooLargeError, SerializationError: Naming column and row; earlier batches of the
                 table are queued, and the error's `result` has their rows.
-            BufferFullError: After max_block_ms; `result` likewise.
+            BufferFullError: After max_block_ms; `result` as above.
         """
         return run(
             self._blocks.send_table(
@@ -272,7 +272,7 @@ class Producer(RecordSender):
 
         Raises:
             TimeoutError: Not all have their outcome; they stay queued.
-            DeliveryFailedError: Records failed since the last flush and nobody looked at their results.
+            DeliveryFailedError: Records failed since the last flush, and their results were never checked.
             IllegalStateError: Called from a delivery callback, which runs on the thread that would have to do it.
         """
         run(self._host.flush(timeout, Waiter))
@@ -284,8 +284,8 @@ class Producer(RecordSender):
             timeout: Seconds; what is not delivered then fails with ProducerClosedError. None: as long as it takes.
 
         An open transaction is aborted, which takes max_block_ms at most; close(0) leaves it to its timeout.
-        A second call waits likewise; the earliest end of all calls holds. From a delivery callback it acts as close(0)
-        and returns at once. Failures that nobody looked at are logged.
+        A second call waits, too; the earliest end of all calls holds. From a delivery callback it acts as close(0)
+        and returns at once. Failures that were never checked are logged.
 
         Raises:
             TimeoutError: The sender thread has not ended a second after the timeout; most often a delivery callback

@@ -1,4 +1,4 @@
-from typing import final
+from typing import Self, final
 
 @final
 class Wakeup:
@@ -8,7 +8,7 @@ class Wakeup:
         descriptor: Written to; non-blocking. It stays the caller's, who calls close() before closing it.
     """
 
-    def __init__(self, descriptor: int) -> None: ...
+    def __new__(cls, descriptor: int) -> Self: ...
     def __call__(self) -> None:
         """Write a byte, unless one is on its way or close() was called."""
 

@@ -1,4 +1,4 @@
-from typing import Any, final
+from typing import Any, Self, final
 
 from typing_extensions import Buffer
 
@@ -9,8 +9,8 @@ from kafkaprod._core.queues.accumulator import Accumulator, TopicQueues
 class Block:
     row_count: int
     rows_appended: int
-    def __init__(
-        self,
+    def __new__(
+        cls,
         accumulator: Accumulator,
         topic: TopicQueues,
         value: Column,
@@ -21,7 +21,7 @@ class Block:
         timestamp: int = -1,
         partitions: Buffer | None = None,
         partition: int = -1,
-    ) -> None: ...
+    ) -> Self: ...
     def run(self, now_ms: int, ticket: int = 0) -> bool: ...
     @property
     def segments(self) -> list[tuple[Any, int, int, int]]: ...  # first: what completion_factory made
@@ -33,6 +33,6 @@ class Block:
 
 @final
 class RowPartitions:
-    def __init__(self, block: Block) -> None: ...
+    def __new__(cls, block: Block) -> Self: ...
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...

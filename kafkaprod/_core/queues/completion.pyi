@@ -1,5 +1,5 @@
 from collections.abc import Callable, Generator
-from typing import Any, ParamSpec, Protocol, final
+from typing import Any, ParamSpec, Protocol, Self, final
 
 from typing_extensions import disjoint_base
 
@@ -44,7 +44,7 @@ class BatchResult:
 
 @final
 class ResultMaker:
-    def __init__(self, kind: type[BatchResult], ledger: object = None, guard: object = None) -> None: ...
+    def __new__(cls, kind: type[BatchResult], ledger: object = None, guard: object = None) -> Self: ...
     def __call__(self, topic: str, partition: int) -> BatchResult: ...
 
 @final

@@ -1,5 +1,5 @@
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Self, final
 
 from typing_extensions import Buffer
 
@@ -42,14 +42,14 @@ class RecordBatchReader:
     base_sequence: int
     record_count: int
     size_bytes: int
-    def __init__(
-        self,
+    def __new__(
+        cls,
         data: Buffer,
         position: int = 0,
         decompress: Callable[[int, memoryview, int], Buffer] | None = None,
         check_crc: bool = True,
         limit: int = 104857600,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def codec_id(self) -> int: ...
     @property

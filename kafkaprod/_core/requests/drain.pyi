@@ -1,6 +1,6 @@
 from collections.abc import Iterable
 from concurrent.futures import Executor
-from typing import final
+from typing import Self, final
 
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.requests.produce_request import ProduceRequest
@@ -25,8 +25,8 @@ class Drain:
     has_new_members: bool
     has_drained: bool
     next_check_us: int
-    def __init__(
-        self,
+    def __new__(
+        cls,
         accumulator: Accumulator,
         linger_ms: int = 5,
         max_request_bytes: int = 1048576,
@@ -36,7 +36,7 @@ class Drain:
         workers: Executor | None = None,
         is_adaptive: bool = True,
         availability_timeout_ms: int = 0,
-    ) -> None: ...
+    ) -> Self: ...
     is_adaptive: bool
     availability_timeout_ms: int
     preferred_nodes: frozenset[int] | None
