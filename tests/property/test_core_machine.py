@@ -161,7 +161,7 @@ class CoreMachine(RuleBasedStateMachine):
         contents = {}
         for _, partition, batch in decode_produce_body(7, snapshot).batches:
             codec_id = batch[22] & 7
-            plain = decompress(codec_id, batch[61:], 1 << 20) if codec_id else None
+            plain = bytes(decompress(codec_id, batch[61:], 1 << 20)) if codec_id else None
             decoded = decode_batch(batch, plain)
             assert len(decoded.records) > 0
             contents[partition] = [record.value or b"" for record in decoded.records]

@@ -54,7 +54,7 @@ class World:
 
     @property
     def sent_request(self) -> Any:
-        return self.sent.token
+        return self.sent.produce
 
     def receive(self, body: bytes) -> None:
         """Give the bytes to the sender."""
