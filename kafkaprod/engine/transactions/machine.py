@@ -217,6 +217,8 @@ class TransactionMachine(Intents):
     def _note_lost(self, request: TransactionRequest, *, was_sent: bool) -> None:
         if was_sent and request.step is Step.END and request.is_commit:
             self._has_lost_commit = True
+        if was_sent and request.step in (Step.ADD_PARTITIONS, Step.ADD_OFFSETS):
+            self.members.on_answer_lost()
 
     def _forget_coordinator(self, request: TransactionRequest) -> None:
         if request.step is Step.COMMIT_OFFSETS:

@@ -7,6 +7,7 @@ have opened the transaction, and ending one that is not open is an error. Under 
 
 from __future__ import annotations
 
+from kafkaprod.protocol.error_codes import describe
 from kafkaprod.structs import TopicPartition
 
 
@@ -30,6 +31,8 @@ class Members:
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._fresh: list[TopicPartition] = []
+        self._maybe_added: set[TopicPartition] = set()
+        self._maybe_groups: set[str] = set()
 
     def may_drain(self, partition: TopicPartition) -> bool:
         """Whether a batch of the partition may go out now; under v1 the partition is added first."""
@@ -59,7 +62,10 @@ class Members:
     def on_partitions_answered(self, codes: dict[TopicPartition, int]) -> None:
         """Take the answer: what was not added wants to be again, unless the transaction ends."""
         for partition, code in codes.items():
+            if partition in self._maybe_added and describe(code).retriable:
+                continue  # an earlier request, whose answer was lost, may have added it
             self.unanswered.discard(partition)
+            self._maybe_added.discard(partition)
             if code == 0:
                 self.is_started = True
                 self.new.discard(partition)
@@ -74,10 +80,18 @@ class Members:
 
     def on_group_answered(self, group_id: str, code: int) -> None:
         """Take the answer."""
+        if group_id in self._maybe_groups and describe(code).retriable:
+            return
         self.unanswered_groups.discard(group_id)
+        self._maybe_groups.discard(group_id)
         if code == 0:
             self.is_started = True
             self._groups.add(group_id)
+
+    def on_answer_lost(self) -> None:
+        """A request that adds partitions or a group got no answer: the coordinator may have done it."""
+        self._maybe_added |= self.unanswered
+        self._maybe_groups |= self.unanswered_groups
 
     def take_added(self) -> list[TopicPartition]:
         """Partitions that became members since the last call."""

@@ -124,6 +124,44 @@ def test_v1_lost_answer_to_added_partitions_is_repeated_while_aborting() -> None
     assert bench.outcome(call) is None
 
 
+@pytest.mark.parametrize("code", [14, 15, 16, 51])
+def test_v1_refusal_after_a_lost_answer_does_not_say_that_nothing_was_added(code: int) -> None:
+    bench = Bench()
+    bench.init()
+    bench.machine.begin()
+    bench.machine.may_drain(T0)
+    bench.expect(Step.ADD_PARTITIONS)
+    bench.lose()
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.answer_next(Step.ADD_PARTITIONS, code)
+    bench.machine.abort()
+    while (request := bench.next()) is not None and request.step is Step.FIND_COORDINATOR:
+        bench.machine.on_response(answer(request), request.versions[1], bench.now_ms)
+    assert request is not None
+    assert request.step is Step.ADD_PARTITIONS
+    assert request.partitions == (T0,)
+
+
+@pytest.mark.parametrize("code", [14, 15, 16, 51])
+def test_v1_refused_group_after_a_lost_answer_may_have_been_added(code: int) -> None:
+    bench = Bench()
+    bench.init()
+    bench.machine.begin()
+    offsets = bench.machine.send_offsets(OFFSETS, GROUP)
+    assert offsets is not None
+    bench.expect(Step.ADD_OFFSETS)
+    bench.lose()
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.answer_next(Step.ADD_OFFSETS, code)
+    bench.machine.time_out(offsets, 1)
+    bench.machine.settle(offsets)
+    bench.machine.abort()
+    while (request := bench.next()) is not None and request.step is Step.FIND_COORDINATOR:
+        bench.machine.on_response(answer(request), request.versions[1], bench.now_ms)
+    assert request is not None
+    assert request.step is Step.ADD_OFFSETS
+
+
 def test_v1_lost_answer_to_an_added_group_is_repeated_while_aborting() -> None:
     bench = Bench()
     bench.init()
