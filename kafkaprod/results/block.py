@@ -54,20 +54,20 @@ class BlockResult:
         return self.row_count
 
     @property
-    def _segments(self) -> list[tuple[BatchCompletion, int, int, int]]:
+    def _row_runs(self) -> list[tuple[BatchCompletion, int, int, int]]:
         """The batches that hold the rows; their result objects are made on the first access."""
         if self._places is None:
-            self._places = self._block.segments
+            self._places = self._block.row_runs
         return self._places
 
     def done(self) -> bool:
         """Whether every row's outcome is known."""
-        return all(completion.is_done for completion, _, _, _ in self._segments)
+        return all(completion.is_done for completion, _, _, _ in self._row_runs)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until every row's outcome is known; False after `timeout` seconds."""
         deadline = _Deadline(timeout)
-        return all(_wait(completion, deadline) for completion, _, _, _ in self._segments)
+        return all(_wait(completion, deadline) for completion, _, _, _ in self._row_runs)
 
     def result(self, timeout: float | None = None) -> BlockResult:
         """Wait, then return this object if every row was delivered.
@@ -84,7 +84,7 @@ class BlockResult:
 
     def add_done_callback(self, callback: Callable[[BlockResult], None]) -> None:
         """Call `callback(self)` once every row's outcome is known: on the sender thread, or at once."""
-        remaining = list(self._segments)
+        remaining = list(self._row_runs)
 
         def proceed() -> None:
             while remaining:
@@ -106,7 +106,7 @@ class BlockResult:
 
     async def settled(self) -> None:
         """Return once every row's outcome is known."""
-        for completion, _, _, _ in self._segments:
+        for completion, _, _, _ in self._row_runs:
             pending = [completion]
             while pending:
                 one = pending.pop()
@@ -119,7 +119,7 @@ class BlockResult:
         Cheaper than the arrays: one item per record batch. Only rows that were delivered; the base offset is -1 where
         the broker does not send it.
         """
-        for completion, partition, first, count in self._segments:
+        for completion, partition, first, count in self._row_runs:
             for batch, index, length in _runs(completion, first, count):
                 if batch.is_done and batch.error is None:
                     yield partition, batch.base_offset, index, length
@@ -135,13 +135,13 @@ class BlockResult:
 
     def watch_batches(self, listener: Callable[[int], None]) -> None:
         """Call `listener(row count)` for each batch that holds rows when its outcome is known."""
-        for completion, _, _, count in self._segments:
+        for completion, _, _, count in self._row_runs:
             completion.add_listener(partial(listener, count))
 
     def ends(self) -> dict[int, int]:
         """By partition, the offset behind the last row there; without those where it is not known."""
         ends: dict[int, int] = {}
-        for completion, partition, first, count in self._segments:
+        for completion, partition, first, count in self._row_runs:
             batch, last = completion, first + count - 1
             while batch.is_split:
                 start, batch = next((at, part) for at, part in reversed(batch.children) if at <= last)
@@ -152,7 +152,7 @@ class BlockResult:
     def first_error(self) -> Exception | None:
         """Return the error of some row that failed, None if none did; all failed rows of the block count as seen."""
         found: Exception | None = None
-        for completion, _, first, count in self._segments:
+        for completion, _, first, count in self._row_runs:
             for batch, index, length in _runs(completion, first, count):
                 if batch.error is not None:
                     batch.mark_seen(index, length)
@@ -221,7 +221,7 @@ class BlockResult:
         order = np.argsort(self.partitions, kind="stable")
         starts = np.searchsorted(self.partitions[order], np.arange(int(self.partitions.max(initial=-1)) + 2))
         position: dict[int, int] = {}
-        for completion, partition, first, count in self._segments:
+        for completion, partition, first, count in self._row_runs:
             begin = position.get(partition, int(starts[partition]))
             position[partition] = begin + count
             rows = order[begin : begin + count]

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
+HEADER = "kafkaprod/_core/machine/machine.h"
 SCRIPT = """
 import sys
 from Cython.Build import cythonize
@@ -18,7 +19,7 @@ from setuptools import Extension, setup
 setup(
     script_args=["build_ext", "--build-lib", sys.argv[2], "--build-temp", sys.argv[2]],
     ext_modules=cythonize(
-        [Extension(sys.argv[1], [f"tests/native/{sys.argv[1]}.pyx"])],
+        [Extension(sys.argv[1], [f"tests/native/{sys.argv[1]}.pyx"], include_dirs=["."])],
         build_dir=sys.argv[2],
         include_path=["."],
         compiler_directives={"language_level": 3},
@@ -30,7 +31,11 @@ setup(
 
 def load(name: str) -> ModuleType:
     """Return the module `name` of this folder, built if it is not yet."""
-    sources = [ROOT / "tests" / "native" / f"{name}.pyx", *sorted((ROOT / "kafkaprod" / "_core").rglob("*.pxd"))]
+    sources = [
+        ROOT / "tests" / "native" / f"{name}.pyx",
+        *sorted((ROOT / "kafkaprod" / "_core").rglob("*.pxd")),
+        ROOT / HEADER,
+    ]
     version = hashlib.sha256(sys.version.encode() + b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     directory = ROOT / "tests" / ".cache" / "native" / version
     if not list(directory.glob(f"{name}.*.so")):

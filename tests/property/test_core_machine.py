@@ -134,7 +134,7 @@ class CoreMachine(RuleBasedStateMachine):
             if row in left:
                 continue
             rows.setdefault(partition, []).append(value)
-        for result, partition, first, count in block.segments:
+        for result, partition, first, count in block.row_runs:
             for i in range(count):
                 self.model.placed.append(Placed(result, first + i, partition, rows[partition].pop(0)))
         assert not any(rows.values())

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod._core.records.batch_reader import RecordBatchReader, read_batches
-from kafkaprod._core.records.record_writer import encode_record, size_bound
+from kafkaprod._core.records.record_arguments import encode_record, size_bound
 from kafkaprod._core.records.varint import decode_varint, encode_varint, size_of_varint
 from kafkaprod._core.requests.split import split_batch
 from kafkaprod.compression import decompress, make_codec

@@ -160,7 +160,7 @@ def _check_block(sender: Sender, topic: str, values: list[bytes], block: Block) 
     for value, partition in zip(values, memoryview(block.partition_of_rows()), strict=True):
         rows.setdefault(partition, []).append(value)
     delivered = 0
-    for result, partition, first, count in block.segments:
+    for result, partition, first, count in block.row_runs:
         for index in range(first, first + count):
             value = rows[partition].pop(0)
             leaf, at = result, index
@@ -206,7 +206,7 @@ def test_threads_may_make_the_same_results_at_once() -> None:
 
 
 def test_records_of_others_between_the_rows_of_a_block_keep_their_places() -> None:
-    """A long block lets go of its locks now and then; whoever gets in between splits its rows into segments."""
+    """A long block lets go of its locks now and then; whoever gets in between splits its rows into runs."""
     pool = BufferPool(1 << 26)
     accumulator = Accumulator(pool, 1 << 24, 1 << 16, BatchCompletion)
     topic = accumulator.set_topic("t", [1])
@@ -226,12 +226,12 @@ def test_records_of_others_between_the_rows_of_a_block_keep_their_places() -> No
         block = Block(accumulator, topic, Column.from_list(rows), timestamp=0, partition=0)
         assert block.run(0)
         blocks.append(block)
-        if len(block.segments) > 1:
+        if len(block.row_runs) > 1:
             break
     must_stop.set()
     for thread in others:
         thread.join()
-    assert len(blocks[-1].segments) > 1, "nobody got in between: the test has tested nothing"
+    assert len(blocks[-1].row_runs) > 1, "nobody got in between: the test has tested nothing"
     drain = Drain(accumulator, 0, 1 << 30)
     drain.update_leaders()
     written: dict[int, list[bytes]] = {}
@@ -242,6 +242,6 @@ def test_records_of_others_between_the_rows_of_a_block_keep_their_places() -> No
         request.finish()
     for block in blocks:
         found = []
-        for result, _, first, count in block.segments:
+        for result, _, first, count in block.row_runs:
             found += written[result.base_offset >> 32][first : first + count]
         assert found == rows

@@ -12,7 +12,7 @@ cdef class ArrowBatch:
     cdef readonly tuple fields              # of Field; immutable, nodes are made by it
     cdef OwnedArray _owner
     cdef bint _is_struct
-    cdef dict _nodes                        # index of a column -> Node
+    cdef dict _nodes                        # index of a column -> _Node
 
     cdef ArrowNode *node(self, Py_ssize_t index) except NULL
 

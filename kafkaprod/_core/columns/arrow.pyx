@@ -364,7 +364,7 @@ cdef class ArrowBatch:
             out = ids
         for i in range(self.row_count):
             column_get(&column.c, i, &data, &size)
-            # Rows of one topic mostly stand together: the dict is asked only where a run ends.
+            # Rows of one topic are mostly adjacent: look into the dict only where a run ends.
             if size != last_size or (size > 0 and data != last and memcmp(data, last, <size_t>size) != 0):
                 name = default if size < 0 else _decode_topic(data[:size], field.name, i)
                 if name is None:

@@ -9,7 +9,7 @@ from kafkaprod._core.columns.arrow_structs cimport ArrowArray
 
 
 cdef struct ArrowNode:
-    # Row i stands at place offset + i of each buffer; the children of a struct have the struct's rows.
+    # Row i is at place offset + i of each buffer; the children of a struct have the struct's rows.
     Kind kind
     Kind index_kind                 # DICTIONARY
     int32_t width

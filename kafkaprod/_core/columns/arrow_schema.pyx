@@ -158,7 +158,7 @@ cdef str _name_of_unsupported(str text):
 
 
 cdef int32_t _offset_of_zone(str zone):
-    """Seconds east of Greenwich of +HH:MM; 0 for UTC, and for a region: its times are then told in UTC."""
+    """Seconds east of Greenwich of +HH:MM; 0 for UTC, and for a region: its times are then written in UTC."""
     match = re.fullmatch(r"([+-])(\d\d):?(\d\d)", zone)
     if match is None:
         return 0

@@ -158,8 +158,8 @@ cdef inline void column_get(const ByteColumn *c, Py_ssize_t i, const char **data
         length[0] = NULL_LENGTH
 
 
-cdef inline void column_fetch(const ByteColumn *c, Py_ssize_t i) noexcept nogil:
-    """Ask for the memory that column_get() of row i will read."""
+cdef inline void prefetch_place(const ByteColumn *c, Py_ssize_t i) noexcept nogil:
+    """Prefetch the place, offset or view that column_get() of row i will read."""
     i += c.start
     if c.layout == PLACES:
         prefetch_read(c.places + i)

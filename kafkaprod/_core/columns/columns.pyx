@@ -353,7 +353,7 @@ cdef bint _offsets_are_fine(ByteColumn *c, Py_ssize_t row_count) noexcept nogil:
     cdef int32_t length
     cdef Py_ssize_t i
     for i in range(row_count):
-        # Of offsets that are not negative; if one is, its own sign tells.
+        # Right if no offset is negative; if one is, its own sign bit is set.
         length = <int32_t>(<uint32_t>offsets[i + 1] - <uint32_t>offsets[i])
         signs |= length | offsets[i]
         longest = length if length > longest else longest

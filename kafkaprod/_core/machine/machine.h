@@ -1,8 +1,34 @@
-/* C that Cython cannot express, used through the .pxd files of this directory. */
+/* C that Cython cannot express: atomics, the lock, clocks, prefetching, unaligned words, the CRC instruction.
+
+   Used through the .pxd files, which declare it with Cython's types and say what it is for. Everything is static inline: each
+   module gets what it uses. */
 #ifndef KAFKAPROD_MACHINE_H
 #define KAFKAPROD_MACHINE_H
 
 #include <Python.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
+/* --- build ------------------------------------------------------------------------------------------------------------ */
+
+#ifdef KAFKAPROD_DEBUG
+#define KP_DEBUG 1
+#else
+#define KP_DEBUG 0
+#endif
+#ifdef Py_GIL_DISABLED
+#define KP_FREE_THREADED 1
+#else
+#define KP_FREE_THREADED 0
+#endif
+
+/* --- types ------------------------------------------------------------------------------------------------------------ */
 
 /* Make a type that only C code of its own module can instantiate: its objects hold pointers that Python cannot supply.
    Cython calls the type's constructor function directly there and does not look at the slots cleared here. */
@@ -15,5 +41,169 @@ static inline int kp_forbid_new(PyObject *type_object) {
     PyType_Modified(type);
     return 0;
 }
+
+/* --- atomics, of any type that a register holds ------------------------------------------------------------------------ */
+
+#define kp_load(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+#define kp_store(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+/* A pointer for others to follow without the lock: what was written before kp_publish is there after kp_observe. */
+#define kp_publish(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+#define kp_observe(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define kp_add(p, v) __atomic_add_fetch((p), (v), __ATOMIC_ACQ_REL)
+
+/* --- lock; see lock.pxd ------------------------------------------------------------------------------------------------ */
+
+#if defined(__x86_64__) || defined(__i386__)
+#define KP_PAUSE() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define KP_PAUSE() __asm__ volatile("yield")
+#else
+#define KP_PAUSE() ((void)0)
+#endif
+/* linux/futex.h is not there where only a C library's headers are, as on Alpine; these are part of the kernel's ABI. */
+#define KP_FUTEX_WAIT_PRIVATE 128
+#define KP_FUTEX_WAKE_PRIVATE 129
+#define KP_SPINS 40                 /* some microseconds: as long as a lock is held for a few records */
+#define KP_MOST_SLEEP_NS 200000
+typedef union {
+    uint32_t word;                  /* what the kernel compares */
+    struct { uint8_t is_held, is_awaited; } is;
+} kp_mutex;
+
+static inline int kp_mutex_try(kp_mutex *m) {
+    return __atomic_exchange_n(&m->is.is_held, 1, __ATOMIC_ACQUIRE) == 0;
+}
+static __attribute__((noinline, cold, unused)) void kp_mutex_wait(kp_mutex *m) {
+    const struct timespec most = {0, KP_MOST_SLEEP_NS};
+    kp_mutex asleep = {0};
+    asleep.is.is_held = asleep.is.is_awaited = 1;
+    for (int i = 0; i < KP_SPINS; i++) {
+        KP_PAUSE();
+        if (!__atomic_load_n(&m->is.is_held, __ATOMIC_RELAXED) && kp_mutex_try(m)) return;
+    }
+    for (;;) {
+        __atomic_store_n(&m->is.is_awaited, 1, __ATOMIC_SEQ_CST);
+        if (kp_mutex_try(m)) return;
+        syscall(SYS_futex, &m->word, KP_FUTEX_WAIT_PRIVATE, asleep.word, &most, (void *)0, 0);
+    }
+}
+static __attribute__((noinline, cold, unused)) void kp_mutex_wake(kp_mutex *m) {
+    __atomic_store_n(&m->is.is_awaited, 0, __ATOMIC_RELAXED);
+    syscall(SYS_futex, &m->word, KP_FUTEX_WAKE_PRIVATE, INT32_MAX, (void *)0, (void *)0, 0);
+}
+static inline void kp_mutex_lock(kp_mutex *m) {
+    if (__builtin_expect(!kp_mutex_try(m), 0)) kp_mutex_wait(m);
+}
+static inline void kp_mutex_unlock(kp_mutex *m) {
+    __atomic_store_n(&m->is.is_held, 0, __ATOMIC_RELEASE);
+    if (__builtin_expect(__atomic_load_n(&m->is.is_awaited, __ATOMIC_RELAXED), 0)) kp_mutex_wake(m);
+}
+
+/* --- clocks ------------------------------------------------------------------------------------------------------------ */
+
+#ifndef CLOCK_REALTIME_COARSE
+#define CLOCK_REALTIME_COARSE CLOCK_REALTIME
+#endif
+static inline long long kp_clock_us(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (long long)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+#define kp_monotonic_us() kp_clock_us(CLOCK_MONOTONIC)
+#define kp_wall_ms() (kp_clock_us(CLOCK_REALTIME_COARSE) / 1000)
+
+/* --- prefetching ------------------------------------------------------------------------------------------------------- */
+
+/* The empty statement keeps the compiler from dropping calls of functions that do nothing but prefetch. */
+#define KP_KEEP(p) __asm__ volatile("" : : "r"(p))
+static inline void kp_prefetch_read(const void *p) { __builtin_prefetch(p, 0); KP_KEEP(p); }
+static inline void kp_prefetch_write(const void *p) { __builtin_prefetch(p, 1); KP_KEEP(p); }
+
+/* --- bytes ------------------------------------------------------------------------------------------------------------- */
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define kp_be16(x) (x)
+#define kp_be32(x) (x)
+#define kp_be64(x) (x)
+#else
+#define kp_be16(x) __builtin_bswap16(x)
+#define kp_be32(x) __builtin_bswap32(x)
+#define kp_be64(x) __builtin_bswap64(x)
+#endif
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define kp_little32(x) __builtin_bswap32(x)
+#else
+#define kp_little32(x) (x)
+#endif
+#define kp_high_product(a, b) ((uint64_t)(((unsigned __int128)(a) * (b)) >> 64))
+
+#if defined(__GNUC__)
+typedef char kp_16 __attribute__((vector_size(16)));
+/* The first and the last bytes, which may overlap: all is loaded before any is stored. */
+#define KP_COPY_ENDS(type) do { type head, tail; \
+    memcpy(&head, from, sizeof(type)); memcpy(&tail, from + length - sizeof(type), sizeof(type)); \
+    memcpy(to, &head, sizeof(type)); memcpy(to + length - sizeof(type), &tail, sizeof(type)); } while (0)
+static inline void kp_copy(char *to, const char *from, Py_ssize_t length) {
+    if (length > 128) memcpy(to, from, (size_t)length);
+    else if (length > 32) {
+        const char *from_end = from + length;
+        char *to_end = to + length;
+        kp_16 a, b, c, d, e, f, g, h;
+        memcpy(&a, from, 16); memcpy(&b, from + 16, 16);
+        memcpy(&g, from_end - 32, 16); memcpy(&h, from_end - 16, 16);
+        if (length > 64) {
+            memcpy(&c, from + 32, 16); memcpy(&d, from + 48, 16);
+            memcpy(&e, from_end - 64, 16); memcpy(&f, from_end - 48, 16);
+            memcpy(to + 32, &c, 16); memcpy(to + 48, &d, 16);
+            memcpy(to_end - 64, &e, 16); memcpy(to_end - 48, &f, 16);
+        }
+        memcpy(to, &a, 16); memcpy(to + 16, &b, 16);
+        memcpy(to_end - 32, &g, 16); memcpy(to_end - 16, &h, 16);
+    }
+    else if (length >= 16) KP_COPY_ENDS(kp_16);
+    else if (length >= 8) KP_COPY_ENDS(uint64_t);
+    else if (length >= 4) KP_COPY_ENDS(uint32_t);
+    else while (length-- > 0) to[length] = from[length];
+}
+#else
+#define kp_copy(to, from, length) memcpy((to), (from), (size_t)(length))
+#endif
+
+static inline uint64_t kp_multiply(uint64_t a, uint64_t b, uint64_t *high) {
+    unsigned __int128 product = (unsigned __int128)a * b;
+    *high = (uint64_t)(product >> 64);
+    return (uint64_t)product;
+}
+
+#define kp_blob_start(blob) PyBytes_AS_STRING(blob)
+#define kp_blob_size(blob) PyBytes_GET_SIZE(blob)
+
+/* --- CRC-32C; see checksum.pyx ------------------------------------------------------------------------------------------ */
+
+#if defined(__x86_64__)
+static inline int kp_has_crc(void) { return __builtin_cpu_supports("sse4.2"); }
+static inline uint64_t kp_crc_word(uint64_t crc, uint64_t word) {
+    __asm__("crc32q %1, %0" : "+r"(crc) : "rm"(word));
+    return crc;
+}
+static inline uint64_t kp_crc_byte(uint64_t crc, uint8_t byte) {
+    __asm__("crc32b %1, %0" : "+r"(crc) : "rm"(byte));
+    return crc;
+}
+#elif defined(__aarch64__) && defined(__linux__) && !defined(__AARCH64EB__)
+static inline int kp_has_crc(void) { return (getauxval(AT_HWCAP) & (1 << 7)) != 0; }   /* HWCAP_CRC32 */
+static inline uint64_t kp_crc_word(uint64_t crc, uint64_t word) {
+    __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
+    return crc;
+}
+static inline uint64_t kp_crc_byte(uint64_t crc, uint8_t byte) {
+    __asm__(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"(byte));
+    return crc;
+}
+#else
+static inline int kp_has_crc(void) { return 0; }
+static inline uint64_t kp_crc_word(uint64_t crc, uint64_t word) { (void)word; return crc; }
+static inline uint64_t kp_crc_byte(uint64_t crc, uint8_t byte) { (void)byte; return crc; }
+#endif
 
 #endif

@@ -21,14 +21,14 @@ cdef class TopicQueues:
 
     cdef readonly str name
     cdef readonly bytes name_utf8
-    cdef readonly bytes topic_id            # 16 bytes, or None where brokers do not tell
-    cdef readonly tuple leaders             # node id per partition, -1 where there is none, as last told
-    cdef readonly int32_t index             # position in Accumulator._topic_list
+    cdef readonly bytes topic_id            # 16 bytes, None if the brokers send none
+    cdef readonly tuple leaders             # node id per partition by the latest metadata, -1: none
+    cdef readonly int32_t index             # position in Accumulator.topic_list
     cdef readonly int32_t partition_count   # records choose among these
     cdef FastModulo modulo                  # by partition_count; read with the GIL
-    cdef int32_t allocated_count            # with those that went when the topic was made anew with fewer
+    cdef int32_t allocated_count            # including those that a re-created topic no longer has
     cdef Partition **partitions
-    cdef Hint *hints                     # one per partition; kept up where there are more than FEW_PARTITIONS
+    cdef Hint *hints                     # one per partition; maintained where there are more than FEW_PARTITIONS
     cdef StickyPartitioner sticky
     cdef int sticky_used                    # since the last load update; load32, store32
     cdef int was_used                       # since the last take_used(); load32, store32
@@ -62,7 +62,7 @@ cdef class Accumulator:
     cdef Batch *newest
     cdef int64_t last_serial
     cdef Py_ssize_t incomplete_count
-    cdef int telling_count      # batches off the list whose result is not told to everybody yet
+    cdef int telling_count      # batches off the list whose callbacks have not all run yet
 
     cdef AppendStatus append_locked(self, Partition *p, const RecordView *r, int64_t now_ms, int64_t ticket,
                                     int *events) noexcept nogil

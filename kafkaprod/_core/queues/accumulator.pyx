@@ -1,8 +1,9 @@
 """topic -> partition -> queue of batches: where application threads append and the sender drains (drain.pyx).
 
-On the record's line between the partitioner and drain. `append_locked` is the one place that writes records; the
-three ways in (send_path, append_many and append_columns in blocks.pyx) differ only in how they make RecordViews.
-Thread-safe. Nothing here waits: a full pool is answered with POOL_EXHAUSTED and no change.
+On a record's way this comes after the partitioner and before drain. Three callers append: send_path one record of bytes,
+`append` one record of any arguments, blocks.pyx many rows. The first two end in `append_locked`; blocks.pyx calls it where a
+batch has to be opened or extended, and writes the other rows of a run itself, with the batch's state in registers.
+Thread-safe. Nothing here waits: if the pool is full, POOL_EXHAUSTED is returned and nothing has changed.
 """
 
 cimport cython
@@ -26,9 +27,11 @@ from kafkaprod._core.queues.batch cimport (
     batch_retain,
     batch_size_bytes,
     delta_between,
-    fetch_ahead,
-    fetch_hinted,
+    prefetch_ahead,
+    prefetch_hinted,
+    publish_batch,
     remember,
+    store_batch,
 )
 from kafkaprod._core.queues.buffer_pool cimport LARGEST_CLASS, slab_total
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE, allocate_lines
@@ -48,9 +51,7 @@ from kafkaprod._core.machine.lock cimport (
     load64,
     mutex_lock,
     mutex_unlock,
-    publish64,
     store32,
-    store64,
 )
 from kafkaprod._core.records.murmur2 cimport fast_modulo, partition_for_key
 from kafkaprod._core.machine.prefetch cimport prefetch_write
@@ -132,7 +133,6 @@ cdef class TopicQueues:
             p.producer_id = -1
             p.producer_epoch = -1
             p.last_acked_sequence = -1
-            p.last_acked_offset = -1
             grown[i] = p
         if self.partitions is not NULL:
             self._kept += (
@@ -191,7 +191,7 @@ cdef class Accumulator:
         """Create or update a topic from metadata. Sender thread only.
 
         Args:
-            leaders: node id per partition, -1 where there is none. Fewer than before: the topic was made anew. The
+            leaders: node id per partition, -1 where there is none. Fewer than before: the topic was re-created. The
                 partitions that are gone get no more records; what they hold is the sender's to fail.
             epochs: leader epoch per partition, -1 where unknown.
             topic_id: 16 bytes or None.
@@ -261,7 +261,7 @@ cdef class Accumulator:
         return used
 
     def forget_topic(self, str name not None):
-        """Make sends to the topic ask for its metadata again; its queues and sequences are kept."""
+        """Make sends to the topic request its metadata again; its queues and sequences are kept."""
         topic = self.topics.pop(name, None)
         self.topics_generation += 1
         if topic is not None:
@@ -270,14 +270,14 @@ cdef class Accumulator:
     def forgotten_topics_in_use(self):
         """Forgotten topics that get records all the same, from callers who looked them up before. Sender thread only.
 
-        Their leaders are those of before, until their metadata is asked for again.
+        Their leaders are the last known ones until their metadata is requested again.
         """
         return [name for name in self._idle_topics if self.take_used(name)]
 
     cdef bint enlist(self, Batch *b, Batch *older) noexcept nogil:
         """Put the batch into the list of incomplete ones, with a reference: behind `older`, or last if that is NULL.
 
-        False, with nothing done, for a new batch after close(): whoever aborts what is left then would not see it.
+        False, with nothing done, for a new batch after close(): the abort that ends close() would not see it.
         """
         mutex_lock(&self._incomplete_lock)
         if older is NULL and self.is_closed:
@@ -295,7 +295,7 @@ cdef class Accumulator:
         if older is NULL:
             self.oldest = b
         else:
-            store64(<long long *>&older.newer, <long long>b)     # the sender asks for its neighbours' memory without the lock
+            store_batch(&older.newer, b)     # the sender prefetches its neighbours' memory without the lock
         if b.newer is NULL:
             self.newest = b
         else:
@@ -353,9 +353,9 @@ cdef class Accumulator:
             o.batch = NULL
             batch_release_memory(b, self.pool)
             free(b)
-            return POOL_EXHAUSTED       # the next attempt says that it is closed
+            return POOL_EXHAUSTED       # the next attempt raises ProducerClosedError
         if p.tail is NULL:
-            publish64(<long long *>&p.head, <long long>b)
+            publish_batch(&p.head, b)
         else:
             p.tail.next = b
         p.tail = b
@@ -415,7 +415,7 @@ cdef class Accumulator:
     cdef int tell_sender(self, int events) except -1:
         """Wake the sender once if it sleeps and the append made news for it. Needs the GIL."""
         cdef int awaited = load32(&self.awaited_events)
-        if events & EVENT_BATCH_FULL:      # not for new ones: of many small batches the sender had better find many
+        if events & EVENT_BATCH_FULL:      # not for a new batch: yielding here would make the sender send many tiny requests
             let_others_in()
         if events & awaited and self.wakeup is not None:
             store32(&self.awaited_events, 0)
@@ -487,7 +487,7 @@ cdef class Accumulator:
             is_scattered = topic.partition_count > FEW_PARTITIONS
             if is_scattered:
                 prefetch_write(p)
-                fetch_hinted(&topic.hints[partition])
+                prefetch_hinted(&topic.hints[partition])
             mutex_lock(&p.lock)
             status = self.append_locked(p, r, now_ms, ticket, &events)
         o = &p.open
@@ -498,7 +498,7 @@ cdef class Accumulator:
             is_held = hold_for_result(o)
             if is_scattered:
                 remember(&topic.hints[partition], o)
-            fetch_ahead(o)
+            prefetch_ahead(o)
         mutex_unlock(&p.lock)
         if status != APPENDED:
             self.tell_sender(EVENT_BATCH_FULL)      # a waiter makes everything sendable
@@ -556,7 +556,7 @@ cdef class Accumulator:
 
     @property
     def untold_batch_count(self):
-        """Likewise, and those whose outcome is being told: callbacks run, a failure is not in anybody's books yet."""
+        """`incomplete_batch_count` plus the batches whose callbacks are still running."""
         cdef Py_ssize_t count = self.incomplete_count       # first: a batch is counted there, then here
         return count + load32(&self.telling_count)
 
@@ -592,11 +592,11 @@ cdef class Accumulator:
         self.is_closed = True
 
     def set_sender_sleeps(self, bint sleeps):
-        """Said by the sender before it looks for work it may sleep after; the next append with news wakes it."""
+        """The sender calls this before it scans for work. While set, an append that opens or fills a batch wakes it."""
         store32(&self.awaited_events, EVENT_NEW_BATCH | EVENT_BATCH_FULL if sleeps else 0)
 
     def let_new_batches_linger(self):
-        """Said by the sender before it sleeps no longer than a new batch lingers: only full batches need wake it."""
+        """Called before a sleep of at most linger_ms: only a full batch wakes the sender."""
         store32(&self.awaited_events, EVENT_BATCH_FULL)
 
     def explain(self, int limit=5):

@@ -26,14 +26,14 @@ from libc.stdlib cimport abort
 
 from kafkaprod._core.queues.buffer_pool cimport BufferPool, KP_DEBUG, Slab
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE
-from kafkaprod._core.machine.lock cimport add32, load64, mutex_t, store64
+from kafkaprod._core.machine.lock cimport add32, load_address, load_object, mutex_t, store_address, store_object
 from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.records.record_view cimport AppendStatus, RecordView
 from kafkaprod._core.records.record_writer cimport record_body_size, uvarint_size, write_record
 
 
 cdef enum:
-    BYTES_AHEAD = 512           # between asking for memory to write to and writing
+    BYTES_AHEAD = 512           # between prefetching memory and writing to it
     BATCH_HEADER_BYTES = 61
     CRC_START = 21              # the CRC covers attributes to the end
     LOG_OVERHEAD = 12           # base offset and batch length are not counted by batch length
@@ -60,7 +60,7 @@ cdef struct Batch:
     uint8_t state
     uint8_t outcome
     int references              # atomic; held by: incomplete list, queue or request, block, BatchRef
-    PyObject *completion        # completion.BatchResult, or NULL while nobody asked
+    PyObject *completion        # completion.BatchResult, or NULL until one is needed
     # of no meaning while OPEN: see OpenBatch
     char *position              # end of what is written
     int64_t base_timestamp
@@ -100,7 +100,6 @@ cdef struct Batch:
     int32_t base_sequence       # -1: not sequenced yet
     int64_t ordinal             # of the partition's sequenced batches
     bint transactional
-    bint from_split
     # result
     int64_t base_offset
     int64_t log_append_time
@@ -112,7 +111,7 @@ cdef struct Batch:
 cdef struct OpenBatch:
     # What an append reads and writes of the OPEN batch; batch_move() copies it into the Batch when it leaves that state.
     Batch *batch                # NULL: there is none, and the rest means nothing
-    char *position              # where the next record goes; written with store64, for fetch_to_write()
+    char *position              # where the next record goes; written with store_address(), for prefetch_write_position()
     char *end                   # end of the tail slab, or of the batch limit if that comes first
     int64_t base_timestamp
     int64_t max_timestamp
@@ -128,7 +127,7 @@ cdef struct Partition:
     int queue_length            # written under lock, peeked at with load32
     OpenBatch open
     # the next line
-    Batch *head                 # written with publish64 by who appends: the sender peeks at it
+    Batch *head                 # written with publish_batch by who appends: the sender peeks at it
     Batch *tail                 # the only one that may be OPEN
     int incomplete_count        # batches not DONE, queued or sent
     int8_t first_class          # of slabs, for the next batch's first one: what its last batch would have needed
@@ -139,7 +138,6 @@ cdef struct Partition:
     int16_t producer_epoch
     int32_t next_sequence
     int32_t last_acked_sequence
-    int64_t last_acked_offset
     bint needs_new_epoch        # a sequence may be missing from the log: nothing new until a new epoch
     int in_flight_count
     int64_t transaction         # number of the last transaction that it was added to; see drain.pyx
@@ -157,10 +155,18 @@ cdef struct Partition:
 
 cdef struct Hint:
     # What an append of one record to a partition will touch. Side by side for all partitions, so that they stay in the
-    # cache and all can be asked for at once. Any thread reads and writes them, with load64 and store64: addresses to fetch
+    # cache and all can be prefetched at once. Any thread reads and writes them, atomically: addresses to prefetch
     # ahead and never to read at, for they may be old.
     char *position
     PyObject *completion
+
+
+cdef extern from "kafkaprod/_core/machine/machine.h" nogil:
+    # Links that others follow without the lock: what was written before publish_batch is there after observe_batch.
+    Batch *load_batch "kp_load"(Batch **p)
+    void store_batch "kp_store"(Batch **p, Batch *b)
+    void publish_batch "kp_publish"(Batch **p, Batch *b)
+    Batch *observe_batch "kp_observe"(Batch **p)
 
 
 cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *first_record, Py_ssize_t batch_size,
@@ -178,22 +184,22 @@ cdef Py_ssize_t batch_sealed_size(const Batch *b) noexcept nogil
 
 
 cdef inline void remember(Hint *hint, const OpenBatch *o) noexcept nogil:
-    store64(<long long *>&hint.position, <long long>o.position)
-    store64(<long long *>&hint.completion, <long long>o.completion)
+    store_address(&hint.position, o.position)
+    store_object(&hint.completion, o.completion)
 
 
-cdef inline void fetch_hinted(const Hint *hint) noexcept nogil:
-    """Ask for where a record will be written to, and for the result object that its future will refer to."""
-    cdef char *position = <char *>load64(<const long long *>&hint.position)
+cdef inline void prefetch_hinted(Hint *hint) noexcept nogil:
+    """Prefetch where a record will be written, and the result object that its future will refer to."""
+    cdef char *position = load_address(&hint.position)
     prefetch_write(position)
     prefetch_write(position + 64)
     prefetch_write(position + 128)
-    prefetch_write(<void *>load64(<const long long *>&hint.completion))
+    prefetch_write(load_object(&hint.completion))
 
 
-cdef inline void fetch_to_write(const Partition *p, int lines) noexcept nogil:
-    """Ask for so many cache lines of where the open batch is written to. Without the lock: the answer may be old, no harm."""
-    cdef char *position = <char *>load64(<const long long *>&p.open.position)
+cdef inline void prefetch_write_position(Partition *p, int lines) noexcept nogil:
+    """Prefetch `lines` cache lines at the open batch's write position. Without the lock: a stale address does no harm."""
+    cdef char *position = load_address(&p.open.position)
     while lines > 0:
         prefetch_write(position)
         position += 64
@@ -201,7 +207,7 @@ cdef inline void fetch_to_write(const Partition *p, int lines) noexcept nogil:
 
 
 cdef inline void prefetch_batch(const Batch *b) noexcept nogil:
-    """Ask for the whole struct."""
+    """Prefetch the whole struct."""
     cdef size_t at = 0
     while at < sizeof(Batch):
         prefetch_write(<const char *>b + at)
@@ -232,15 +238,15 @@ cdef inline Py_ssize_t batch_append(OpenBatch *o, const RecordView *r) noexcept 
         return 0
     if KP_DEBUG:
         batch_check_tail(o.batch)
-    store64(<long long *>&o.position, <long long>write_record(o.position, r, body, timestamp_delta, o.record_count))
+    store_address(&o.position, write_record(o.position, r, body, timestamp_delta, o.record_count))
     o.record_count += 1
     if r.timestamp > o.max_timestamp:
         o.max_timestamp = r.timestamp
     return size
 
 
-cdef inline void fetch_ahead(const OpenBatch *o) noexcept nogil:
-    """Ask for what the records after the next ones will write to: slabs come round only when all others have been used."""
+cdef inline void prefetch_ahead(const OpenBatch *o) noexcept nogil:
+    """Prefetch ahead of the write position: a reused slab was last touched a whole pool ago and is cold."""
     prefetch_write(o.position + BYTES_AHEAD)
     prefetch_write(o.position + BYTES_AHEAD + 64)
 

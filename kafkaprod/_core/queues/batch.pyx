@@ -13,15 +13,11 @@ from libc.string cimport memcpy
 from kafkaprod._core.records.big_endian cimport put_i16, put_i32, put_i64
 from kafkaprod._core.queues.buffer_pool cimport LARGEST_CLASS, class_payload
 from kafkaprod._core.records.checksum cimport extend_crc
-from kafkaprod._core.machine.lock cimport add32, store64
+from kafkaprod._core.machine.lock cimport add32, store64, store_address
 from kafkaprod._core.records.record_view cimport APPENDED, BATCH_FULL, OUT_OF_MEMORY, AppendStatus
 from kafkaprod._core.records.record_writer cimport record_size_bound
 
-cdef extern from * nogil:
-    """
-    #define kp_blob_start(blob) PyBytes_AS_STRING(blob)
-    #define kp_blob_size(blob) PyBytes_GET_SIZE(blob)
-    """
+cdef extern from "kafkaprod/_core/machine/machine.h" nogil:
     # Of a bytes object, which does not change: holding a reference is enough.
     const char *blob_start "kp_blob_start"(PyObject *blob)
     Py_ssize_t blob_size "kp_blob_size"(PyObject *blob)
@@ -55,7 +51,7 @@ cdef void _enter_slab(Batch *b, Slab *slab) noexcept nogil:
     cdef OpenBatch *o = &b.partition.open
     b.last = slab
     b.last_generation = slab.generation
-    store64(<long long *>&o.position, <long long>slab.data)
+    store_address(&o.position, slab.data)
     o.end = slab.data + (room if room < slab.size else slab.size)
 
 
@@ -91,7 +87,7 @@ cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *
     store64(&b.held_bytes, slab.total)
     _enter_slab(b, slab)
     o.batch = b
-    store64(<long long *>&o.position, <long long>(o.position + BATCH_HEADER_BYTES))
+    store_address(&o.position, o.position + BATCH_HEADER_BYTES)
     o.base_timestamp = first_record.timestamp
     o.max_timestamp = first_record.timestamp
     o.completion = NULL

@@ -14,13 +14,13 @@ cdef enum:
     ROWS_A_PARTITION = 32
     MOST_ROWS = 131072
     ROWS_PER_HOLD = 256         # after which a lock is let go, so that the sender never waits longer than microseconds
-    FETCH_STEP = 4              # partitions between asking for one thing and for the next that depends on it
-    MOST_LINES = 12             # cache lines asked for ahead of one run
-    ROWS_AHEAD = 16             # rows between asking for keys and values and writing them
+    PREFETCH_STEP = 4           # partitions between prefetching a partition and its batch's write position
+    MOST_LINES = 12             # cache lines prefetched ahead of one run
+    ROWS_AHEAD = 16             # rows between prefetching keys and values and writing them
 
 
-cdef struct Segment:
-    # Rows of one partition that stand next to each other in one batch.
+cdef struct RowRun:
+    # Rows of one partition that are next to each other in one batch.
     Batch *batch                # a reference
     int32_t partition
     int32_t first_index
@@ -43,8 +43,8 @@ cdef class Block:
     cdef int32_t *_row_partitions           # where each row went
     cdef Partition **_partition_array
     cdef int32_t _partition_count
-    cdef int32_t *_last_segments            # index of each partition's newest segment, -1: none
-    # The round. Its rows count from its first one.
+    cdef int32_t *_last_runs            # index of each partition's newest run, -1: none
+    # State of the current round; row numbers are relative to its first row.
     cdef Py_ssize_t _round_rows             # at most
     cdef Py_ssize_t _round_first            # the block's rows from here
     cdef Py_ssize_t _round_end              # up to here
@@ -56,21 +56,21 @@ cdef class Block:
     cdef int32_t _group_count
     cdef int32_t _group                     # the one to be written next
     cdef int32_t _at                        # rows written
-    cdef Segment *_segments
-    cdef Py_ssize_t _segment_count
-    cdef Py_ssize_t _segment_capacity
+    cdef RowRun *_runs
+    cdef Py_ssize_t _run_count
+    cdef Py_ssize_t _run_capacity
 
     cdef int _check_rows(self) except -1
     cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil
     cdef void _begin_round(self) noexcept nogil
     cdef void _sort_round(self) noexcept nogil
     cdef void _free_round(self) noexcept
-    cdef void _fetch_ahead(self) noexcept nogil
+    cdef void _prefetch_ahead(self) noexcept nogil
     cdef AppendStatus _append_rows(self, int64_t now_ms, int64_t ticket, int *events) noexcept nogil
     cdef AppendStatus _append_run(self, int32_t partition, int32_t run_end, int64_t now_ms, int64_t ticket,
                                   int *events) noexcept nogil
     cdef int32_t _lock_sticky(self, int *events) noexcept nogil
     cdef void _put_back(self, int32_t partition, char *position, int64_t max_timestamp, int32_t record_count,
                         int32_t first_index) noexcept nogil
-    cdef int _reserve_segments(self) noexcept nogil
+    cdef int _reserve_runs(self) noexcept nogil
     cdef int _let_go_of_input(self) except -1

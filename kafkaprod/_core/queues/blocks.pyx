@@ -1,11 +1,11 @@
 """Blocks of records, from lists or columns, appended without the GIL.
 
 A block is checked whole before its first record is written; after that only a full pool can stop it, at a record
-boundary: `rows_left` says which rows are not appended, and run() goes on from there. Rows keep their order per partition.
+boundary: `rows_left` has the rows that are not appended, and run() continues from there. Rows keep their order per partition.
 
 Rows are taken in rounds. A round is sorted by partition first (a counting sort, so rows keep their order) and then
 written partition by partition: its lock is taken once for a run of rows, the batch's state stays in registers, and
-with thousands of partitions it is known in time what to fetch from memory. So what is appended when the pool is full is a
+with thousands of partitions the next memory can be prefetched in time. So what is appended when the pool is full is a
 prefix of each partition's rows, not of the block's. Only one lock is held at a time.
 """
 
@@ -24,12 +24,12 @@ from kafkaprod._core.queues.batch cimport (
     batch_hold,
     batch_release,
     delta_between,
-    fetch_to_write,
+    prefetch_write_position,
 )
 from kafkaprod._core.queues.buffer_pool cimport slab_total
-from kafkaprod._core.columns.columns cimport NULLS, ByteColumn, HeaderColumn, column_fetch, column_get
+from kafkaprod._core.columns.columns cimport NULLS, ByteColumn, HeaderColumn, prefetch_place, column_get
 from kafkaprod._core.queues.completion cimport batch_result
-from kafkaprod._core.machine.lock cimport load32, load_i32, mutex_lock, mutex_unlock, store32, store64
+from kafkaprod._core.machine.lock cimport load32, load_i32, mutex_lock, mutex_unlock, store32, store_address
 from kafkaprod._core.records.murmur2 cimport FastModulo, fast_modulo, partition_for_key
 from kafkaprod._core.machine.prefetch cimport prefetch_read, prefetch_write
 from kafkaprod._core.records.integers cimport to_int64
@@ -75,8 +75,8 @@ cdef inline void fill_record(const ByteColumn *key, const ByteColumn *value, con
     r.headers_size = headers_size(r.headers, r.header_count)
 
 
-cdef inline void fetch_row(const ByteColumn *key, const ByteColumn *value, Py_ssize_t i) noexcept nogil:
-    """Ask for what writing row i will read."""
+cdef inline void prefetch_row(const ByteColumn *key, const ByteColumn *value, Py_ssize_t i) noexcept nogil:
+    """Prefetch what writing row i will read."""
     cdef const char *data = NULL
     cdef Py_ssize_t length
     column_get(key, i, &data, &length)
@@ -119,7 +119,7 @@ cdef class Block:
                       _int_array(partitions, "partitions", "i", self.row_count)]
         cdef const int64_t[::1] timestamp_view
         cdef const int32_t[::1] partition_view
-        # What an argument's own code may have changed meanwhile counts only from here on.
+        # Read only now: code of the arguments above may have changed the topic.
         self._partition_array = topic.partitions
         self._partition_count = topic.partition_count
         if not ANY_PARTITION <= chosen < self._partition_count:
@@ -140,23 +140,23 @@ cdef class Block:
         self._order = <int32_t *>malloc(<size_t>self._round_rows * sizeof(int32_t) + 1)
         self._ends = <int32_t *>malloc(<size_t>self._partition_count * sizeof(int32_t))
         self._groups = <int32_t *>malloc(<size_t>min(self._round_rows, self._partition_count) * sizeof(int32_t) + 1)
-        self._last_segments = <int32_t *>malloc(<size_t>self._partition_count * sizeof(int32_t))
+        self._last_runs = <int32_t *>malloc(<size_t>self._partition_count * sizeof(int32_t))
         if (self._row_partitions is NULL or self._placed is NULL or self._order is NULL or self._ends is NULL
-                or self._groups is NULL or self._last_segments is NULL):
+                or self._groups is NULL or self._last_runs is NULL):
             raise MemoryError
         cdef Py_ssize_t i
         self._for_all = <int32_t>chosen
         for i in range(self.row_count):
             self._row_partitions[i] = self._for_all
         for i in range(self._partition_count):
-            self._last_segments[i] = -1
+            self._last_runs[i] = -1
         self._check_rows()
 
     def __dealloc__(self):
         cdef Py_ssize_t i
-        for i in range(self._segment_count):
-            batch_release(self._segments[i].batch, self.accumulator.pool)
-        free(self._segments)
+        for i in range(self._run_count):
+            batch_release(self._runs[i].batch, self.accumulator.pool)
+        free(self._runs)
         free(self._row_partitions)
         self._free_round()
 
@@ -227,8 +227,8 @@ cdef class Block:
         free(self._order)
         free(self._ends)
         free(self._groups)
-        free(self._last_segments)
-        self._placed = self._order = self._ends = self._groups = self._last_segments = NULL
+        free(self._last_runs)
+        self._placed = self._order = self._ends = self._groups = self._last_runs = NULL
 
     cdef void _begin_round(self) noexcept nogil:
         """Sort the next rows by partition. A round's rows are all placed by key or caller, or all go to the sticky one."""
@@ -270,7 +270,7 @@ cdef class Block:
             if self._is_sticky:
                 break
             if not is_scattered:
-                # Here the values are passed in the order of memory, when they are written they no longer are.
+                # Prefetch values now, in memory order; they are written later in partition order.
                 column_get(&value, i, &data, &length)
                 prefetch_read(data)
                 prefetch_read(data + 64)
@@ -314,7 +314,7 @@ cdef class Block:
             else:
                 partition = self._groups[self._group]
                 if self._partition_count > FEW_PARTITIONS:
-                    self._fetch_ahead()
+                    self._prefetch_ahead()
                 mutex_lock(&self._partition_array[partition].lock)
                 status = self._append_run(partition, self._ends[partition], now_ms, ticket, events)
                 if self._at == self._ends[partition]:
@@ -338,10 +338,10 @@ cdef class Block:
         cdef int32_t at = self._at
         cdef int32_t end_at = min(run_end, at + ROWS_PER_HOLD)
         cdef bint is_scattered = self._partition_count > FEW_PARTITIONS and not is_sticky
-        cdef int32_t fetch_end = 0
+        cdef int32_t prefetch_end = 0
         cdef Partition *p = self._partition_array[partition]
         cdef AppendStatus status = APPENDED
-        cdef RecordView r               # its address goes nowhere, so that its fields can be registers, too
+        cdef RecordView r               # does not escape, so the compiler may keep the fields in registers
         cdef RecordView refused
         cdef Py_ssize_t row
         cdef Py_ssize_t body
@@ -357,10 +357,10 @@ cdef class Block:
         cdef int32_t first_index = 0
         cdef int64_t sticky_bytes = p.sticky_bytes if is_sticky else 0
         cdef int64_t sticky_limit = 2 * self.accumulator.batch_size     # see must_leave()
-        if self._reserve_segments() != 0:
+        if self._reserve_runs() != 0:
             return OUT_OF_MEMORY
         if is_scattered:
-            fetch_end = <int32_t>(self._round_end - round_first) - 2 * ROWS_AHEAD
+            prefetch_end = <int32_t>(self._round_end - round_first) - 2 * ROWS_AHEAD
         r.timestamp = self._timestamp
         if has_batch:
             position, end, base_timestamp = o.position, o.end, o.base_timestamp
@@ -368,13 +368,13 @@ cdef class Block:
             first_index = record_count
         while at < end_at:
             if not is_scattered:
-                # Slabs come round only when all others have been used: what is written to is in no cache.
+                # A reused slab was last touched a whole pool ago and is in no cache.
                 prefetch_write(position + BYTES_AHEAD)
                 prefetch_write(position + BYTES_AHEAD + 64)
-            elif at < fetch_end:
-                column_fetch(&key, round_first + order[at + 2 * ROWS_AHEAD])
-                column_fetch(&value, round_first + order[at + 2 * ROWS_AHEAD])
-                fetch_row(&key, &value, round_first + order[at + ROWS_AHEAD])
+            elif at < prefetch_end:
+                prefetch_place(&key, round_first + order[at + 2 * ROWS_AHEAD])
+                prefetch_place(&value, round_first + order[at + 2 * ROWS_AHEAD])
+                prefetch_row(&key, &value, round_first + order[at + ROWS_AHEAD])
             row = round_first + (at if is_sticky else order[at])
             fill_record(&key, &value, &headers, row, &r)
             if timestamps is not NULL:
@@ -397,7 +397,7 @@ cdef class Block:
                     p.sticky_bytes = sticky_bytes
                     if self.accumulator.must_leave(p, &refused):
                         break
-                if self._reserve_segments() != 0:
+                if self._reserve_runs() != 0:
                     status = OUT_OF_MEMORY
                     break
                 status = self.accumulator.append_locked(p, &refused, now_ms, ticket, events)
@@ -438,19 +438,19 @@ cdef class Block:
             self.accumulator.leave_sticky(self.topic, p, &r, events)
             mutex_unlock(&p.lock)
 
-    cdef void _fetch_ahead(self) noexcept nogil:
-        """Ask for the memory that partitions coming up will need: the partition, and a step later where its batch is written to.
+    cdef void _prefetch_ahead(self) noexcept nogil:
+        """Prefetch for the next partitions: the partition, and a step later the write position of its batch.
 
         With thousands of partitions nearly every run of rows would wait for each of them, one after the other.
         """
         cdef const int32_t *coming = self._groups + self._group
         cdef int32_t left = self._group_count - self._group
         cdef int32_t rows
-        if 2 * FETCH_STEP < left:
-            prefetch_write(self._partition_array[coming[2 * FETCH_STEP]])
-        if FETCH_STEP < left:
-            rows = self._ends[coming[FETCH_STEP]] - self._ends[coming[FETCH_STEP - 1]]
-            fetch_to_write(self._partition_array[coming[FETCH_STEP]], min(MOST_LINES, 2 * rows + 1))
+        if 2 * PREFETCH_STEP < left:
+            prefetch_write(self._partition_array[coming[2 * PREFETCH_STEP]])
+        if PREFETCH_STEP < left:
+            rows = self._ends[coming[PREFETCH_STEP]] - self._ends[coming[PREFETCH_STEP - 1]]
+            prefetch_write_position(self._partition_array[coming[PREFETCH_STEP]], min(MOST_LINES, 2 * rows + 1))
 
     cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil:
         fill_record(&self._key.c, &self._value.c, &self._headers.c, i, r)
@@ -459,57 +459,57 @@ cdef class Block:
     cdef inline void _put_back(self, int32_t partition, char *position, int64_t max_timestamp,
                                int32_t record_count, int32_t first_index) noexcept nogil:
         """Write the state of the open batch back, and remember that its records from first_index on are the block's."""
-        cdef Segment *segment
+        cdef RowRun *run
         cdef OpenBatch *o = &self._partition_array[partition].open
         cdef Batch *b = o.batch
         if record_count == first_index:
             return
-        store64(<long long *>&o.position, <long long>position)
+        store_address(&o.position, position)
         o.max_timestamp, o.record_count = max_timestamp, record_count
-        if self._last_segments[partition] >= 0:
-            segment = &self._segments[self._last_segments[partition]]
-            if segment.batch == b and segment.first_index + segment.count == first_index:
-                segment.count = record_count - segment.first_index
+        if self._last_runs[partition] >= 0:
+            run = &self._runs[self._last_runs[partition]]
+            if run.batch == b and run.first_index + run.count == first_index:
+                run.count = record_count - run.first_index
                 return
-        segment = &self._segments[self._segment_count]
-        segment.batch = b
+        run = &self._runs[self._run_count]
+        run.batch = b
         batch_hold(o)
-        segment.partition = partition
-        segment.first_index = first_index
-        segment.count = record_count - first_index
-        self._last_segments[partition] = <int32_t>self._segment_count
-        self._segment_count += 1
+        run.partition = partition
+        run.first_index = first_index
+        run.count = record_count - first_index
+        self._last_runs[partition] = <int32_t>self._run_count
+        self._run_count += 1
 
-    cdef int _reserve_segments(self) noexcept nogil:
-        """Make room for two more segments; -1 without memory for that. Records are written only once it is there."""
-        cdef Segment *grown
+    cdef int _reserve_runs(self) noexcept nogil:
+        """Make room for two more runs; -1 without memory for that. Records are written only once it is there."""
+        cdef RowRun *grown
         cdef Py_ssize_t capacity
-        if self._segment_count + 2 <= self._segment_capacity:
+        if self._run_count + 2 <= self._run_capacity:
             return 0
-        capacity = 2 * self._segment_capacity + 16
-        grown = <Segment *>realloc(self._segments, <size_t>capacity * sizeof(Segment))
+        capacity = 2 * self._run_capacity + 16
+        grown = <RowRun *>realloc(self._runs, <size_t>capacity * sizeof(RowRun))
         if grown is NULL:
             return -1
-        self._segments = grown
-        self._segment_capacity = capacity
+        self._runs = grown
+        self._run_capacity = capacity
         return 0
 
     @property
-    def segments(self):
-        """Where the appended rows stand: tuples (BatchResult, partition, first index in the batch, rows).
+    def row_runs(self):
+        """Where the appended rows are: tuples (BatchResult, partition, first index in the batch, rows).
 
-        The rows of one partition, in row order, fill its segments in list order. Result objects are made when asked for.
+        The rows of one partition, in row order, fill its runs in list order. Result objects are made by the first call.
         """
         cdef Py_ssize_t i
-        cdef Segment *segment
+        cdef RowRun *run
         cdef list found = []
-        for i in range(self._segment_count):
-            segment = &self._segments[i]
+        for i in range(self._run_count):
+            run = &self._runs[i]
             found.append((
-                batch_result(segment.batch, self.accumulator.completion_factory, self.topic.name),
-                segment.partition,
-                segment.first_index,
-                segment.count,
+                batch_result(run.batch, self.accumulator.completion_factory, self.topic.name),
+                run.partition,
+                run.first_index,
+                run.count,
             ))
         return found
 

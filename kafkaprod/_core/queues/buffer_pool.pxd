@@ -7,8 +7,8 @@ Every byte handed out counts against the capacity; freed slabs stay cached per c
 system when another class needs the room. One owner at a time: pool, batch (open or sealed) or request; who owns a
 slab is its batch's state (batch.pxd), the pool knows only POOLED and OWNED and refuses a second release.
 Waiters come first, in the order in which they came: what they need is kept back from everybody else, and who comes
-later is served beside them only if that leaves enough. (Serving nobody else while somebody waits would have every thread
-queue behind one that was told and has not run yet, and that for every slab.)
+later is served beside them only if that leaves enough. (Serving no one else while a thread waits would make every thread
+queue behind one that was woken and has not run yet, for every slab.)
 """
 
 from libc.stdint cimport int8_t, int64_t, uint8_t, uint32_t
@@ -17,14 +17,7 @@ from kafkaprod._core.machine.lock cimport mutex_t
 from kafkaprod._core.records.record_view cimport AppendStatus
 
 
-cdef extern from * nogil:
-    """
-    #ifdef KAFKAPROD_DEBUG
-    #define KP_DEBUG 1
-    #else
-    #define KP_DEBUG 0
-    #endif
-    """
+cdef extern from "kafkaprod/_core/machine/machine.h" nogil:
     const bint KP_DEBUG     # freed memory is poisoned with 0xDD and generations are checked before writes
 
 
@@ -91,7 +84,7 @@ cdef inline Py_ssize_t class_payload(int size_class) noexcept nogil:
 
 
 cdef inline int8_t size_class_for(Py_ssize_t payload) noexcept nogil:
-    """The smallest class that holds so many bytes, or the largest."""
+    """Return the smallest class that holds `need` bytes, or the largest class."""
     cdef int size_class = 0
     while size_class < LARGEST_CLASS and class_payload(size_class) < payload:
         size_class += 1

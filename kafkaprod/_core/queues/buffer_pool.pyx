@@ -2,7 +2,7 @@
 
 Thread-safe. Nothing here waits: try_acquire answers NULL, the producer queues a waiter and sleeps on its own
 primitive, the sender calls wake_waiters() once a loop. Source of the rules: Kafka's BufferPool (FIFO; memory that no
-waiter needs goes to whoever asks).
+waiter needs goes to the next caller).
 """
 
 cimport cython
@@ -66,7 +66,7 @@ cdef class BufferPool:
         return slab
 
     cdef bint is_exhausted(self) noexcept nogil:
-        """Whether somebody waits for bytes that are not free."""
+        """Whether a thread waits for bytes that are not free."""
         cdef bint is_exhausted
         mutex_lock(&self._lock)
         is_exhausted = self._promised > 0 and self._in_use + self._promised > self._capacity
@@ -81,7 +81,7 @@ cdef class BufferPool:
             total += waiter.need
             waiter = waiter.next
         if waiter is not NULL:
-            waiter.is_told = False      # it tries now: if that fails, it wants to be told again
+            waiter.is_told = False      # it tries now; if that fails, wake it again
         return total
 
     cdef Slab *acquire_beyond_capacity(self, Py_ssize_t need) noexcept nogil:
@@ -257,7 +257,7 @@ cdef class BufferPool:
         return was_woken
 
     cdef int _find_servable(self, int64_t *tickets, int most) noexcept nogil:
-        """The next waiters to be woken, marked as told; how many."""
+        """Collect the next waiters to wake, mark them as woken, and return how many they are."""
         cdef Waiter *waiter
         cdef Py_ssize_t total
         cdef int count = 0
@@ -309,7 +309,7 @@ cdef class BufferPool:
 
     @property
     def refused_release_count(self):
-        """Slabs released that nobody owned; anything but 0 is a bug of the engine."""
+        """Slabs released that had no owner; anything but 0 is a bug of the engine."""
         return self._refused_release_count
 
 

@@ -23,10 +23,10 @@ cdef class BatchResult:
     cdef readonly object guard              # for the subclass: what refuses waits that could not end, or None
     cdef bytearray _seen                    # of a failed batch, 1 for each record whose failure was looked at; None: no one
     cdef int32_t _seen_count
-    # Guarded by a critical section on this object, which is the GIL where there is one; None: nobody.
-    cdef readonly list _waiters             # whom to wake
-    cdef list _callbacks                    # whom to call, in turn a DeliveryFuture, or None, and a callable
-    cdef bint _is_told                      # they are being told, or were: who comes now is told at once
+    # Guarded by a critical section on this object, which is the GIL where there is one; None: no one.
+    cdef readonly list _waiters             # objects to wake
+    cdef list _callbacks                    # in turn a DeliveryFuture, or None, and a callable
+    cdef bint _is_told                      # the callbacks run or have run: a new one is called at once
 
     cdef bint _listen(self, DeliveryFuture future, object callback) except -1
     cdef int _call(self, DeliveryFuture future, object callback) except -1

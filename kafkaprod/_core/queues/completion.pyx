@@ -3,8 +3,8 @@
 A result is written once, by the sender thread, and read by any thread; how to wait is added by the Python subclass that
 the accumulator is given (`kafkaprod.results.batch.BatchCompletion`). A split batch points at its children.
 
-With thousands of partitions nearly every record opens a batch, and has a result object of its own, in which nobody waits.
-So making, telling and freeing one runs no Python code, and the garbage collector hears of it only when something is
+With thousands of partitions nearly every record opens a batch and has a result object of its own that no thread waits for.
+So creating, settling and freeing one runs no Python code, and the garbage collector tracks it only once something is
 attached that could be part of a cycle.
 """
 
@@ -99,7 +99,7 @@ cdef class BatchResult:
 
     @property
     def first_unseen_error(self):
-        """The error of the first record whose failure was not looked at; None if there is none."""
+        """The error of the first record whose failure was not looked at; None if all were."""
         cdef bytearray seen = self._seen
         cdef Py_ssize_t index = 0 if seen is None else seen.find(b"\0")
         return None if index < 0 else self.error_of(<int32_t>index)
@@ -108,7 +108,7 @@ cdef class BatchResult:
         """Called once the failures of all records were looked at. Subclasses correct their books here."""
 
     def on_failure(self):
-        """Called once by the sender thread when the batch has failed, before anybody is told. Subclasses book it here."""
+        """Called once by the sender thread when the batch has failed, before waiters and callbacks. Subclasses record it here."""
 
     def on_callback_error(self):
         """Called while the exception that a callback raised is handled. Subclasses log and count it here."""
@@ -122,7 +122,7 @@ cdef class BatchResult:
             self._call(None, listener)
 
     def add_waiter(self, waiter):
-        """Have `waiter.wake()` called when the outcome is known; False if it is known already. It must not raise."""
+        """Call `waiter.wake()` when the outcome is known; return False if it is known already. wake() must not raise."""
         with cython.critical_section(self):
             if self._is_told:
                 return False
@@ -167,13 +167,13 @@ cdef class BatchResult:
         return 0
 
     cdef int _tell(self) except -1:
-        """Wake and call everybody, once."""
+        """Wake all waiters and run all callbacks, once."""
         cdef list waiters
         cdef list callbacks
         cdef Py_ssize_t i
         with cython.critical_section(self):
             if self._is_told:
-                raise IllegalStateError(f"the outcome of a batch of {self.topic}[{self.partition}] was told before")
+                raise IllegalStateError(f"the outcome of a batch of {self.topic}[{self.partition}] was published before")
             self._is_told = True
             waiters = self._waiters
             callbacks = self._callbacks
@@ -367,7 +367,7 @@ cdef DeliveryFuture new_future():
 
 
 cdef object batch_result(Batch *b, object factory, str topic):
-    """The batch's result object, made now if nobody asked before. Needs the GIL; the caller holds a reference to b."""
+    """Return the batch's result object; the first call makes it. Needs the GIL; the caller holds a reference to b."""
     cdef BatchResult result
     cdef bint is_first
     cdef bint is_done
@@ -395,7 +395,7 @@ cdef object batch_result(Batch *b, object factory, str topic):
 
 
 cdef int publish(Batch *b, BatchResult result) except -1:
-    """Copy the batch's outcome to its result object and tell it. Once per batch."""
+    """Copy the batch's outcome to its result object, then wake and call those who wait. Once per batch."""
     _copy_outcome(b, result)
     if b.error is not NULL:
         result.on_failure()

@@ -1,5 +1,11 @@
 """When a batch of an idempotent producer may go out, and with which sequence number.
 
+Theory. A leader remembers the last five batches of each producer. It appends a batch only if its sequence follows the last
+one, acknowledges a remembered one again without appending it, and refuses any other. So a batch that is retried under its
+own number can neither be lost nor doubled nor overtaken, as long as numbers have no gaps, no number is given to two batches,
+and no more than five batches are between the first unacknowledged one and the newest. The rules below keep it so through
+retries, failures and moves of the leader.
+
 Each partition continues its own sequence under a (producer id, epoch); the producer's current epoch may be newer.
 Rules (KIP-98, KIP-360; TransactionManager, TxnPartitionMap; deviations marked *):
 
@@ -7,17 +13,17 @@ Rules (KIP-98, KIP-360; TransactionManager, TxnPartitionMap; deviations marked *
 - A batch sent before goes out again only while it is the first outstanding one: retries are one at a time, in order.
 - A partition starts over at 0 under the producer's current epoch once nothing of it is outstanding.
 - * Until a batch under the current epoch is acknowledged, one batch at a time: a leader that has no state of the producer
-  takes any sequence as the first. If it refuses the first batch for a moment (a new partition it has not heard of yet) it
-  would let the second in, and the first could never be written after it. Java runs into this.
-- * Never more than five batches from the first outstanding one on. The in-flight limit of a connection does not see to
-  that when the leader moves: the new one would acknowledge later batches and forget the first before it is retried.
+  takes any sequence as the first. If it refuses the first batch for a moment (a new partition that it does not know yet)
+  and accepts the second, the first can never be written after it. Java runs into this.
+- * Never more than five batches from the first outstanding one on. The in-flight limit of a connection does not
+  ensure that when the leader moves: the new one would acknowledge later batches and forget the first before its retry.
 - A sequence that may be missing from the log (a batch failed or expired after it was sent) sets `needs_new_epoch`:
   nothing unsent goes out until the partition is quiet and has a newer epoch. If it turns out that everything sent was
-  acknowledged after all, it goes on as it was.
+  acknowledged after all, it continues as before.
 - * A batch is given a new sequence only if every attempt of it was definitely rejected; one that may be in the log
   never is. Java renumbers whatever is in flight, which can write a record twice.
 
-All functions want the partition's lock held.
+The caller of every function holds the partition's lock.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
@@ -119,8 +125,6 @@ cdef inline void note_acked(Partition *p, const Batch *b) noexcept nogil:
     cdef int32_t last = advance_sequence(b.base_sequence, b.record_count - 1)
     if p.last_acked_sequence < 0 or ((<uint32_t>last - <uint32_t>p.last_acked_sequence) & <uint32_t>SEQUENCE_MASK) < 0x40000000:
         p.last_acked_sequence = last
-    if b.base_offset >= 0 and b.base_offset + b.record_count - 1 > p.last_acked_offset:
-        p.last_acked_offset = b.base_offset + b.record_count - 1
 
 
 cdef inline bint forget_sequence(Partition *p, Batch *b) noexcept nogil:

@@ -1,4 +1,4 @@
-"""Reading record batches of magic 2 that somebody else wrote: every length is distrusted. See batch_reader.pyx."""
+"""Reading record batches of magic 2 that another program wrote: no length is trusted. See batch_reader.pyx."""
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
 

@@ -3,18 +3,7 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-cdef extern from * nogil:
-    """
-    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    #define kp_be16(x) (x)
-    #define kp_be32(x) (x)
-    #define kp_be64(x) (x)
-    #else
-    #define kp_be16(x) __builtin_bswap16(x)
-    #define kp_be32(x) __builtin_bswap32(x)
-    #define kp_be64(x) __builtin_bswap64(x)
-    #endif
-    """
+cdef extern from "kafkaprod/_core/machine/machine.h" nogil:
     uint16_t be16 "kp_be16"(uint16_t x)
     uint32_t be32 "kp_be32"(uint32_t x)
     uint64_t be64 "kp_be64"(uint64_t x)

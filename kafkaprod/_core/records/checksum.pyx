@@ -14,35 +14,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
-cdef extern from *:
-    """
-    #if defined(__x86_64__)
-    static int kp_has_crc(void) { return __builtin_cpu_supports("sse4.2"); }
-    static inline uint64_t kp_crc_word(uint64_t crc, uint64_t word) {
-        __asm__("crc32q %1, %0" : "+r"(crc) : "rm"(word));
-        return crc;
-    }
-    static inline uint64_t kp_crc_byte(uint64_t crc, uint8_t byte) {
-        __asm__("crc32b %1, %0" : "+r"(crc) : "rm"(byte));
-        return crc;
-    }
-    #elif defined(__aarch64__) && defined(__linux__) && !defined(__AARCH64EB__)
-    #include <sys/auxv.h>
-    static int kp_has_crc(void) { return (getauxval(AT_HWCAP) & (1 << 7)) != 0; }   /* HWCAP_CRC32 */
-    static inline uint64_t kp_crc_word(uint64_t crc, uint64_t word) {
-        __asm__(".arch_extension crc\\n\\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
-        return crc;
-    }
-    static inline uint64_t kp_crc_byte(uint64_t crc, uint8_t byte) {
-        __asm__(".arch_extension crc\\n\\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"(byte));
-        return crc;
-    }
-    #else
-    static int kp_has_crc(void) { return 0; }
-    static inline uint64_t kp_crc_word(uint64_t crc, uint64_t word) { (void)word; return crc; }
-    static inline uint64_t kp_crc_byte(uint64_t crc, uint8_t byte) { (void)byte; return crc; }
-    #endif
-    """
+cdef extern from "kafkaprod/_core/machine/machine.h":
     int kp_has_crc() noexcept nogil
     # Little-endian machines only, as a word loaded from memory must have its first byte lowest.
     uint64_t kp_crc_word(uint64_t crc, uint64_t word) noexcept nogil

@@ -6,15 +6,7 @@ Source: org.apache.kafka.common.utils.Utils.murmur2 (MurmurHash2, seed 0x9747b28
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-cdef extern from * nogil:
-    """
-    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    #define kp_little32(x) __builtin_bswap32(x)
-    #else
-    #define kp_little32(x) (x)
-    #endif
-    #define kp_high_product(a, b) ((uint64_t)(((unsigned __int128)(a) * (b)) >> 64))
-    """
+cdef extern from "kafkaprod/_core/machine/machine.h" nogil:
     uint32_t little32 "kp_little32"(uint32_t x)
     uint64_t high_product "kp_high_product"(uint64_t a, uint64_t b)
 

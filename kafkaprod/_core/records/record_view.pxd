@@ -4,7 +4,6 @@ from libc.stdint cimport int32_t, int64_t
 
 
 cdef enum:
-    NO_TIMESTAMP = -1
     NULL_LENGTH = -1            # the length of a null key, value or header value
 
 

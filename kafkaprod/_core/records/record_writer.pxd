@@ -39,42 +39,7 @@ cdef inline Py_ssize_t record_size_bound(const RecordView *r) noexcept nogil:
     return RECORD_OVERHEAD_BOUND + field_size(r.key_length) + field_size(r.value_length) + r.headers_size
 
 
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #include <string.h>
-    #if defined(__GNUC__)
-    typedef char kp_16 __attribute__((vector_size(16)));
-    /* The first and the last bytes, which may overlap: all is loaded before any is stored. */
-    #define KP_COPY_ENDS(type) do { type head, tail; \
-        memcpy(&head, from, sizeof(type)); memcpy(&tail, from + length - sizeof(type), sizeof(type)); \
-        memcpy(to, &head, sizeof(type)); memcpy(to + length - sizeof(type), &tail, sizeof(type)); } while (0)
-    static inline void kp_copy(char *to, const char *from, Py_ssize_t length) {
-        if (length > 128) memcpy(to, from, (size_t)length);
-        else if (length > 32) {
-            const char *from_end = from + length;
-            char *to_end = to + length;
-            kp_16 a, b, c, d, e, f, g, h;
-            memcpy(&a, from, 16); memcpy(&b, from + 16, 16);
-            memcpy(&g, from_end - 32, 16); memcpy(&h, from_end - 16, 16);
-            if (length > 64) {
-                memcpy(&c, from + 32, 16); memcpy(&d, from + 48, 16);
-                memcpy(&e, from_end - 64, 16); memcpy(&f, from_end - 48, 16);
-                memcpy(to + 32, &c, 16); memcpy(to + 48, &d, 16);
-                memcpy(to_end - 64, &e, 16); memcpy(to_end - 48, &f, 16);
-            }
-            memcpy(to, &a, 16); memcpy(to + 16, &b, 16);
-            memcpy(to_end - 32, &g, 16); memcpy(to_end - 16, &h, 16);
-        }
-        else if (length >= 16) KP_COPY_ENDS(kp_16);
-        else if (length >= 8) KP_COPY_ENDS(uint64_t);
-        else if (length >= 4) KP_COPY_ENDS(uint32_t);
-        else while (length-- > 0) to[length] = from[length];
-    }
-    #else
-    #define kp_copy(to, from, length) memcpy((to), (from), (size_t)(length))
-    #endif
-    """
+cdef extern from "kafkaprod/_core/machine/machine.h":
     # memcpy that does not call for the keys and values of most records.
     void copy_bytes "kp_copy"(char *to, const char *source, Py_ssize_t length) noexcept nogil
 

@@ -31,7 +31,7 @@ cdef class Drain:
     cdef readonly bint has_new_members      # a partition waits to be added to the transaction
     cdef readonly bint has_drained          # a batch of the open transaction went out
     cdef readonly bint wants_epoch          # a partition waits for a newer producer epoch
-    cdef readonly int64_t next_check_us     # when ready() should be asked again if nothing else happens
+    cdef readonly int64_t next_check_us     # when to call ready() again if nothing else happens
     cdef object codec
     cdef bint compresses                    # there is a codec
     cdef object workers

@@ -8,7 +8,7 @@ is the first batch of its queue (source: RecordAccumulator.ready, KIP-480, KIP-9
 | waited      | now - creation (in microseconds), or - last requeue                                             |
 | backing off | head was requeued, waited < its backoff, and the leader epoch is the one it failed under         |
 | full        | more than one batch queued, or head takes no more records                                       |
-| hurry       | pool exhausted (somebody waits for bytes that are not free), flush, closing                     |
+| hurry       | pool exhausted (a thread waits for bytes that are not free), flush, closing                     |
 | sendable    | not backing off and (full or waited >= linger - LINGER_SLACK_US or hurry)                        |
 
 Drain goes round the node's partitions from where the node's last drain stopped, takes the head of each queue that is
@@ -34,12 +34,13 @@ from kafkaprod._core.queues.batch cimport (
     batch_sealed_size,
     batch_set_compressed,
     batch_size_bytes,
+    observe_batch,
     prefetch_batch,
 )
 from kafkaprod._core.queues.buffer_pool cimport size_class_for
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE
 from kafkaprod._core.machine.gil_turns cimport have_gil, want_gil
-from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, observe64, store32
+from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, store32
 from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.machine.types cimport forbid_new
 from kafkaprod._core.requests.produce_request cimport ProduceRequest
@@ -51,7 +52,7 @@ from functools import partial
 from kafkaprod.errors import InvalidRecordError
 
 cdef enum:
-    AHEAD = 4                           # partitions between asking for memory and looking at it
+    AHEAD = 4                           # partitions between two stages of prefetching
     NOTHING_TO_WAIT_FOR = 0x7FFFFFFF    # in us: 35 minutes
     NOT_TRANSACTIONAL = -1
     NO_TRANSACTION = 0
@@ -86,7 +87,7 @@ cdef class Drain:
         codec: a compression.Codec, or None.
         workers: an object with Executor.map, to compress several batches at a time; None: one after the other.
         is_adaptive: records without a key go rather to partitions whose queues are short (KIP-794).
-        availability_timeout_ms: records without a key avoid a node that could not be sent to for so long; 0: never.
+        availability_timeout_ms: records without a key avoid a node that could not be sent to for this long; 0: never.
     """
 
     def __cinit__(self, Accumulator accumulator not None, int64_t linger_ms=5, Py_ssize_t max_request_bytes=1048576,
@@ -151,7 +152,7 @@ cdef class Drain:
             topic.partitions[<int32_t>number].transaction = self.transaction
 
     def resume_partition(self, str topic not None, int32_t partition, int32_t next_sequence):
-        """Go on with a partition's sequence where an earlier process with this producer id and epoch stopped.
+        """Continue a partition's sequence where an earlier process with this producer id and epoch stopped.
 
         To be called after set_producer() and before the partition's first record. Until its first batch is
         acknowledged one goes at a time: a leader that has forgotten the producer takes any sequence.
@@ -202,7 +203,7 @@ cdef class Drain:
     def ready(self, int64_t now_us, bint hurry=False):
         """Look at the head of every queue.
 
-        Args: hurry: send whatever there is (somebody waits for memory, a flush is on, the producer closes).
+        Args: hurry: send whatever there is (a thread waits for memory, a flush is in progress, the producer closes).
         Returns: (ids of nodes that have something sendable, names of topics with data but no leader).
         `next_check_us` says when the next batch becomes sendable by itself, `wants_epoch` whether a partition waits
         for a newer producer epoch.
@@ -382,7 +383,7 @@ cdef class Drain:
         cdef Batch *b
         while looked_at[0] < node.partition_count:
             if node.partition_count > FEW_PARTITIONS:
-                _fetch_ahead(node)
+                _prefetch_ahead(node)
             p = node.partitions[node.start]
             b = NULL
             if load32(&p.queue_length) > 0:
@@ -449,7 +450,7 @@ cdef class Drain:
         mutex_unlock(&queues.partitions[partition].lock)
 
     def note_node(self, int32_t node_id, int64_t now_ms, bint can_send):
-        """Said of each node that has something sendable: whether it could be sent to (KIP-794, availability timeout)."""
+        """Note, for a node that has something sendable, whether it could be sent to (KIP-794, availability timeout)."""
         cdef NodeQueues node = self._nodes.get(node_id)
         if node is not None:
             node.ready_ms = now_ms
@@ -477,7 +478,7 @@ cdef class Drain:
         return True
 
     def update_loads(self):
-        """Tell the sticky partitioners how long their partitions' queues are (KIP-794); cheap where nothing is sticky."""
+        """Give the sticky partitioners the lengths of their partitions' queues (KIP-794); cheap where nothing is sticky."""
         cdef TopicQueues topic
         cdef int32_t i
         cdef list candidates
@@ -498,8 +499,8 @@ cdef class Drain:
             topic.sticky.set_loads(candidates, queues)
 
 
-cdef inline void _fetch_ahead(NodeQueues node) noexcept nogil:
-    """Ask for the partition that is looked at a few later, for the batch of one nearer by, and for its memory when near.
+cdef inline void _prefetch_ahead(NodeQueues node) noexcept nogil:
+    """Prefetch in three stages: the partition 12 ahead, the head batch 8 ahead, its first slab 4 ahead.
 
     Heads are read without the lock: only this thread takes batches out, so what is there stays.
     """
@@ -515,8 +516,8 @@ cdef inline void _fetch_ahead(NodeQueues node) noexcept nogil:
             prefetch_write(<const char *>head.first + CACHE_LINE)
 
 
-cdef inline const Batch *_peek_head(const Partition *p) noexcept nogil:
-    return <const Batch *>observe64(<const long long *>&p.head) if load32(&p.queue_length) > 0 else NULL
+cdef inline const Batch *_peek_head(Partition *p) noexcept nogil:
+    return observe_batch(&p.head) if load32(&p.queue_length) > 0 else NULL
 
 
 def _compressed(codec, list section):

@@ -26,7 +26,7 @@ cdef class ProduceRequest:
     cdef Entry *entries             # by topic, then partition, from arrange() on
     cdef Py_ssize_t batch_count
     cdef readonly Py_ssize_t record_count
-    cdef int _export_count          # buffers that somebody still holds
+    cdef int _export_count          # buffers that are still held
     cdef bint _is_finished
 
     cdef bint reserve(self) noexcept nogil

@@ -4,8 +4,8 @@ Batches of less than COPY_BELOW bytes are copied in between the headers: to make
 it, would cost more. All others go to the socket from where their records were written.
 
 On the record's line between drain and the connection. A request references its batches' memory from drain until
-finish(): the sender calls that when the answer has come or the socket is closed. If somebody still holds an exported
-buffer then, the memory stays until the last one is let go. Sender thread only, but for releasing buffers.
+finish(): the sender calls that when the answer has come or the socket is closed. If an exported buffer is still held
+then, the memory stays until the last one is let go. Sender thread only, but for releasing buffers.
 
 | versions | body                                                                                                    |
 |----------|---------------------------------------------------------------------------------------------------------|
@@ -51,7 +51,7 @@ from kafkaprod.structs import RequestSums
 cdef enum:
     COPY_BELOW = 2048       # bytes of a batch: 5 times cheaper at 170, no cheaper at 2,000
     TIME_GROUPS = 1024      # of times in the queue
-    AHEAD = 4               # batches between asking for memory and reading it
+    AHEAD = 4               # batches between prefetching memory and reading it
     COMPACT_FROM = 9        # version with compact encodings and tag sections
     TOPIC_IDS_FROM = 13
     # Upper bounds of header bytes, without names:
@@ -100,7 +100,7 @@ cdef class ProduceRequest:
         self.node_id = node_id
 
     def __dealloc__(self):
-        # Nobody can read any more: exports hold references to this object.
+        # No reader is left: exports hold references to this object.
         if self.entries is not NULL:
             self._give_back()
 
@@ -269,7 +269,7 @@ cdef class ProduceRequest:
         return body
 
     def finish(self):
-        """The answer has come, or the socket is closed: nobody will read the memory any more.
+        """The answer has come, or the socket is closed: the memory has no reader any more.
 
         Batches that have their outcome give it back to the pool; requeued ones keep it. A second call does nothing.
         Raises IllegalStateError, with nothing done, if a batch has neither an outcome nor a place in its queue again.
@@ -331,7 +331,7 @@ cdef class RequestBody:
         free(self._pieces)
 
     cdef int _make_room(self, Py_ssize_t size) except -1:
-        """For so many bytes of headers and copied batches."""
+        """Allocate `size` bytes for headers and copied batches."""
         self._head = PyBytes_FromStringAndSize(NULL, size)
         self._head_view = memoryview(self._head)
         self._start = PyBytes_AS_STRING(self._head)
@@ -353,7 +353,7 @@ cdef class RequestBody:
             names += 1
             self._at = _put_count(self._at, end - i, flexible)
             while i < end:
-                _fetch_ahead(self._request, i)
+                _prefetch_ahead(self._request, i)
                 entry = &self._request.entries[i]
                 self._at = put_i32(self._at, entry.partition)
                 self._at = put_uvarint(self._at, entry.size + 1) if flexible else put_i32(self._at, <int32_t>entry.size)
@@ -466,8 +466,8 @@ cdef void _reverse(Entry *first, Entry *end) noexcept nogil:
         end -= 1
 
 
-cdef inline void _fetch_ahead(ProduceRequest request, Py_ssize_t i) noexcept nogil:
-    """Ask for the struct of a batch further on, and for the memory of one nearer by, if they will be read."""
+cdef inline void _prefetch_ahead(ProduceRequest request, Py_ssize_t i) noexcept nogil:
+    """Prefetch the struct of a batch two steps ahead and the memory of one a step ahead, if they will be read."""
     if i + 2 * AHEAD < request.batch_count and request.entries[i + 2 * AHEAD].size < COPY_BELOW:
         prefetch_read(&request.entries[i + 2 * AHEAD].batch.first)
     if i + AHEAD < request.batch_count and request.entries[i + AHEAD].size < COPY_BELOW:

@@ -20,9 +20,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
 from kafkaprod._core.queues.accumulator cimport TopicQueues
-from kafkaprod._core.queues.batch cimport SUCCEEDED, Batch, prefetch_batch
+from kafkaprod._core.queues.batch cimport SUCCEEDED, Batch, load_batch, prefetch_batch
 from kafkaprod._core.records.big_endian cimport get_i16, get_i32, get_i64
-from kafkaprod._core.machine.lock cimport load64
 from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.requests.produce_request cimport ProduceRequest
 from kafkaprod._core.requests.settlement cimport finish_batch
@@ -30,7 +29,7 @@ from kafkaprod._core.records.varint cimport get_uvarint
 
 
 cdef enum:
-    AHEAD = 4               # batches between asking for memory and settling what is there
+    AHEAD = 4               # batches between prefetching memory and settling what is there
 
 
 cdef struct Cursor:
@@ -72,8 +71,8 @@ def settle_all(ProduceRequest request not None, body not None, int version):
                 b = request.entries[i + 2 * AHEAD].batch
                 prefetch_write(b.partition)
                 prefetch_write(b.completion)
-                prefetch_write(<void *>load64(<const long long *>&b.older))
-                prefetch_write(<void *>load64(<const long long *>&b.newer))
+                prefetch_write(load_batch(&b.older))
+                prefetch_write(load_batch(&b.newer))
             b = request.entries[i].batch
             finish_batch(request.accumulator, b, SUCCEEDED, written[i].base_offset, written[i].log_append_time, None, None)
         return throttle_ms
@@ -154,7 +153,7 @@ cdef Py_ssize_t _find_topic(ProduceRequest request, Cursor *c, int version, Py_s
 
 cdef Py_ssize_t _read_partition(ProduceRequest request, Cursor *c, int version, Py_ssize_t first, Py_ssize_t hint,
                                 Written *written) noexcept nogil:
-    """Read one partition's outcome; the index behind its batch, or -1 if it is not plain success for a batch asked for."""
+    """Read one partition's outcome; the index behind its batch, or -1 if it is not plain success for a batch of the request."""
     cdef int32_t partition
     cdef Py_ssize_t i = hint
     cdef Py_ssize_t low

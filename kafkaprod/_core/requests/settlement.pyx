@@ -122,7 +122,7 @@ cdef class BatchRef:
 
     @property
     def is_partition_removed(self):
-        """Whether the topic was made anew with fewer partitions and this one is gone."""
+        """Whether the topic was re-created with fewer partitions and this one is gone."""
         return self.batch.partition.is_removed
 
     @property
@@ -156,7 +156,7 @@ cdef class BatchRef:
         return finish_batch(self.accumulator, self.batch, FAILED, -1, -1, error, record_errors)
 
     def succeed(self, int64_t base_offset=-1, int64_t log_append_time=-1):
-        """Complete its records; base_offset -1 where the broker does not tell. Return False if that was done before."""
+        """Complete its records; base_offset -1 if the broker does not send it. Return False if that was done before."""
         return finish_batch(self.accumulator, self.batch, SUCCEEDED, base_offset, log_append_time, None, None)
 
     def requeue(self, int64_t now_ms, int64_t backoff_ms, bint maybe_persisted=False):
@@ -187,7 +187,7 @@ cdef class BatchRef:
         return True
 
     def forget_sequence(self):
-        """Let a definitely rejected batch be numbered anew under a new epoch; False if it may be in the log."""
+        """Let a definitely rejected batch get new sequence numbers under a new epoch; False if it may be in the log."""
         mutex_lock(&self.batch.partition.lock)
         cdef bint done = forget_sequence(self.batch.partition, self.batch)
         mutex_unlock(&self.batch.partition.lock)
@@ -198,7 +198,7 @@ forbid_new(BatchRef)
 
 
 cdef object _possibly_persisted(object error):
-    """Return the error, or a copy of it, that says that its record may be in the log; others may share the original."""
+    """Return the error, or a copy of it, that says that its record may be in the log; several batches may share the original."""
     if not isinstance(error, KafkaError) or error.possibly_persisted:
         return error
     marked = copy.copy(error)
@@ -298,7 +298,7 @@ cdef bint finish_batch(Accumulator accumulator, Batch *b, Outcome outcome, long 
         if completion is not NULL:
             publish(b, <BatchResult>completion)
         elif outcome == FAILED:
-            # Nobody has asked for a result yet; a failure must be heard of all the same.
+            # There is no result object yet; a failure must be recorded all the same.
             batch_result(b, accumulator.completion_factory, (<TopicQueues>accumulator.topic_list[p.topic_index]).name)
     finally:
         add32(&accumulator.telling_count, -1)

@@ -1,7 +1,7 @@
 """Splitting a batch that a broker called too large (MESSAGE_TOO_LARGE, KIP-126). Sender thread only.
 
 Records are moved, not decoded: from the key on a record's bytes do not depend on its batch, so only its length and its
-two deltas are written anew. The children take the original's place in the queue, its sequence numbers and its age.
+two deltas are rewritten. The children take the original's place in the queue, its sequence numbers and its age.
 """
 
 from cpython.ref cimport PyObject, Py_INCREF
@@ -167,7 +167,6 @@ cdef Batch *_open_child(Accumulator accumulator, Batch *b, int32_t index, const 
     child.base_timestamp = record.timestamp
     child.max_timestamp = record.timestamp
     child.transactional = b.transactional
-    child.from_split = True
     child.maybe_persisted = b.maybe_persisted
     child.ordinal = b.ordinal
     child.producer_id = b.producer_id
@@ -179,7 +178,7 @@ cdef Batch *_open_child(Accumulator accumulator, Batch *b, int32_t index, const 
 
 
 cdef void _link(Accumulator accumulator, Batch *b, Batch *child) noexcept:
-    """Put the children where the original stands: incomplete list, outstanding list, queue."""
+    """Put the children in the original's place: incomplete list, outstanding list, queue."""
     cdef Partition *p = b.partition
     cdef Batch *following
     cdef Batch *behind = b

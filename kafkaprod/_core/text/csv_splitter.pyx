@@ -105,7 +105,7 @@ cdef RowStatus next_row(CsvText *text, ViewList *rows) noexcept nogil:
             end = first_end
             text.line_feed = -1     # the search went on behind this line
     if not text.is_last and (end == text.size or (end + 1 == text.size and text.data[end] == c"\r")):
-        return ROW_INCOMPLETE_C     # the row, or its line end, may go on
+        return ROW_INCOMPLETE_C     # the row, or its line end, may continue
     if not add_view(rows, text.data, text.start, end):
         return NO_MEMORY_C
     if end < text.size:

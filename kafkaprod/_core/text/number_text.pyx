@@ -10,14 +10,7 @@ from libc.math cimport isnan
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-cdef extern from * nogil:
-    """
-    static inline uint64_t kp_multiply(uint64_t a, uint64_t b, uint64_t *high) {
-        unsigned __int128 product = (unsigned __int128)a * b;
-        *high = (uint64_t)(product >> 64);
-        return (uint64_t)product;
-    }
-    """
+cdef extern from "kafkaprod/_core/machine/machine.h" nogil:
     uint64_t multiply "kp_multiply"(uint64_t a, uint64_t b, uint64_t *high)
 
 cdef enum:

@@ -271,7 +271,7 @@ cdef void find_all(const char *data, const char *views, Py_ssize_t count, const 
         row = view + 4 if length <= INLINE_BYTES else data + offset
         statuses[i] = <uint8_t>find_field(row, length, name, name_size, &start, &end)
         if statuses[i] == FIELD_FOUND_C or statuses[i] == FIELD_ESCAPED_C:
-            # A short row stands in its view, and so does any part of it.
+            # A short row is inside its view, and so is any part of it.
             put_view(found + i * VIEW_BYTES, row if length <= INLINE_BYTES else data,
                      start if length <= INLINE_BYTES else offset + start, end - start)
         else:

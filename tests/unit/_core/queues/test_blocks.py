@@ -90,7 +90,7 @@ def test_block_of_no_rows_is_appended_at_once():
     engine = Engine()
     made = block(engine, [])
     assert made.run(engine.now_ms)
-    assert (made.segments, made.memory_need, len(made.partition_of_rows())) == ([], 0, 0)
+    assert (made.row_runs, made.memory_need, len(made.partition_of_rows())) == ([], 0, 0)
     assert engine.pool.in_use == 0
 
 
@@ -98,11 +98,11 @@ def test_segments_say_where_each_row_stands():
     engine = Engine(leaders=[1, 1], batch_size=1000)
     made = block(engine, [b"x" * 300] * 8, partitions=array.array("i", [0, 1] * 4))
     made.run(engine.now_ms)
-    places = [(partition, first, count) for _, partition, first, count in made.segments]
+    places = [(partition, first, count) for _, partition, first, count in made.row_runs]
     assert sorted(places) == [(0, 0, 1), (0, 0, 3), (1, 0, 1), (1, 0, 3)]
     for request in engine.take_all():
         succeed(request, 50)
-    assert all(result.is_done and result.base_offset == 50 for result, *_ in made.segments)
+    assert all(result.is_done and result.base_offset == 50 for result, *_ in made.row_runs)
 
 
 def test_rows_between_others_records_get_their_own_segment():
@@ -113,9 +113,9 @@ def test_rows_between_others_records_get_their_own_segment():
     engine.append(b"mine")
     second = block(engine, [b"c"], partition=0)
     second.run(engine.now_ms)
-    assert [(at, count) for _, _, at, count in first.segments] == [(1, 2)]
-    assert [(at, count) for _, _, at, count in second.segments] == [(4, 1)]
-    assert first.segments[0][0] is second.segments[0][0]
+    assert [(at, count) for _, _, at, count in first.row_runs] == [(1, 2)]
+    assert [(at, count) for _, _, at, count in second.row_runs] == [(4, 1)]
+    assert first.row_runs[0][0] is second.row_runs[0][0]
 
 
 def test_full_pool_stops_a_block_at_a_record_boundary_and_it_goes_on_later():
@@ -136,7 +136,7 @@ def test_full_pool_stops_a_block_at_a_record_boundary_and_it_goes_on_later():
         found[partition] += values
     assert runs > 1
     assert found == {0: rows[0::2], 1: rows[1::2]}
-    assert sum(count for *_, count in made.segments) == 40
+    assert sum(count for *_, count in made.row_runs) == 40
     assert engine.pool.in_use == 0
 
 
@@ -246,7 +246,7 @@ def test_outcome_known_before_the_result_object_is_asked_for_is_kept():
     (ref,) = expired_batches(engine.accumulator, engine.now_ms)
     own = ValueError("row b")
     ref.fail(KeyError("all"), {1: own})
-    (result, *_) = made.segments[0]
+    (result, *_) = made.row_runs[0]
     assert result.error_of(1) is own
 
 
@@ -258,7 +258,7 @@ def test_failure_before_anybody_asked_is_told_once():
     (ref,) = expired_batches(engine.accumulator, engine.now_ms)
     ref.fail(ValueError("lost"))
     assert [result.told_count for result in engine.results] == [1]
-    assert made.segments[0][0] is engine.results[0]
+    assert made.row_runs[0][0] is engine.results[0]
 
 
 def test_success_makes_a_result_only_when_asked():
@@ -267,7 +267,7 @@ def test_success_makes_a_result_only_when_asked():
     made.run(engine.now_ms)
     succeed(engine.take(), 7)
     assert engine.results == []
-    ((result, *_),) = made.segments
+    ((result, *_),) = made.row_runs
     assert (result.base_offset, result.told_count) == (7, 1)
 
 

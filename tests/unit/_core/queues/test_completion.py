@@ -120,7 +120,7 @@ def test_collector_hears_of_a_result_when_something_is_attached_that_could_be_pa
 
 def test_failed_result_in_a_cycle_with_its_error_is_collected() -> None:
     place = Place()
-    result = place.queued([b"v"], [0])._segments[0][0]
+    result = place.queued([b"v"], [0])._row_runs[0][0]
     error = BrokerError("refused", code=87)
     error.batch = result  # type: ignore[attr-defined]
     gone = weakref.ref(error)
@@ -141,7 +141,7 @@ class TestWaiting:
     def test_result_waits_until_the_batch_is_settled(self) -> None:
         place = Place()
         future = place.append(b"v")
-        (segment,) = place.queued([b"w"], [0])._segments
+        (segment,) = place.queued([b"w"], [0])._row_runs
         thread, out = in_thread(lambda: future.result(10))
         until_waited_for(segment[0])
         succeed(place.take(), 5)
@@ -152,7 +152,7 @@ class TestWaiting:
         place = Place()
         result = place.queued([b"v"] * 8, [0] * 8)
         waits = [in_thread(lambda: result.wait(10)) for _ in range(8)]
-        until_waited_for(result._segments[0][0], 8)
+        until_waited_for(result._row_runs[0][0], 8)
         succeed(place.take())
         for thread, out in waits:
             thread.join(10)
@@ -163,7 +163,7 @@ class TestWaiting:
         result = place.queued([b"v"], [0])
         for _ in range(10):
             assert not result.wait(0.001)
-        assert result._segments[0][0]._waiters == []
+        assert result._row_runs[0][0]._waiters == []
 
     @pytest.mark.parametrize("timeout", [0, -1, -0.5])
     def test_timeout_that_is_over_does_not_wait(self, timeout: float) -> None:

@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from kafkaprod._core.records.record_writer import encode_record, size_bound
+from kafkaprod._core.records.record_arguments import encode_record, size_bound
 from kafkaprod.errors import InvalidRecordError
 
 

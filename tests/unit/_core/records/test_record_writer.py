@@ -1,6 +1,6 @@
 import pytest
 
-from kafkaprod._core.records.record_writer import encode_record, size_bound
+from kafkaprod._core.records.record_arguments import encode_record, size_bound
 from kafkaprod.errors import InvalidRecordError
 from tests.support.core.core_model import ModelRecord
 from tests.support.core.core_model import encode_record as model_encode
