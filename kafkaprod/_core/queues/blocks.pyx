@@ -27,7 +27,7 @@ from kafkaprod._core.queues.batch cimport (
     prefetch_write_position,
 )
 from kafkaprod._core.queues.buffer_pool cimport slab_total
-from kafkaprod._core.columns.columns cimport NULLS, ByteColumn, HeaderColumn, prefetch_place, column_get
+from kafkaprod._core.columns.columns cimport NULLS, ByteColumn, HeaderColumn, column_address, column_get, prefetch_place
 from kafkaprod._core.queues.completion cimport batch_result
 from kafkaprod._core.machine.lock cimport load32, load_i32, mutex_lock, mutex_unlock, store32, store_address
 from kafkaprod._core.records.murmur2 cimport FastModulo, fast_modulo, partition_for_key
@@ -77,11 +77,8 @@ cdef inline void fill_record(const ByteColumn *key, const ByteColumn *value, con
 
 cdef inline void prefetch_row(const ByteColumn *key, const ByteColumn *value, Py_ssize_t i) noexcept nogil:
     """Prefetch what writing row i will read."""
-    cdef const char *data = NULL
-    cdef Py_ssize_t length
-    column_get(key, i, &data, &length)
-    prefetch_read(data)
-    column_get(value, i, &data, &length)
+    cdef const char *data = column_address(value, i)
+    prefetch_read(column_address(key, i))
     prefetch_read(data)
     prefetch_read(data + 64)
 
@@ -271,7 +268,7 @@ cdef class Block:
                 break
             if not is_scattered:
                 # Prefetch values now, in memory order; they are written later in partition order.
-                column_get(&value, i, &data, &length)
+                data = column_address(&value, i)
                 prefetch_read(data)
                 prefetch_read(data + 64)
             placed[i - first] = partition
