@@ -59,13 +59,6 @@ MUTANTS = [
         ("tests/unit/_core/queues/test_sequences.py", "tests/unit/_core/requests"),
     ),
     Mutant(
-        "a renumbered batch keeps its old header and CRC",
-        "_core/queues/sequences.pxd",
-        "    b.sealed = False\n    p.needs_new_epoch = True",
-        "    p.needs_new_epoch = True",
-        ("tests/unit/_core/queues/test_sequences.py", "tests/unit/_core/requests"),
-    ),
-    Mutant(
         "error -1 counts as success",
         "_core/requests/produce_response.pyx",
         "if get_i16(c.at + 4) != 0:",
@@ -84,14 +77,7 @@ MUTANTS = [
         "results/block.py",
         "+ (batch.base_offset + first)",
         "+ batch.base_offset",
-        ("tests/unit/results", "tests/unit/_core/queues/test_blocks.py", "tests/unit/test_producer.py"),
-    ),
-    Mutant(
-        "a failed batch in a request keeps its memory",
-        "_core/requests/drain.pyx",
-        "            b.request_count -= 1\n            batch_release_memory(b, self.accumulator.pool)",
-        "            b.request_count -= 1",
-        ("tests/unit/_core/requests/test_drain.py",),
+        ("tests/unit/_core/queues/test_completion.py",),
     ),
     Mutant(
         "each drain begins with the same partition",

@@ -68,6 +68,14 @@ class Place(Engine):
         request.finish()
 
 
+def test_offsets_of_a_block_count_from_its_place_in_the_batch() -> None:
+    engine = Place()
+    engine.append(b"before", 0)
+    result = engine.queued([b"a", b"b"], [0, 0])
+    succeed(engine.take(), 10)
+    assert result.offsets.tolist() == [11, 12]
+
+
 def test_batch_counts_as_untold_until_its_failure_is_in_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a flush() in between would find nothing to wait for and no failure to raise."""
     place = Place()

@@ -188,6 +188,21 @@ def test_rejected_batch_that_forgets_its_sequence_is_numbered_anew() -> None:
     assert _sequences(engine) == [(4000, 2, 0)]
 
 
+def test_batch_with_a_new_number_is_sealed_again() -> None:
+    engine = Engine(is_idempotent=True)
+    engine.append(b"v")
+    request = engine.take()
+    assert decode_batch(batches_of(request)[0]).producer_epoch == 1
+    ref = only_ref(request)
+    ref.requeue(engine.now_ms, 0)
+    assert ref.forget_sequence()
+    request.finish()
+    engine.drain.drain(1, engine.now_ms)
+    engine.drain.set_producer(4000, 2)
+    sealed = decode_batch(batches_of(engine.take())[0])  # checks the CRC
+    assert (sealed.producer_id, sealed.producer_epoch, sealed.base_sequence) == (4000, 2, 0)
+
+
 def test_batch_that_may_be_in_the_log_does_not_forget_its_sequence() -> None:
     engine = Engine(is_idempotent=True)
     engine.append(b"v")

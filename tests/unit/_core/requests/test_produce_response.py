@@ -89,6 +89,7 @@ def test_two_topics_are_told_apart(version):
 
 UNUSUAL = {
     "an error code": [(0, 0, 1, -1), (1, 6, -1, -1), (2, 0, 1, -1)],
+    "the error code -1": [(0, 0, 1, -1), (1, -1, -1, -1), (2, 0, 1, -1)],
     "a partition missing": [(0, 0, 1, -1), (1, 0, 1, -1)],
     "an unknown partition": [(0, 0, 1, -1), (1, 0, 1, -1), (3, 0, 1, -1)],
     "a partition twice": [(0, 0, 1, -1), (1, 0, 1, -1), (1, 0, 1, -1)],
