@@ -103,9 +103,11 @@ class Broker:
         self.bootstrap_servers = self.process.stdout.readline().split()[2].rstrip(",")
 
     def end(self, number: signal.Signals) -> str:
-        """Send a signal, wait for the end, return what it has written to standard error."""
+        """Send a signal, wait for the end, return what standard error has after the hint of the start."""
         self.process.send_signal(number)
-        return self.process.communicate(timeout=TIMEOUT_S)[1]
+        hint, _, rest = self.process.communicate(timeout=TIMEOUT_S)[1].partition("\n")
+        assert hint.startswith("Ctrl-C or")
+        return rest
 
     def resident_bytes(self) -> int:
         """Its memory."""

@@ -134,9 +134,13 @@ def test_unknown_topic_is_refused() -> None:
         )
         assert list(producer.list_topics(timeout=10).topics) == ["bench"]
         errors: list[int] = []
-        producer.produce("absent", b"value", on_delivery=lambda error, _: errors.append(error.code()))
+        try:
+            producer.produce("absent", b"value", on_delivery=lambda error, _: errors.append(error.code()))
+        except confluent_kafka.KafkaException as error:  # the client knows it from the list already
+            errors.append(error.args[0].code())
         assert producer.flush(20) == 0
-        assert errors == [confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART]
+        kinds = confluent_kafka.KafkaError
+        assert errors in ([kinds.UNKNOWN_TOPIC_OR_PART], [kinds._UNKNOWN_TOPIC])
 
 
 def receive(connection: socket.socket, count: int) -> bytes:

@@ -87,7 +87,8 @@ def test_rows_of_each_format_arrive_with_their_values(
     frame = flights()
     path = tmp_path / f"flights.{format_name}{suffix}"
     path.write_bytes(COMPRESSORS[suffix](as_bytes(format_name, frame)))
-    done = rig.run(str(path), "--create-topic", "3", "--key", "id", "--infer-types")
+    types = ["--infer-types"] if format_name == "csv" else []
+    done = rig.run(str(path), "--create-topic", "3", "--key", "id", *types)
     assert done.code == 0, done.err
     seen = {}
     for number, records in rig.read().items():

@@ -89,7 +89,7 @@ def test_leaving_the_with_block_raises_what_nobody_looked_at(mock_cluster: MockC
             refuse_next_produce(mock_cluster)
             producer.send("topic", b"refused")
 
-    with pytest.raises(DeliveryFailedError, match="1 records"):
+    with pytest.raises(DeliveryFailedError, match="1 record not delivered"):
         work()
 
 

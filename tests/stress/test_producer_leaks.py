@@ -122,7 +122,7 @@ def test_dropped_producer_delivers_and_is_collected(sink: Sink) -> None:
     threads = threading.active_count()
     sink.reset()
     producer = Producer(bootstrap_servers=sink.bootstrap, linger_ms=5000)
-    thread, gone = producer._thread, weakref.ref(producer)
+    thread, gone = producer._host._thread, weakref.ref(producer)
     futures = [producer.send("t", b"x") for _ in range(100)]
     del producer
     assert gone() is None, "nothing but the user holds a producer"

@@ -239,8 +239,8 @@ def test_flush_waits_for_the_callbacks_of_the_last_batch(sink: Sink, producer: P
 def test_close_in_a_callback_ends_the_producer(sink: Sink) -> None:
     producer = Producer(bootstrap_servers=sink.bootstrap)
     producer.send("t", b"x").add_done_callback(lambda _: producer.close())
-    producer._thread.join(20)
-    assert not producer._thread.is_alive()
+    producer._host._thread.join(20)
+    assert not producer._host._thread.is_alive()
     with pytest.raises(ProducerClosedError):
         producer.send("t", b"x")
     producer.close()
@@ -261,7 +261,7 @@ def test_close_of_a_callback_that_hangs_returns(sink: Sink) -> None:
         producer.close(0)
     go_on.set()
     producer.close(20)
-    assert not producer._thread.is_alive()
+    assert not producer._host._thread.is_alive()
 
 
 def send_records(producer: Producer, kept: list[DeliveryFuture]) -> None:
@@ -320,8 +320,8 @@ def test_close_against_send_and_flush_of_sixteen_threads(
             # Among sixteen busy threads the sender may not get done with 32 MiB of records within close()'s second.
             with contextlib.suppress(TimeoutError):
                 producer.close(timeout)  # noqa: B023
-            producer._thread.join(30)  # noqa: B023
-            assert not producer._thread.is_alive()  # noqa: B023
+            producer._host._thread.join(30)  # noqa: B023
+            assert not producer._host._thread.is_alive()  # noqa: B023
 
         run_threads(
             [
