@@ -1,4 +1,4 @@
-"""The log of one partition: append, commit, read, look up, truncate, retain.
+"""The log of one partition: append, commit, truncate, retain; `ReadableLog`, its base, has state, reads and lookups.
 
 Where it sits: the produce handler calls `append`, then `commit`; the fetch handler calls `read` and sends the slice.
 Thread-safe: one lock guards all state; syncs run outside it. Offsets: log start <= high watermark <= log end.
@@ -11,7 +11,6 @@ Thread-safe: one lock guards all state; syncs run outside it. Offsets: log start
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -20,135 +19,23 @@ from kafkaprod.broker.storage.errors import (
     OffsetOutOfRangeError,
     PartitionFencedError,
 )
-from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
 from kafkaprod.broker.storage.log import log_appends
 from kafkaprod.broker.storage.log.append_validation import validate_client_batch
-from kafkaprod.broker.storage.log.batch_header import BatchHeader
 from kafkaprod.broker.storage.log.cleaner import Cleaner
 from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, build_marker
-from kafkaprod.broker.storage.log.fence import Fence
-from kafkaprod.broker.storage.log.group_commit import GroupCommit
 from kafkaprod.broker.storage.log.log_appends import AppendResult
 from kafkaprod.broker.storage.log.log_config import LogConfig
-from kafkaprod.broker.storage.log.log_store import LogEnvironment, LogStore, open_store
-from kafkaprod.broker.storage.log.segments import ReadResult, RecordPosition
-from kafkaprod.broker.storage.log.watermark import Watermark, WatermarkRule
-from kafkaprod.broker.storage.producers.producer_entry import ProducerEntry
-from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, TransactionGuard, VerificationToken
-from kafkaprod.broker.storage.recovery.recovery import Damage
+from kafkaprod.broker.storage.log.log_store import LogEnvironment, open_store
+from kafkaprod.broker.storage.log.readable_log import ReadableLog
+from kafkaprod.broker.storage.log.watermark import WatermarkRule
+from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, TransactionGuard
 from kafkaprod.structs import TopicPartition
 
 T = TypeVar("T")
 
 
-class PartitionLog:
+class PartitionLog(ReadableLog):
     """See the module docstring. Make one with `open_partition_log`."""
-
-    def __init__(self, topic_partition: TopicPartition, store: LogStore) -> None:
-        self.topic_partition = topic_partition
-        self._environment = store.environment
-        self._lock = threading.RLock()
-        self._store = store  # guarded by _lock, as all that follows
-        self._commits = GroupCommit(store.log_end_offset)
-        self._fence = Fence(f"{topic_partition.topic}-{topic_partition.partition}", lambda: self.recovery_point)
-        self.watermark = Watermark(store.log_end_offset)
-        self.watermark.listeners.append(store.producers.on_high_watermark)
-        store.producers.on_high_watermark(store.log_end_offset)
-        if store.damage is not None:
-            self._commits.retreat(store.damage.segment_base_offset)
-            self._fence.trip(f"damaged records: {store.damage}")
-
-    # -- state ---------------------------------------------------------------------------------------------------
-
-    @property
-    def directory(self) -> str:
-        """The partition's directory."""
-        return self._store.directory
-
-    @property
-    def config(self) -> LogConfig:
-        """The topic's options; assign to change them."""
-        return self._store.config
-
-    @config.setter
-    def config(self, config: LogConfig) -> None:
-        with self._lock:
-            self._store.config = config
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that can be read."""
-        return self._store.log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset the next record will get."""
-        return self._store.log_end_offset
-
-    @property
-    def high_watermark(self) -> int:
-        """Records below this offset may be shown to consumers."""
-        return self.watermark.offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Records below this offset may be shown to consumers that read committed data only."""
-        with self._lock:
-            unstable = self._store.producers.first_unstable_offset()
-            stable = self.high_watermark if unstable is None else min(unstable, self.high_watermark)
-            return max(stable, self._store.log_start_offset)
-
-    @property
-    def recovery_point(self) -> int:
-        """Data below this offset is on the disk and was written without an error."""
-        synced, limit = min(self._commits.synced_offset, self._store.log_end_offset), self._fence.recovery_limit
-        return synced if limit is None else min(synced, limit)
-
-    @property
-    def needs_check(self) -> bool:
-        """A write failed or damage was found: the broker must not call its shutdown clean."""
-        return self._fence.recovery_limit is not None
-
-    @property
-    def fence_reason(self) -> str | None:
-        """Why the partition takes no appends; None if it does."""
-        return self._fence.reason
-
-    @property
-    def damage(self) -> Damage | None:
-        """The damaged range found when the log was opened; the log ends before it."""
-        return self._store.damage
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of records in all segments."""
-        with self._lock:
-            return self._store.segments.size_bytes
-
-    @property
-    def latest_epoch(self) -> int:
-        """The newest leader epoch in the log, -1 if none."""
-        return self._store.epochs.latest_epoch
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Where a leader epoch ended: (largest known epoch not above it, end offset), (-1, -1) if unknown."""
-        with self._lock:
-            return self._store.epochs.end_offset_for(epoch, self._store.log_end_offset)
-
-    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """The producer's current transaction has records here."""
-        with self._lock:
-            return self._store.producers.has_open_transaction(producer_id, producer_epoch)
-
-    def verification_token(self, header: BatchHeader) -> VerificationToken | None:
-        """The token to verify a transactional batch with before `append`; None if it needs no verification."""
-        with self._lock:
-            return self._store.producers.verification_token(header, self._environment.clock.wall_ms())
-
-    def producers(self) -> list[ProducerEntry]:
-        """Copies of what is remembered of each producer."""
-        with self._lock:
-            return [entry.copy() for entry in self._store.producers.producers.values()]
 
     # -- append --------------------------------------------------------------------------------------------------
 
@@ -249,61 +136,6 @@ class PartitionLog:
         with self._lock:
             self.watermark.move(max(self._store.log_start_offset, min(offset, self._store.log_end_offset)))
             return self.high_watermark
-
-    # -- read ----------------------------------------------------------------------------------------------------
-
-    def read(
-        self, offset: int, max_bytes: int, upper_bound: int | None = None, *, min_one_batch: bool = True
-    ) -> ReadResult:
-        """Return the batches from the one that contains `offset`, within one segment.
-
-        Args:
-            offset: the fetch offset; batches are whole, so records below it may come first.
-            max_bytes: most bytes, but for the first batch.
-            upper_bound: no batch at or above it: the high watermark (None), `last_stable_offset` for read-committed
-                consumers, `log_end_offset` for replicas.
-            min_one_batch: return the first batch even if it is larger than `max_bytes`.
-
-        Raises:
-            OffsetOutOfRangeError: below the log start or above the log end.
-            LogError: 2, the batch is damaged; the partition is fenced for appends.
-        """
-        with self._lock:
-            start, end = self._store.log_start_offset, self._store.log_end_offset
-            if not start <= offset <= end:
-                raise OffsetOutOfRangeError(f"offset {offset} of {self.topic_partition} is outside {start}..{end}")
-            bound = self.high_watermark if upper_bound is None else min(upper_bound, end)
-            if offset >= bound:
-                return ReadResult(None, offset, offset)
-            segments = self._store.segments
-            return self._fence.guard_read(
-                lambda: segments.read(offset, max_bytes, bound, end, min_one_batch=min_one_batch)
-            )
-
-    def aborted_transactions(self, fetch_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records in the range (up to `ReadResult.end_offset`)."""
-        with self._lock:
-            return self._store.segments.collect_aborted(fetch_offset, end_offset)
-
-    def find_timestamp(self, timestamp: int) -> RecordPosition | None:
-        """Return the first record at or after `timestamp` (ms), None without one (ListOffsets).
-
-        Raises:
-            LogError: 2, a batch on the way is damaged.
-        """
-        with self._lock:
-            start, segments = self._store.log_start_offset, self._store.segments
-            return self._fence.guard_read(lambda: segments.find_timestamp(timestamp, start))
-
-    def find_max_timestamp(self) -> RecordPosition | None:
-        """Return the first record with the largest timestamp, None if no record has one (ListOffsets -3, KIP-734).
-
-        Raises:
-            LogError: 2, a batch on the way is damaged.
-        """
-        with self._lock:
-            start, segments = self._store.log_start_offset, self._store.segments
-            return self._fence.guard_read(lambda: segments.find_max_timestamp(start))
 
     # -- shorten -------------------------------------------------------------------------------------------------
 
