@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkaprod._core.text.row_splitter import partitions_of_keys, partitions_of_runs
+from kafkaprod._core.columns.row_partitions import partitions_of_keys, partitions_of_runs
 from kafkaprod.loader.rows import RowBlock
 
 RUN_BYTES: Final = 256 << 10

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkaprod._core.columns.columns import Column, Headers
-from kafkaprod._core.text.row_splitter import add_sizes
+from kafkaprod._core.columns.row_partitions import add_sizes
 from kafkaprod.loader.errors import BadRow
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkaprod._core.text.row_splitter import count_partitions
+from kafkaprod._core.columns.row_partitions import count_partitions
 from kafkaprod.errors import KafkaError
 from kafkaprod.loader.bad_rows import BadRowSink
 from kafkaprod.loader.errors import BadRow

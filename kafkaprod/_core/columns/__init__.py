@@ -2,5 +2,6 @@
 
 columns        byte columns over offsets, lists and views
 arrow          tables over the Arrow C data interface
+row_partitions the partition of each row, rows by partition
 arrow_array, arrow_schema, arrow_structs, arrow_values   its parts
 """

@@ -1,4 +1,4 @@
-"""Cutting text into rows, finding fields, choosing partitions; each against the same thing written in Python."""
+"""Cutting text into rows, finding fields; each against the same thing written in Python."""
 
 from __future__ import annotations
 
@@ -6,22 +6,16 @@ import json
 import re
 import struct
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaprod._core.columns.columns import Column
-from kafkaprod._core.records.murmur2 import partition_of_key
 from kafkaprod._core.text.row_splitter import (
     FIELD_BROKEN,
     FIELD_FOUND,
     FIELD_MISSING,
-    add_sizes,
-    count_partitions,
     find_fields,
-    partitions_of_keys,
-    partitions_of_runs,
     split_elements,
     split_keys,
     split_lines,
@@ -105,56 +99,9 @@ def test_keys_are_parted_at_the_first_separator(lines: list[bytes], separator: b
     assert [k for k, h in zip(rows(keys, text), has_key, strict=True) if h] == [k for k, f, _ in parted if f]
 
 
-@given(st.lists(st.none() | st.binary(max_size=20)), st.integers(1, 50))
-def test_partitions_of_keys_are_those_of_the_default_partitioner(keys: list[bytes | None], count: int) -> None:
-    partitions = np.full(len(keys), -7, dtype=np.int32)
-    partitions_of_keys(Column.from_list(keys), count, partitions.data)
-    assert partitions.tolist() == [-7 if key is None else partition_of_key(key, count) for key in keys]
-
-
-def test_sizes_are_added_and_nulls_have_none() -> None:
-    sizes = np.array([1, 1, 1], dtype=np.int64)
-    add_sizes(Column.from_list([b"abc", None, b""]), sizes.data)
-    assert sizes.tolist() == [4, 1, 1]
-
-
-def test_wrong_counts_are_refused() -> None:
-    short = Column.from_list([b"a"])
-    with pytest.raises(InvalidRecordError, match="1 rows for 2 sizes"):
-        add_sizes(short, np.zeros(2, dtype=np.int64).data)
-    with pytest.raises(InvalidRecordError, match="1 keys for 2 partitions"):
-        partitions_of_keys(short, 1, np.zeros(2, dtype=np.int32).data)
-    with pytest.raises(InvalidRecordError, match="at least 1"):
-        partitions_of_keys(short, 0, np.zeros(1, dtype=np.int32).data)
+def test_an_empty_separator_is_refused() -> None:
     with pytest.raises(InvalidRecordError, match="separator"):
         split_keys(b"a", b"", b"")
-
-
-@given(st.lists(st.integers(0, 1 << 40), max_size=20), st.integers(0, 1000), st.integers(1, 9), st.integers(1, 5))
-def test_runs_of_rows_go_to_one_partition_after_the_other(
-    numbers: list[int], rows_before: int, run_rows: int, partition_count: int
-) -> None:
-    found = np.full(len(numbers), -1, dtype=np.int32)
-    partitions_of_runs(np.array(numbers, dtype=np.int64).data, rows_before, run_rows, partition_count, found.data)
-    assert found.tolist() == [(number + rows_before) // run_rows % partition_count for number in numbers]
-
-
-def test_runs_without_rows_or_partitions_are_refused() -> None:
-    numbers, out = np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int32)
-    for run_rows, partition_count in ((0, 1), (1, 0)):
-        with pytest.raises(InvalidRecordError, match="must be at least 1"):
-            partitions_of_runs(numbers.data, 0, run_rows, partition_count, out.data)
-    with pytest.raises(InvalidRecordError, match="1 row numbers for 2 partitions"):
-        partitions_of_runs(numbers[:1].data, 0, 1, 1, out.data)
-
-
-def test_partitions_are_counted_and_those_without_a_place_refused() -> None:
-    counts = np.array([5, 0, 0], dtype=np.int64)
-    count_partitions(np.array([2, 0, 2], dtype=np.int32).data, counts.data)
-    assert counts.tolist() == [6, 0, 2]
-    for wrong in (-1, 3):
-        with pytest.raises(InvalidRecordError, match=r"outside 0\.\.2"):
-            count_partitions(np.array([wrong], dtype=np.int32).data, counts.data)
 
 
 @pytest.mark.parametrize(("length", "offset"), [(20, 90), (20, -1), (-1, 0), (2**31 - 1, 0), (20, 2**31 - 1)])
