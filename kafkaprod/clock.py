@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+NEVER_MS: Final = 1 << 62  # a delay or a time that does not come; sums of two do not leave 64 bits
 
 
 class Clock(Protocol):

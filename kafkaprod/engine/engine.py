@@ -1,4 +1,4 @@
-"""The parts of one producer, made from its configuration and wired together; and nothing else.
+"""The parts of one producer, made from its configuration and wired together.
 
 Kept apart from `Producer` so that the sender thread, which holds the engine, does not keep a forgotten producer alive.
 """
@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import kafkaprod
@@ -21,11 +20,11 @@ from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod._core.queues.completion import ResultMaker
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod.clock import Clock
-from kafkaprod.compression import make_codec
+from kafkaprod.compression import Codec, make_codec
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.loop import Sender
 from kafkaprod.engine.topic_watch import TopicWatch
-from kafkaprod.engine.wiring import compression_level, connection_settings, engine_settings
+from kafkaprod.engine.wiring import compression_level, connection_settings
 from kafkaprod.errors import ConfigError
 from kafkaprod.hooks.chain import Hooks
 from kafkaprod.metadata import Metadata
@@ -42,16 +41,16 @@ _log = logging.getLogger("kafkaprod.engine.engine")
 
 
 class Engine:
-    """Everything behind a `Producer`.
+    """The parts that a `Producer` works with.
 
     Args:
         config: Checked options.
-        clock: Of all timeouts.
-        identity: Producer id and epoch to use for ever; None: ask the cluster, and raise the epoch where needed.
-        unseen_failures_level: Of the log line about failed records whose results nobody looked at.
+        clock: Measures all timeouts.
+        identity: Producer id and epoch to use for ever; None: request them, and raise the epoch where needed.
+        unseen_failures_level: Level of the log line about failed records whose results were never read.
 
     Raises:
-        ConfigError: A codec or TLS file cannot be had, or two-phase commit is wanted.
+        ConfigError: A codec or TLS file is missing or unusable, or two-phase commit is requested.
     """
 
     def __init__(
@@ -62,16 +61,7 @@ class Engine:
         *,
         unseen_failures_level: int = logging.ERROR,
     ) -> None:
-        if config.transaction_two_phase_commit_enable:
-            raise ConfigError(
-                "transaction_two_phase_commit_enable: no released broker completes such a transaction, up to Kafka 4.4 "
-                "InitProducerId 6 is unstable and answered with UNSUPPORTED_VERSION (KIP-939)"
-            )
-        if config.sasl_mechanism == "PLAIN" and config.security_protocol == "SASL_PLAINTEXT":
-            _log.warning(
-                "sasl_mechanism=PLAIN with security_protocol=SASL_PLAINTEXT sends the password unencrypted: "
-                "use SASL_SSL, or SCRAM"
-            )
+        _check_support(config)
         self.config = config
         self._unseen_failures_level = unseen_failures_level
         self.clock = clock
@@ -86,60 +76,66 @@ class Engine:
             window_ms=config.metrics_sample_window_ms,
         )
         codec = make_codec(config.compression_type, compression_level(config))
-        buffers = BufferPool(config.buffer_memory)
-        self._workers = None
+        self._workers: ThreadPoolExecutor | None = None
         if codec is not None and config.compression_workers > 1:
             self._workers = ThreadPoolExecutor(config.compression_workers, f"kafkaprod-{config.client_id}-compress")
         # From here on there are descriptors to close: nothing below refuses an option.
         self.node_pool = NodePool(connection_settings(config), clock)
-        self.accumulator = Accumulator(
-            buffers,
-            config.batch_size,
-            config.max_request_size,
-            ResultMaker(BatchCompletion, self.ledger, self.guard),
-            self.node_pool.wakeup,
-        )
-        self.accumulator.ignore_keys = config.partitioner_ignore_keys
-        self.drain = Drain(
-            self.accumulator,
-            config.linger_ms,
-            config.max_request_size,
-            config.enable_idempotence,
-            config.max_in_flight_requests_per_connection == 1,
-            codec,
-            self._workers,
-            config.partitioner_adaptive_partitioning_enable,
-            config.partitioner_availability_timeout_ms,
-        )
-        self.metadata = Metadata.from_config(config, clock.now_ms())
-        self.topic_watch = TopicWatch(
-            self.accumulator,
-            clock,
-            self.node_pool.wakeup,
-            config.max_block_ms,
-            self.node_pool.members.why_not_connected,
-        )
+        self.accumulator = self._make_accumulator()
+        self.drain = self._make_drain(codec)
         if identity is not None:
             self.drain.set_producer(*identity)
-        self.transactions = self._make_transactions(config)
-        self.sender = Sender(
-            replace(engine_settings(config), keeps_producer_id=identity is not None),
-            self.accumulator,
-            self.drain,
-            self.node_pool,
-            self.metadata,
-            self.topic_watch,
-            clock,
-            self.metrics,
-            self.transactions,
-        )
+        self.metadata = Metadata(config, clock.now_ms())
+        wakeup, why_not_connected = self.node_pool.wakeup, self.node_pool.members.why_not_connected
+        self.topic_watch = TopicWatch(self.accumulator, clock, wakeup, config.max_block_ms, why_not_connected)
+        self.transactions = self._make_transactions()
+        self.sender = self._make_sender(keeps_producer_id=identity is not None)
         self._add_gauges()
         self.is_ended = False  # the sender thread is done
         self._end_waiters: list[Callable[[], None]] = []
         self.node_pool.set_bootstrap(config.bootstrap_servers)
 
-    def _make_transactions(self, config: ProducerConfig) -> TransactionalIdentity | None:
-        """The transactions of a producer with a transactional id; what they need is imported for such a one only."""
+    def _make_accumulator(self) -> Accumulator:
+        accumulator = Accumulator(
+            BufferPool(self.config.buffer_memory),
+            self.config.batch_size,
+            self.config.max_request_size,
+            ResultMaker(BatchCompletion, self.ledger, self.guard),
+            self.node_pool.wakeup,
+        )
+        accumulator.ignore_keys = self.config.partitioner_ignore_keys
+        return accumulator
+
+    def _make_drain(self, codec: Codec | None) -> Drain:
+        return Drain(
+            self.accumulator,
+            self.config.linger_ms,
+            self.config.max_request_size,
+            self.config.enable_idempotence,
+            self.config.max_in_flight_requests_per_connection == 1,
+            codec,
+            self._workers,
+            self.config.partitioner_adaptive_partitioning_enable,
+            self.config.partitioner_availability_timeout_ms,
+        )
+
+    def _make_sender(self, *, keeps_producer_id: bool) -> Sender:
+        return Sender(
+            self.config,
+            self.accumulator,
+            self.drain,
+            self.node_pool,
+            self.metadata,
+            self.topic_watch,
+            self.clock,
+            self.metrics,
+            self.transactions,
+            keeps_producer_id=keeps_producer_id,
+        )
+
+    def _make_transactions(self) -> TransactionalIdentity | None:
+        """Make the transactions of a producer with a transactional id; other producers do not load their modules."""
+        config = self.config
         if config.transactional_id is None:
             return None
         from kafkaprod.engine.transactions.identity import TransactionalIdentity
@@ -156,7 +152,7 @@ class Engine:
         )
 
     def _add_gauges(self) -> None:
-        """What is read when somebody looks, and costs nothing until then."""
+        """Add the metrics that are computed when they are read, and cost nothing until then."""
         buffers, nodes, metadata = self.accumulator.pool, self.node_pool, self.metadata
         add = self.metrics.add_gauge
         add("requests-in-flight", lambda _: sum(nodes.in_flight_count(node_id) for node_id in nodes.node_ids()))
@@ -198,14 +194,14 @@ class Engine:
                 wake()
 
     def _start_reporter(self, reporter: Any) -> None:
-        """A reporter that fails to start, as its port is taken, must not keep records from being sent."""
+        """Start a reporter. One that fails, because its port is taken for example, must not stop the sender."""
         try:
             reporter.start(self)
         except Exception:
             _log.exception("the metrics reporter %s does not start", type(reporter).__qualname__)
 
     def _report_failures(self) -> None:
-        """The last chance to say that records were lost, whoever ended the producer, and however."""
+        """Log how many records failed unseen; this runs however the producer ends."""
         count, error = self.ledger.take()
         if count:
             _log.log(
@@ -215,15 +211,15 @@ class Engine:
     def wait_end(self, timeout: float | None = None) -> bool:
         """Wait until the sender thread is done; False after `timeout` seconds. Thread-safe.
 
-        Not Thread.join(): up to CPython 3.12 a join that Ctrl-C interrupts takes the thread for ended (bpo-45274).
+        Not Thread.join(): up to CPython 3.12 an interrupted join marks the thread as ended (bpo-45274).
         """
-        told = Waiter()
-        with self.end_waiter(told.wake):
-            return self.is_ended or told.wait(timeout)
+        waiter = Waiter()
+        with self.end_waiter(waiter.wake):
+            return self.is_ended or waiter.wait(timeout)
 
     @contextmanager
     def end_waiter(self, wake: Callable[[], None]) -> Iterator[None]:
-        """While the block runs, `wake` is called when the sender thread is done; look at `is_ended` first."""
+        """Call `wake` when the sender thread ends while the block runs; check `is_ended` first."""
         self._end_waiters.append(wake)
         try:
             yield
@@ -231,23 +227,37 @@ class Engine:
             self._end_waiters.remove(wake)
 
     def describe_work(self) -> str:
-        """What the sender thread runs now: a delivery callback that does not return, or code of ours. Thread-safe."""
+        """Describe what the sender thread runs now: a delivery callback, or code of this package. Thread-safe."""
         frame = sys._current_frames().get(self.guard.thread_id or 0)
         place = frame
         while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] != "kafkaprod":
             place, frame = frame, frame.f_back  # the outermost function that we called
         if place is None:
-            return "nothing any more"
+            return "nothing: the thread has ended"
         return f"{place.f_code.co_qualname}() in {place.f_code.co_filename}:{place.f_lineno}"
 
     def after_fork_in_child(self) -> None:
-        """The sender thread does not exist here; nothing of the parent's is touched."""
+        """Mark the engine as unusable in a child process, which has no sender thread; touch nothing of the parent's."""
         self.guard.is_forked = True
         self.accumulator.abandon()
 
 
+def _check_support(config: ProducerConfig) -> None:
+    """Refuse what no broker completes, and warn of a password sent unencrypted."""
+    if config.transaction_two_phase_commit_enable:
+        raise ConfigError(
+            "transaction_two_phase_commit_enable: no released broker completes such a transaction, up to Kafka 4.4 "
+            "InitProducerId 6 is unstable and answered with UNSUPPORTED_VERSION (KIP-939)"
+        )
+    if config.sasl_mechanism == "PLAIN" and config.security_protocol == "SASL_PLAINTEXT":
+        _log.warning(
+            "sasl_mechanism=PLAIN with security_protocol=SASL_PLAINTEXT sends the password unencrypted: "
+            "use SASL_SSL, or SCRAM"
+        )
+
+
 def _close_reporter(reporter: Any) -> None:
-    """A reporter that fails to close must not keep the others, and the producer, from ending."""
+    """Close a reporter. One that fails must not keep the others, and the producer, from ending."""
     try:
         reporter.close()
     except Exception:

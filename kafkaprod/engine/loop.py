@@ -25,10 +25,10 @@ from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.produce_request import ProduceRequest
 from kafkaprod._core.requests.settlement import abort_batches
 from kafkaprod.clock import Clock
+from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.answers import LAST_VERSION_BY_NAME, Answers
 from kafkaprod.engine.flushes import Flush, Flushes
 from kafkaprod.engine.identity import MAX_WAIT_MS, IdempotentIdentity, Identity
-from kafkaprod.engine.settings import EngineSettings
 from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.engine.upkeep import Upkeep
 from kafkaprod.errors import ConnectionLostError, ProducerClosedError, UnsupportedVersionError
@@ -52,9 +52,10 @@ class Sender:
     """The loop and its state. `run` is the thread's body; `run_once` is one turn of it, for tests.
 
     Args:
-        settings: Options.
+        config: Options.
         accumulator, drain, pool, metadata, topic_watch, clock, metrics: The parts it drives.
-        identity: Producer id, epoch, transactions; None: an idempotent producer's, or none, as the settings say.
+        identity: Producer id, epoch, transactions; None: an idempotent producer's, or none, as the configuration says.
+        keeps_producer_id: Whether the drain has an id and epoch for ever: what would need a newer epoch fails.
         random: Source of jitter.
 
     Attributes:
@@ -64,7 +65,7 @@ class Sender:
 
     def __init__(
         self,
-        settings: EngineSettings,
+        config: ProducerConfig,
         accumulator: Accumulator,
         drain: Drain,
         pool: NodePool,
@@ -74,19 +75,20 @@ class Sender:
         metrics: ProducerMetrics,
         identity: Identity | None = None,
         *,
+        keeps_producer_id: bool = False,
         random: Callable[[], float] = random.random,
     ) -> None:
-        backoff = ExponentialBackoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         if identity is None:
             identity = IdempotentIdentity(
                 accumulator,
                 drain,
                 backoff,
                 random,
-                is_idempotent=settings.enable_idempotence,
-                keeps_producer_id=settings.keeps_producer_id,
+                is_idempotent=config.enable_idempotence,
+                keeps_producer_id=keeps_producer_id,
             )
-        self._settings = settings
+        self._config = config
         self._accumulator = accumulator
         self._drain = drain
         self._pool = pool
@@ -95,9 +97,9 @@ class Sender:
         self._clock = clock
         self._metrics = metrics
         self._identity = identity
-        self._upkeep = Upkeep(settings, accumulator, drain, pool, metadata, topic_watch, metrics, identity)
+        self._upkeep = Upkeep(config, accumulator, drain, pool, metadata, topic_watch, metrics, identity)
         self._answers = Answers(
-            settings.retries, backoff, random, accumulator, pool, metadata, metrics, identity, self._upkeep
+            config.retries, backoff, random, accumulator, pool, metadata, metrics, identity, self._upkeep
         )
         self._flushes = Flushes(accumulator)
         self._next_load_update_ms = 0
@@ -237,7 +239,7 @@ class Sender:
             request,
             on_done=partial(self._identity.on_response, wanted),
             now_ms=now_ms,
-            timeout_ms=self._settings.request_timeout_ms,
+            timeout_ms=self._config.request_timeout_ms,
             version=version,
         )
         self._identity.on_sent(wanted)
@@ -286,7 +288,7 @@ class Sender:
             self._answers.refuse(request, UnsupportedVersionError(what), now_ms)
             return
         body = request.body(
-            version, self._settings.acks, self._settings.request_timeout_ms, self._identity.transactional_id
+            version, self._config.acks, self._config.request_timeout_ms, self._identity.transactional_id
         )
         self._metrics.on_request(node_id, request.sums(now_ms), body.nbytes, now_ms)
         self._pool.send_body(
@@ -297,8 +299,8 @@ class Sender:
             body.nbytes,
             on_done=on_done,
             now_ms=now_ms,
-            timeout_ms=self._settings.request_timeout_ms,
-            expects_response=self._settings.acks != 0,
+            timeout_ms=self._config.request_timeout_ms,
+            expects_response=self._config.acks != 0,
             max_response_bytes=(1 << 20)
             + RESPONSE_BYTES_PER_PARTITION * len(request)
             + RESPONSE_BYTES_PER_RECORD * request.record_count,

@@ -18,8 +18,8 @@ from kafkaprod._core.requests.settlement import (
     incomplete_batches,
     oldest_created_ms,
 )
+from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.identity import MAX_WAIT_MS, Identity
-from kafkaprod.engine.settings import EngineSettings
 from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.errors import AuthenticationError, DeliveryTimeoutError, KafkaError
 from kafkaprod.metadata import Metadata
@@ -46,7 +46,7 @@ class Upkeep:
 
     def __init__(
         self,
-        settings: EngineSettings,
+        config: ProducerConfig,
         accumulator: Accumulator,
         drain: Drain,
         pool: NodePool,
@@ -55,7 +55,7 @@ class Upkeep:
         metrics: ProducerMetrics,
         identity: Identity,
     ) -> None:
-        self._settings = settings
+        self._config = config
         self._accumulator = accumulator
         self._drain = drain
         self._pool = pool
@@ -97,7 +97,7 @@ class Upkeep:
             self._metadata.make_request(now_ms),
             on_done=self._on_metadata,
             now_ms=now_ms,
-            timeout_ms=self._settings.request_timeout_ms,
+            timeout_ms=self._config.request_timeout_ms,
         )
         return MAX_WAIT_MS
 
@@ -121,9 +121,11 @@ class Upkeep:
         """Bring the core's leaders and the pool's nodes up to the metadata."""
         changed = self._metadata.take_changes()
         snapshot = self._metadata.snapshot
-        self._pool.update_nodes(snapshot.nodes, snapshot.cluster_id if self._settings.checks_cluster else None)
-        rack = self._settings.preferred_rack
-        if rack is not None:
+        self._pool.update_nodes(
+            snapshot.nodes, snapshot.cluster_id if self._config.metadata_cluster_check_enable else None
+        )
+        rack = self._config.client_rack
+        if rack and self._config.partitioner_rack_aware:
             self._drain.prefer_nodes(node_id for node_id, node in snapshot.nodes.items() if node.rack == rack)
         for name in changed:
             topic = snapshot.topics[name]
@@ -164,7 +166,7 @@ class Upkeep:
 
     def expire(self, now_ms: int) -> int:
         """Fail what is older than delivery_timeout_ms, sent or not; return when the next one will be."""
-        timeout_ms = self._settings.delivery_timeout_ms
+        timeout_ms = self._config.delivery_timeout_ms
         oldest = oldest_created_ms(self._accumulator)
         if oldest is None:
             return MAX_WAIT_MS
@@ -180,7 +182,7 @@ class Upkeep:
         cause = self._why_late(ref)
         error = DeliveryTimeoutError(
             f"{counted(ref.record_count, 'record')} for {ref.topic}[{ref.partition}] had no outcome within "
-            f"delivery_timeout_ms={self._settings.delivery_timeout_ms}"
+            f"delivery_timeout_ms={self._config.delivery_timeout_ms}"
             + ("; they may be in the log" if was_sent else "")
             + ("" if cause is None else f"; the last error: {cause}"),
             possibly_persisted=was_sent,

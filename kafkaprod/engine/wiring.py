@@ -7,32 +7,17 @@ from functools import partial
 
 import kafkaprod
 from kafkaprod.config import ProducerConfig
-from kafkaprod.engine.settings import EngineSettings
 from kafkaprod.errors import ConfigError
 from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.security.oauthbearer import CallbackTokenProvider, OAuthBearerMechanism
 from kafkaprod.security.sasl import MechanismFactory, PlainMechanism
 from kafkaprod.security.scram import ScramMechanism
-from kafkaprod.security.tls import TlsOptions, client_context
+from kafkaprod.security.tls import client_context
 
 
 def connection_settings(config: ProducerConfig) -> ConnectionSettings:
-    """What connections need. Raises ConfigError for a certificate that cannot be used or missing credentials."""
-    return ConnectionSettings(
-        client_id=config.client_id,
-        software_version=kafkaprod.__version__,
-        tls=tls_context(config),
-        mechanism=mechanism_factory(config),
-        max_in_flight=config.max_in_flight_requests_per_connection,
-        request_timeout_ms=config.request_timeout_ms,
-        reconnect_backoff_ms=config.reconnect_backoff_ms,
-        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
-        connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
-        connection_setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
-        connections_max_idle_ms=config.connections_max_idle_ms,
-        send_buffer_bytes=config.send_buffer_bytes,
-        receive_buffer_bytes=config.receive_buffer_bytes,
-    )
+    """Return what connections need. Raises ConfigError for a certificate that cannot be used or missing credentials."""
+    return ConnectionSettings(config, kafkaprod.__version__, tls_context(config), mechanism_factory(config))
 
 
 def tls_context(config: ProducerConfig) -> ssl.SSLContext | None:
@@ -41,18 +26,7 @@ def tls_context(config: ProducerConfig) -> ssl.SSLContext | None:
         return None
     if config.ssl_context is not None:
         return config.ssl_context
-    password = config.ssl_password
-    return client_context(
-        TlsOptions(
-            ssl_cafile=config.ssl_cafile,
-            ssl_certfile=config.ssl_certfile,
-            ssl_keyfile=config.ssl_keyfile,
-            ssl_password=None if password is None else password.reveal(),
-            ssl_crlfile=config.ssl_crlfile,
-            ssl_ciphers=config.ssl_ciphers,
-            ssl_check_hostname=config.ssl_check_hostname,
-        )
-    )
+    return client_context(config)
 
 
 def mechanism_factory(config: ProducerConfig) -> MechanismFactory | None:
@@ -73,21 +47,6 @@ def mechanism_factory(config: ProducerConfig) -> MechanismFactory | None:
     )
     make()  # refuses unusable credentials now and not at the first connection
     return make
-
-
-def engine_settings(config: ProducerConfig) -> EngineSettings:
-    """What the sender thread needs."""
-    return EngineSettings(
-        acks=config.acks,
-        retries=config.retries,
-        request_timeout_ms=config.request_timeout_ms,
-        delivery_timeout_ms=config.delivery_timeout_ms,
-        retry_backoff_ms=config.retry_backoff_ms,
-        retry_backoff_max_ms=config.retry_backoff_max_ms,
-        enable_idempotence=config.enable_idempotence,
-        preferred_rack=config.client_rack if config.partitioner_rack_aware else None,
-        checks_cluster=config.metadata_cluster_check_enable,
-    )
 
 
 def compression_level(config: ProducerConfig) -> int | None:

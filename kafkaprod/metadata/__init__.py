@@ -1,6 +1,6 @@
 """The cluster's metadata: brokers, topics, leaders, and when to ask for them again."""
 
-from kafkaprod.metadata.cluster_metadata import Metadata, MetadataSettings
+from kafkaprod.metadata.cluster_metadata import Metadata
 from kafkaprod.metadata.snapshot import ClusterSnapshot, TopicInfo
 
-__all__ = ["ClusterSnapshot", "Metadata", "MetadataSettings", "TopicInfo"]
+__all__ = ["ClusterSnapshot", "Metadata", "TopicInfo"]

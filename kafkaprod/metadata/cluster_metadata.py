@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import CorruptDataError, KafkaError, printable
@@ -43,20 +43,6 @@ class Endpoint(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class MetadataSettings:
-    """Options of the metadata; names and units as in the configuration."""
-
-    metadata_max_age_ms: int = 300_000
-    metadata_max_idle_ms: int = 300_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1000
-    can_rebootstrap: bool = True
-    keeps_cluster: bool = True  # starting over must lead to the same cluster id
-    metadata_recovery_rebootstrap_trigger_ms: int = 300_000
-    allow_auto_create_topics: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class _Query:
     """The request in flight."""
 
@@ -71,10 +57,10 @@ class Metadata:
         snapshot: Replaced, never changed; may be read by any thread.
     """
 
-    def __init__(self, settings: MetadataSettings, now_ms: int = 0, *, random: Random = random.random) -> None:
-        self._settings = settings
-        backoff = ExponentialBackoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
-        self._schedule = RefreshSchedule(settings.metadata_max_age_ms, backoff, random)
+    def __init__(self, config: ProducerConfig, now_ms: int = 0, *, random: Random = random.random) -> None:
+        self._config = config
+        backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._schedule = RefreshSchedule(config.metadata_max_age_ms, backoff, random)
         self._followed: dict[str, int] = {}  # topic -> when it was last used, monotonic ms
         self._is_full_wanted = True
         self._wanted: dict[str, None] = {}  # topics of the next partial refresh
@@ -87,21 +73,6 @@ class Metadata:
         self._errors: dict[str, KafkaError] = {}
         self._missing: dict[str, KafkaError] = {}
         self.snapshot = ClusterSnapshot()
-
-    @classmethod
-    def from_config(cls, config: ProducerConfig, now_ms: int = 0) -> Self:
-        """Metadata with the options of a producer."""
-        settings = MetadataSettings(
-            metadata_max_age_ms=config.metadata_max_age_ms,
-            metadata_max_idle_ms=config.metadata_max_idle_ms,
-            retry_backoff_ms=config.retry_backoff_ms,
-            retry_backoff_max_ms=config.retry_backoff_max_ms,
-            keeps_cluster=config.metadata_cluster_check_enable,
-            can_rebootstrap=config.metadata_recovery_strategy == "rebootstrap",
-            metadata_recovery_rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
-            allow_auto_create_topics=config.allow_auto_create_topics,
-        )
-        return cls(settings, now_ms)
 
     # --- what is wanted --------------------------------------------------------------------------------------------
 
@@ -123,7 +94,7 @@ class Metadata:
             now_ms: The time.
             is_used: Whether a topic is in use now; asked only for those that seem idle.
         """
-        idle_since_ms = now_ms - self._settings.metadata_max_idle_ms
+        idle_since_ms = now_ms - self._config.metadata_max_idle_ms
         idle = []
         for topic, used_ms in self._followed.items():
             if used_ms > idle_since_ms or topic in self._wanted:
@@ -161,7 +132,7 @@ class Metadata:
         self._schedule.on_request(now_ms, is_by_age=is_by_age)
         return MetadataRequest(
             topics=[MetadataRequestTopic(name=topic) for topic in topics],
-            allow_auto_topic_creation=self._settings.allow_auto_create_topics,
+            allow_auto_topic_creation=self._config.allow_auto_create_topics,
         )
 
     @property
@@ -235,14 +206,14 @@ class Metadata:
         So it is when a broker demanded it or answered for another cluster, when metadata could not be had for too
         long, or when it is due and none of the brokers found so far can be connected.
         """
-        if not self._settings.can_rebootstrap:
+        if self._config.metadata_recovery_strategy != "rebootstrap":
             return False
         if self._is_rebootstrap_required:
             return True
         if not is_any_node_usable and self.snapshot.nodes and self.next_refresh_ms(now_ms) == 0:
             return True
         tried_ms = self._schedule.tried_for_ms(now_ms, is_wanted=self._is_wanted)
-        return tried_ms > self._settings.metadata_recovery_rebootstrap_trigger_ms
+        return tried_ms > self._config.metadata_recovery_rebootstrap_trigger_ms
 
     def on_rebootstrap(self, now_ms: int) -> None:
         """Connections were closed: forget nodes and leaders, keep topics, ask at once."""
@@ -265,7 +236,7 @@ class Metadata:
             raise error_for(response.error_code, api="METADATA")
         if not response.brokers:
             raise CorruptDataError("metadata response without brokers")
-        expected = self._cluster_id if self._settings.keeps_cluster else self.snapshot.cluster_id
+        expected = self._cluster_id if self._config.metadata_cluster_check_enable else self.snapshot.cluster_id
         if expected is not None and response.cluster_id not in (expected, None):
             # With no nodes it has started over already: then another bootstrap server may lead to the right cluster.
             self._is_rebootstrap_required = bool(self.snapshot.nodes)

@@ -8,11 +8,8 @@ Source: org.apache.kafka.clients.Metadata (timeToNextUpdate, timeToAllowUpdate);
 
 from __future__ import annotations
 
-from typing import Final
-
+from kafkaprod.clock import NEVER_MS
 from kafkaprod.retry import ExponentialBackoff, Random
-
-NEVER_MS: Final = 1 << 62
 
 
 class RefreshSchedule:

@@ -19,7 +19,7 @@ from kafkaprod.errors import AuthenticationError, ConnectionLostError, KafkaErro
 from kafkaprod.net.background import Offload
 from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.net.poller import Poller
-from kafkaprod.net.settings import ConnectionSettings
+from kafkaprod.net.settings import SOFTWARE_NAME, ConnectionSettings
 from kafkaprod.net.transport import (
     IOV_MAX,
     Address,
@@ -111,12 +111,12 @@ class NodeConnection:
         self._interest = 0  # what the poller watches the transport for
         self._mechanism: Mechanism | None = None if settings.mechanism is None else settings.mechanism()
         self.protocol = Connection(
-            client_id=settings.client_id,
-            software_name=settings.software_name,
+            client_id=settings.options.client_id,
+            software_name=SOFTWARE_NAME,
             software_version=settings.software_version,
             sasl_mechanism=None if self._mechanism is None else self._mechanism.name,
             identity=identity,
-            handshake_timeout_ms=settings.request_timeout_ms,
+            handshake_timeout_ms=settings.options.request_timeout_ms,
             node_id=node.node_id,
             finished=finished,
         )
@@ -161,8 +161,8 @@ class NodeConnection:
     def _make_transport(self, address: Address) -> Transport:
         sock = connecting_socket(
             address,
-            send_buffer_bytes=self._settings.send_buffer_bytes,
-            receive_buffer_bytes=self._settings.receive_buffer_bytes,
+            send_buffer_bytes=self._settings.options.send_buffer_bytes,
+            receive_buffer_bytes=self._settings.options.receive_buffer_bytes,
         )
         if self._settings.tls is None:
             return TcpTransport(sock)
@@ -335,7 +335,7 @@ class NodeConnection:
         deadline_ms = self.protocol.next_deadline_ms()
         if self.protocol.in_flight_count:
             return deadline_ms
-        idle_at_ms = self.last_active_ms + self._settings.connections_max_idle_ms
+        idle_at_ms = self.last_active_ms + self._settings.options.connections_max_idle_ms
         return idle_at_ms if deadline_ms is None else min(deadline_ms, idle_at_ms)
 
     def on_time(self, now_ms: int) -> None:
@@ -347,7 +347,7 @@ class NodeConnection:
                 self._on_setup_timeout(now_ms)
             return
         self.protocol.on_time(now_ms)
-        is_idle = now_ms - self.last_active_ms >= self._settings.connections_max_idle_ms
+        is_idle = now_ms - self.last_active_ms >= self._settings.options.connections_max_idle_ms
         if is_idle and self.protocol.is_ready and not self.protocol.in_flight_count:
             self.is_closed_by_us = True
             self._close_for(None, "the connection was idle")

@@ -16,7 +16,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kafkaprod.clock import Clock
+from kafkaprod.clock import NEVER_MS, Clock
 from kafkaprod.errors import (
     BrokerError,
     ConnectionLostError,
@@ -40,7 +40,6 @@ from kafkaprod.protocol.outgoing import Buffer, ByteChain
 from kafkaprod.protocol.schema import Request
 from kafkaprod.structs import Node
 
-NEVER_MS = 1 << 62
 MAX_THROTTLE_MS = 60_000  # of one answer; quotas of Kafka ask for some seconds at most
 
 # First version of each API after which the broker answers first and expects the client to hold back (KIP-219).
@@ -66,7 +65,7 @@ class NodePool:
     def __init__(
         self, settings: ConnectionSettings, clock: Clock, *, random: Callable[[], float] = random.random
     ) -> None:
-        self._max_in_flight = settings.max_in_flight
+        self._max_in_flight = settings.options.max_in_flight_requests_per_connection
         self._clock = clock
         self._random = random
         self._poller = Poller()

@@ -8,37 +8,13 @@ from __future__ import annotations
 
 import os
 import ssl
-from dataclasses import dataclass, field
 
+from kafkaprod.config.connection_options import ConnectionOptions
 from kafkaprod.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True)
-class TlsOptions:
-    """Where the certificates are. File names are PEM files.
-
-    Attributes:
-        ssl_cafile: Trusted authorities; None: those of the operating system.
-        ssl_certfile: This client's certificate chain; None: no client certificate.
-        ssl_keyfile: Its private key; None: the key is in `ssl_certfile`.
-        ssl_password: Password of the key.
-        ssl_crlfile: Revocation list; when given the broker's certificate is checked against it.
-        ssl_ciphers: OpenSSL cipher list for TLS 1.2; None: OpenSSL's defaults.
-        ssl_check_hostname: Whether the certificate must name the host that was connected to. Turning it off lets
-            anybody with any certificate of a trusted authority read and change the traffic.
-    """
-
-    ssl_cafile: str | os.PathLike[str] | None = None
-    ssl_certfile: str | os.PathLike[str] | None = None
-    ssl_keyfile: str | os.PathLike[str] | None = None
-    ssl_password: str | None = field(default=None, repr=False)
-    ssl_crlfile: str | os.PathLike[str] | None = None
-    ssl_ciphers: str | None = None
-    ssl_check_hostname: bool = True
-
-
-def client_context(options: TlsOptions) -> ssl.SSLContext:
-    """Build the context of a client.
+def client_context(options: ConnectionOptions) -> ssl.SSLContext:
+    """Build the context of a client from the `ssl_` options, `ssl_context` apart.
 
     Raises:
         ConfigError: A file is missing or not PEM, the key does not fit, or its password is wrong or absent.
@@ -57,7 +33,7 @@ def client_context(options: TlsOptions) -> ssl.SSLContext:
     return context
 
 
-def _load_authorities(context: ssl.SSLContext, options: TlsOptions) -> None:
+def _load_authorities(context: ssl.SSLContext, options: ConnectionOptions) -> None:
     if options.ssl_cafile is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
@@ -74,7 +50,7 @@ def _load_pem(context: ssl.SSLContext, option: str, path: str | os.PathLike[str]
         raise ConfigError(f"{option}={os.fspath(path)!r} cannot be loaded as PEM: {error}") from error
 
 
-def _load_own_certificate(context: ssl.SSLContext, options: TlsOptions) -> None:
+def _load_own_certificate(context: ssl.SSLContext, options: ConnectionOptions) -> None:
     if options.ssl_certfile is None:
         if options.ssl_keyfile is not None:
             raise ConfigError("ssl_keyfile is given without ssl_certfile")
@@ -85,7 +61,7 @@ def _load_own_certificate(context: ssl.SSLContext, options: TlsOptions) -> None:
         # Without a callback OpenSSL would ask on the terminal. It is called for an encrypted key only.
         if password is None:
             raise ConfigError("the private key is encrypted and ssl_password is not given")
-        return password
+        return password.reveal()
 
     try:
         context.load_cert_chain(options.ssl_certfile, options.ssl_keyfile, give_password)

@@ -22,8 +22,9 @@ from kafkaprod.protocol.messages.metadata import MetadataRequest
 from kafkaprod.security.oauthbearer import OAuthBearerMechanism
 from kafkaprod.security.sasl import Mechanism, PlainMechanism
 from kafkaprod.security.scram import ScramMechanism
-from kafkaprod.security.tls import TlsOptions, client_context
+from kafkaprod.security.tls import client_context
 from tests.kafka.cluster import KafkaCluster
+from tests.support.config import connection_settings, unchecked_config
 from tests.support.kafka.fixtures_mock_cluster import MockCluster
 
 LIMIT_MS = 20_000
@@ -90,23 +91,23 @@ def refusal(bootstrap: str, settings: ConnectionSettings) -> ConnectionFailure:
 
 
 def trusting(cafile: Path | None) -> Any:
-    return client_context(TlsOptions(ssl_cafile=cafile))
+    return client_context(unchecked_config(ssl_cafile=cafile))
 
 
 def test_the_mock_cluster_is_served(mock_cluster: MockCluster) -> None:
-    works(mock_cluster.bootstrap, ConnectionSettings())
+    works(mock_cluster.bootstrap, connection_settings())
 
 
 @pytest.mark.external
 def test_plain_text(kafka: KafkaCluster) -> None:
-    works(kafka.bootstrap("PLAINTEXT"), ConnectionSettings())
+    works(kafka.bootstrap("PLAINTEXT"), connection_settings())
 
 
 @pytest.mark.external
 def test_tls(kafka: KafkaCluster) -> None:
     assert kafka.certificates is not None
-    works(kafka.bootstrap("SSL"), ConnectionSettings(tls=trusting(kafka.certificates.ca)))
-    failure = refusal(kafka.bootstrap("SSL"), ConnectionSettings(tls=trusting(kafka.certificates.other_ca)))
+    works(kafka.bootstrap("SSL"), connection_settings(tls=trusting(kafka.certificates.ca)))
+    failure = refusal(kafka.bootstrap("SSL"), connection_settings(tls=trusting(kafka.certificates.other_ca)))
     assert isinstance(failure.error, AuthenticationError)
     assert failure.stage is Stage.TLS
 
@@ -118,14 +119,14 @@ def test_login(kafka: KafkaCluster, listener: str, mechanism: str) -> None:
     assert kafka.certificates is not None
     tls = trusting(kafka.certificates.ca) if listener == "SASL_SSL" else None
     make = MECHANISMS[mechanism]
-    works(kafka.bootstrap(listener), ConnectionSettings(tls=tls, mechanism=lambda: make("alice-secret")))
+    works(kafka.bootstrap(listener), connection_settings(tls=tls, mechanism=lambda: make("alice-secret")))
 
 
 @pytest.mark.external
 @pytest.mark.parametrize("mechanism", [name for name in MECHANISMS if name != "OAUTHBEARER"])
 def test_a_wrong_password_is_refused(kafka: KafkaCluster, mechanism: str) -> None:
     make = MECHANISMS[mechanism]
-    settings = ConnectionSettings(mechanism=lambda: make("wrong-canary"))
+    settings = connection_settings(mechanism=lambda: make("wrong-canary"))
     failure = refusal(kafka.bootstrap("SASL_PLAINTEXT"), settings)
     assert isinstance(failure.error, AuthenticationError)
     assert failure.stage is Stage.SASL
@@ -137,7 +138,7 @@ def test_a_mechanism_the_broker_does_not_offer_is_refused_with_the_list(kafka: K
     class Unheard(PlainMechanism):
         name = "UNHEARD-OF"
 
-    settings = ConnectionSettings(mechanism=lambda: Unheard("alice", "x"))
+    settings = connection_settings(mechanism=lambda: Unheard("alice", "x"))
     failure = refusal(kafka.bootstrap("SASL_PLAINTEXT"), settings)
     assert isinstance(failure.error, AuthenticationError)
     assert "SCRAM-SHA-512" in str(failure.error)
@@ -146,7 +147,7 @@ def test_a_mechanism_the_broker_does_not_offer_is_refused_with_the_list(kafka: K
 @pytest.mark.external
 @pytest.mark.parametrize(("listener", "hint"), [("SSL", "security_protocol"), ("SASL_PLAINTEXT", "security_protocol")])
 def test_a_plain_client_on_a_secured_port_is_told_so(kafka: KafkaCluster, listener: str, hint: str) -> None:
-    pool, failure = connect(kafka.bootstrap(listener), ConnectionSettings())
+    pool, failure = connect(kafka.bootstrap(listener), connection_settings())
     if failure is None:  # a SASL listener answers ApiVersions before the login, and closes at the next request
         completion = ask_for_metadata(pool)
         assert completion.error is not None

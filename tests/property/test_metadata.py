@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kafkaprod.errors import ConnectionLostError
-from kafkaprod.metadata import Metadata, MetadataSettings
+from kafkaprod.metadata import Metadata
 from kafkaprod.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from tests.support.config import unchecked_config
 
 NODES = [1, 2, 3]
 PARTITIONS = st.integers(0, 3)
@@ -25,7 +26,7 @@ class LaggingCluster(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.metadata = Metadata(MetadataSettings(), random=lambda: 0.5)
+        self.metadata = Metadata(unchecked_config(), random=lambda: 0.5)
         self.metadata.add_topic("t", 0)
         self.now_ms = 0
         self.topic_id = uuid.uuid4()

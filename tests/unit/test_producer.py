@@ -244,7 +244,7 @@ def test_what_the_sender_thread_runs_is_named(make: MakeProducer) -> None:
     producer = make()
     assert ".py:" in producer._engine.describe_work()
     producer.close(0)
-    assert producer._engine.describe_work() == "nothing any more"
+    assert producer._engine.describe_work() == "nothing: the thread has ended"
 
 
 def test_dead_sender_thread_is_the_reason_of_every_refusal(

@@ -15,10 +15,9 @@ from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.produce_request import ProduceRequest
 from kafkaprod.clock import ManualClock
 from kafkaprod.engine.loop import Sender
-from kafkaprod.engine.settings import EngineSettings
 from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.errors import BootstrapError, ConnectionLostError, KafkaError
-from kafkaprod.metadata import Metadata, MetadataSettings
+from kafkaprod.metadata import Metadata
 from kafkaprod.metrics import ProducerMetrics
 from kafkaprod.net.node import Stage
 from kafkaprod.net.node_metrics import NodeMetrics
@@ -39,6 +38,7 @@ from kafkaprod.protocol.messages.produce import (
 )
 from kafkaprod.results.batch import BatchCompletion, FailureLedger
 from kafkaprod.structs import Node
+from tests.support.config import unchecked_config
 
 TOPIC = "orders"
 WITHOUT_ID: uuid.UUID | None = None
@@ -206,19 +206,19 @@ class Rig:
         batch_size = options.pop("batch_size", 16384)
         max_request_bytes = options.pop("max_request_bytes", 1 << 20)
         linger_ms = options.pop("linger_ms", 0)
-        self.settings = EngineSettings(**{"enable_idempotence": False, "retry_backoff_ms": 100, **options})
+        self.config = unchecked_config(**{"enable_idempotence": False, "retry_backoff_ms": 100, **options})
         self.clock = ManualClock(now_ms=1_000_000)
         self.pool = FakePool(self.clock)
         self.ledger = FailureLedger()
         self.accumulator = Accumulator(
             BufferPool(1 << 24), batch_size, 1 << 20, partial(BatchCompletion, ledger=self.ledger), self.pool.wakeup
         )
-        self.drain = Drain(self.accumulator, linger_ms, max_request_bytes, self.settings.enable_idempotence)
-        self.metadata = Metadata(MetadataSettings(), self.clock.now_ms(), random=lambda: 0.5)
+        self.drain = Drain(self.accumulator, linger_ms, max_request_bytes, self.config.enable_idempotence)
+        self.metadata = Metadata(unchecked_config(), self.clock.now_ms(), random=lambda: 0.5)
         self.watch = TopicWatch(self.accumulator, self.clock, self.pool.wakeup, 60_000, lambda: None)
         self.metrics = ProducerMetrics("test", "0", 0)
         self.sender = Sender(
-            self.settings,
+            self.config,
             self.accumulator,
             self.drain,
             self.pool,  # type: ignore[arg-type]
@@ -241,7 +241,7 @@ class Rig:
         self.turn()
         self.answer_metadata()
         self.turn()
-        if self.settings.enable_idempotence:
+        if self.config.enable_idempotence:
             self.answer_producer_id()
             self.turn()
 
@@ -266,7 +266,7 @@ class Rig:
     def metadata_response(self, **errors: int) -> MetadataResponse:
         return MetadataResponse(
             cluster_id="c",
-            brokers=[MetadataResponseBroker(node_id=i, host=f"h{i}", port=9092) for i in (1, 2)],
+            brokers=[MetadataResponseBroker(node_id=i, host=f"h{i}", port=9092, rack=f"r{i}") for i in (1, 2)],
             topics=[
                 MetadataResponseTopic(
                     error_code=errors.get(name, 0),

@@ -9,7 +9,6 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.wiring import (
     compression_level,
     connection_settings,
-    engine_settings,
     mechanism_factory,
     tls_context,
 )
@@ -31,11 +30,8 @@ def test_plaintext_has_neither_tls_nor_login() -> None:
 
 
 def test_options_of_connections_are_passed_on() -> None:
-    settings = connection_settings(
-        config(client_id="me", request_timeout_ms=1234, max_in_flight_requests_per_connection=3, send_buffer_bytes=4096)
-    )
-    assert (settings.client_id, settings.request_timeout_ms) == ("me", 1234)
-    assert (settings.max_in_flight, settings.send_buffer_bytes) == (3, 4096)
+    chosen = config(client_id="me", max_in_flight_requests_per_connection=3)
+    assert connection_settings(chosen).options is chosen
 
 
 def test_given_context_is_used_as_it_is() -> None:
@@ -71,13 +67,6 @@ def test_login_without_credentials_is_refused(missing: str) -> None:
     some = {name: value for name, value in LOGIN.items() if name != missing}
     with pytest.raises(ConfigError, match="sasl_plain"):
         mechanism_factory(config(security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", **some))
-
-
-def test_sender_gets_its_options() -> None:
-    settings = engine_settings(config(acks="all", retries=7, delivery_timeout_ms=60_000, retry_backoff_ms=5))
-    assert (settings.acks, settings.retries) == (-1, 7)
-    assert (settings.delivery_timeout_ms, settings.retry_backoff_ms) == (60_000, 5)
-    assert settings.enable_idempotence
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkaprod import AsyncProducer, Producer
+from kafkaprod._core.queues import send_path
+from kafkaprod._core.queues.send_path import RecordSender
 from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.engine import Engine
@@ -146,8 +151,30 @@ def test_producer_cannot_be_pickled_and_says_what_to_do(kind: Any) -> None:
     producer._host._begin_close(0)
 
 
-def test_blocks_of_an_async_producer_have_the_signatures_of_a_producers() -> None:
-    import inspect
+def stub_parameters(name: str) -> list[str]:
+    """The parameters of a method of RecordSender in its stub, with their defaults."""
+    source = Path(send_path.__file__).with_name("send_path.pyi").read_text()
+    (method,) = (
+        node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef) and node.name == name
+    )
+    defaults = [ast.unparse(default) for default in method.args.defaults]
+    names = [argument.arg for argument in method.args.args]
+    return [*names[: -len(defaults)], *(f"{n}={d}" for n, d in zip(names[-len(defaults) :], defaults, strict=True))]
 
+
+def parameters(function: Any) -> list[str]:
+    return [str(each.replace(annotation=each.empty)) for each in inspect.signature(function).parameters.values()]
+
+
+def test_send_has_the_same_signature_wherever_it_is_written() -> None:
+    signature = parameters(Producer.send)
+    for written in (RecordSender.try_send, AsyncProducer.send, AsyncProducer.send_and_wait):
+        assert parameters(written) == signature
+    assert stub_parameters("send") == stub_parameters("try_send") == signature
+    hints = [str(inspect.signature(each).parameters) for each in (AsyncProducer.send, AsyncProducer.send_and_wait)]
+    assert hints[0] == hints[1]
+
+
+def test_blocks_of_an_async_producer_have_the_signatures_of_a_producers() -> None:
     for name in ("send_many", "send_columns", "send_table"):
         assert inspect.signature(getattr(AsyncProducer, name)) == inspect.signature(getattr(Producer, name))

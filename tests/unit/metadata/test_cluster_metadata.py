@@ -7,7 +7,7 @@ import pytest
 
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import AuthorizationError, BrokerError, ConnectionLostError
-from kafkaprod.metadata import Metadata, MetadataSettings
+from kafkaprod.metadata import Metadata
 from kafkaprod.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -15,6 +15,7 @@ from kafkaprod.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from kafkaprod.structs import Node
+from tests.support.config import unchecked_config
 
 VERSION = 13
 BACKOFF_MS = 100
@@ -55,7 +56,7 @@ def answer(*topics: MetadataResponseTopic, nodes: Sequence[int] = (1, 2, 3), **f
 
 
 def make(**settings: Any) -> Metadata:
-    return Metadata(MetadataSettings(**settings), random=lambda: 0.5)
+    return Metadata(unchecked_config(**settings), random=lambda: 0.5)
 
 
 def exchange(metadata: Metadata, now_ms: int, response: MetadataResponse, version: int = VERSION) -> list[str | None]:
@@ -170,7 +171,7 @@ def test_settings_come_from_the_configuration() -> None:
     config = ProducerConfig.from_options(
         bootstrap_servers="a", metadata_recovery_strategy="none", metadata_max_age_ms=7, allow_auto_create_topics=False
     )
-    metadata = Metadata.from_config(config, 0)
+    metadata = Metadata(config, 0)
     assert not metadata.should_rebootstrap(10**9)
     assert not metadata.make_request(0).allow_auto_topic_creation
 
@@ -588,7 +589,7 @@ def test_all_found_brokers_unreachable_cause_a_rebootstrap_once() -> None:
 
 
 def test_strategy_none_never_starts_over() -> None:
-    metadata = make(can_rebootstrap=False)
+    metadata = make(metadata_recovery_strategy="none")
     metadata.request_update()
     exchange(metadata, 0, answer(error_code=129))
     assert not metadata.should_rebootstrap(10**9, is_any_node_usable=False)
@@ -607,7 +608,7 @@ def test_another_cluster_is_refused_even_after_starting_over() -> None:
 
 
 def test_answer_of_another_cluster_is_refused_until_starting_over_where_that_is_allowed() -> None:
-    metadata = make(keeps_cluster=False)
+    metadata = make(metadata_cluster_check_enable=False)
     metadata.add_topic("a", 0)
     exchange(metadata, 0, answer(topic("a", [1, 1], [9, 9], topic_id=None)))
     metadata.request_update()

@@ -20,15 +20,15 @@ from kafkaprod.errors import (
 from kafkaprod.net import node as node_module
 from kafkaprod.net.node import Stage
 from kafkaprod.net.pool import NodePool
-from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.net.transport import Address
 from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaprod.security.sasl import PlainMechanism
 from kafkaprod.security.scram import ScramMechanism
-from kafkaprod.security.tls import TlsOptions, client_context
+from kafkaprod.security.tls import client_context
 from kafkaprod.structs import Node
 from tests.support.broker.broker_thread import BrokerThread
+from tests.support.config import connection_settings, unchecked_config
 from tests.support.net.certificates import Authority
 from tests.support.net.fake_broker import FakeBroker, Received, response
 
@@ -46,7 +46,7 @@ def make_pool(clock: ManualClock) -> Iterator[MakePool]:
     pools: list[NodePool] = []
 
     def make(**settings: Any) -> NodePool:
-        pools.append(NodePool(ConnectionSettings(**settings), clock, random=lambda: 0.5))
+        pools.append(NodePool(connection_settings(**settings), clock, random=lambda: 0.5))
         return pools[-1]
 
     yield make
@@ -207,7 +207,7 @@ def test_a_request_without_response_completes_when_written(make_pool: MakePool, 
 
 def test_the_in_flight_limit_holds(make_pool: MakePool, clock: ManualClock) -> None:
     with BrokerThread() as server:  # never answers Produce
-        pool = make_pool(max_in_flight=2)
+        pool = make_pool(max_in_flight_requests_per_connection=2)
         pool.set_bootstrap([server.address])
         until_ready(pool, clock)
         produce(pool, -1, "a")
@@ -363,7 +363,7 @@ def blackhole() -> Iterator[tuple[str, int]]:
 def test_the_setup_timeout_doubles_with_each_failure(
     make_pool: MakePool, clock: ManualClock, blackhole: tuple[str, int]
 ) -> None:
-    pool = make_pool(connection_setup_timeout_ms=10_000, connection_setup_timeout_max_ms=30_000)
+    pool = make_pool(socket_connection_setup_timeout_ms=10_000, socket_connection_setup_timeout_max_ms=30_000)
     pool.set_bootstrap([blackhole])
     for timeout_ms in (10_000, 20_000, 30_000, 30_000):
         turn(pool, lambda: pool.is_ready(-1, clock.now_ms()) or pool.metrics()[-1].bytes_sent)
@@ -410,7 +410,7 @@ def test_an_address_that_does_not_answer_gives_way_to_the_next(
             return sock
 
         monkeypatch.setattr(node_module, "connecting_socket", connecting)
-        pool = make_pool(connection_setup_timeout_ms=1000)
+        pool = make_pool(socket_connection_setup_timeout_ms=1000)
         pool.set_bootstrap([("kafka.test", 9092)])
         pool.is_ready(-1, clock.now_ms())
         turn(pool, lambda: unconnected)
@@ -484,7 +484,7 @@ def test_mismatch_of_the_security_protocol_is_hinted_at_however_the_peer_ends_it
     make_pool: MakePool, clock: ManualClock, uses_tls: bool, ending: str
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        pool = make_pool(tls=client_context(TlsOptions()) if uses_tls else None)
+        pool = make_pool(tls=client_context(unchecked_config()) if uses_tls else None)
         pool.set_bootstrap([listener.getsockname()])
         pool.is_ready(-1, clock.now_ms())
         peer, _ = listener.accept()
@@ -505,7 +505,7 @@ def test_bootstrap_failures_name_host_stage_and_cause(
     make_pool: MakePool, clock: ManualClock, blackhole: tuple[str, int]
 ) -> None:
     port = dead_port()
-    pool = make_pool(connection_setup_timeout_ms=1000)
+    pool = make_pool(socket_connection_setup_timeout_ms=1000)
     pool.set_bootstrap([("127.0.0.1", port), blackhole])
     assert "none was tried" in str(pool.members.bootstrap_error())
     until_failed(pool, clock, -1)
@@ -633,7 +633,7 @@ def test_least_loaded_prefers_idle_then_fewest_then_connecting_then_longest_untr
     make_pool: MakePool, clock: ManualClock, blackhole: tuple[str, int]
 ) -> None:
     with BrokerThread() as one, BrokerThread() as two:
-        pool = make_pool(max_in_flight=3)
+        pool = make_pool(max_in_flight_requests_per_connection=3)
         assert pool.least_loaded_node(clock.now_ms()) is None
         pool.set_bootstrap([one.address, two.address, blackhole])
         pool.is_ready(-1, clock.now_ms())
@@ -656,7 +656,7 @@ def test_least_loaded_prefers_idle_then_fewest_then_connecting_then_longest_untr
 
 def test_a_node_that_is_full_is_connected_all_the_same(make_pool: MakePool, clock: ManualClock) -> None:
     with BrokerThread() as broker:
-        pool = make_pool(max_in_flight=1)
+        pool = make_pool(max_in_flight_requests_per_connection=1)
         assert not pool.is_any_connected
         pool.set_bootstrap([broker.address])
         pool.is_ready(-1, clock.now_ms())
@@ -805,7 +805,7 @@ def test_produce_over_tls(make_pool: MakePool, clock: ManualClock, authority: Au
     tls = authority.issue("pool", ["127.0.0.1"]).server_context()
     chain = [os.urandom(16_384) for _ in range(50)]
     with BrokerThread(lambda: FakeBroker(handlers=handlers), tls=tls) as server:
-        pool = make_pool(tls=client_context(TlsOptions(ssl_cafile=authority.cafile)), send_buffer_bytes=4096)
+        pool = make_pool(tls=client_context(unchecked_config(ssl_cafile=authority.cafile)), send_buffer_bytes=4096)
         pool.set_bootstrap([server.address])
         until_ready(pool, clock)
         produce(pool, -1, "t", chain)
@@ -827,7 +827,7 @@ def test_a_broker_that_cannot_prove_its_identity_is_refused(
 ) -> None:
     tls = authority.issue("flawed", names, **flaws).server_context()
     with BrokerThread(tls=tls) as server:
-        pool = make_pool(tls=client_context(TlsOptions(ssl_cafile=authority.cafile)))
+        pool = make_pool(tls=client_context(unchecked_config(ssl_cafile=authority.cafile)))
         pool.set_bootstrap([server.address])
         failure = until_failed(pool, clock)
         assert failure.stage is Stage.TLS
@@ -840,7 +840,7 @@ def test_tls_against_a_plain_broker_fails_without_sending_a_request(
     make_pool: MakePool, clock: ManualClock, authority: Authority
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        pool = make_pool(tls=client_context(TlsOptions(ssl_cafile=authority.cafile)))
+        pool = make_pool(tls=client_context(unchecked_config(ssl_cafile=authority.cafile)))
         pool.set_bootstrap([listener.getsockname()])
         pool.is_ready(-1, clock.now_ms())
         peer, _ = listener.accept()
@@ -937,7 +937,7 @@ def test_a_wakeup_ends_a_long_poll(make_pool: MakePool) -> None:
 
 
 def test_deadlines_end_a_long_poll() -> None:
-    pool = NodePool(ConnectionSettings(connection_setup_timeout_ms=30), SystemClock())
+    pool = NodePool(connection_settings(socket_connection_setup_timeout_ms=30), SystemClock())
     with socket.create_server(("127.0.0.1", 0)) as listener:
         pool.set_bootstrap([listener.getsockname()])
         pool.is_ready(-1, SystemClock().now_ms())

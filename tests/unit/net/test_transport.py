@@ -21,7 +21,8 @@ from kafkaprod.net.transport import (
     numeric_addresses,
     resolve,
 )
-from kafkaprod.security.tls import TlsOptions, client_context
+from kafkaprod.security.tls import client_context
+from tests.support.config import unchecked_config
 from tests.support.net.certificates import Authority
 
 CHAIN = [os.urandom(size) for size in (4, 1, 70, 16_384, 16_384, 3, 100_000, 1, 1, 65_536, 5)] * 12
@@ -72,7 +73,7 @@ def tcp_pair(listener: socket.socket, **options: int) -> tuple[Transport, Transp
 
 
 def tls_pair(listener: socket.socket, authority: Authority, **options: int) -> tuple[Transport, Transport]:
-    context = client_context(TlsOptions(ssl_cafile=authority.cafile))
+    context = client_context(unchecked_config(ssl_cafile=authority.cafile))
     client = TlsTransport(connect_to(listener, **options), context, server_hostname="broker.test.")
     accepted, _ = listener.accept()
     accepted.setblocking(False)
@@ -232,7 +233,7 @@ def test_a_connecting_transport_waits_for_writability(listener: socket.socket) -
 
 @pytest.mark.parametrize("name", ["other.test", "127.0.0.1"])
 def test_tls_refuses_a_certificate_for_another_host(listener: socket.socket, authority: Authority, name: str) -> None:
-    context = client_context(TlsOptions(ssl_cafile=authority.cafile))
+    context = client_context(unchecked_config(ssl_cafile=authority.cafile))
     client = TlsTransport(connect_to(listener), context, server_hostname=name)
     accepted, _ = listener.accept()
     accepted.setblocking(False)
@@ -245,7 +246,7 @@ def test_tls_refuses_a_certificate_for_another_host(listener: socket.socket, aut
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\x08\0\0\0\0", b""])
 def test_tls_never_falls_back_to_plain_text(listener: socket.socket, authority: Authority, answer: bytes) -> None:
-    context = client_context(TlsOptions(ssl_cafile=authority.cafile))
+    context = client_context(unchecked_config(ssl_cafile=authority.cafile))
     client = TlsTransport(connect_to(listener), context, server_hostname="broker.test")
     accepted, _ = listener.accept()
     accepted.sendall(answer)
@@ -272,7 +273,7 @@ def server_flight(hello: bytes, context: ssl.SSLContext) -> bytes:
 
 
 def test_a_handshake_cut_at_any_byte_is_an_error_and_never_open(listener: socket.socket, authority: Authority) -> None:
-    context = client_context(TlsOptions(ssl_cafile=authority.cafile))
+    context = client_context(unchecked_config(ssl_cafile=authority.cafile))
     server_context = authority.issue("cut", ["broker.test"]).server_context()
     cut_at, flight_bytes = 0, 1
     while cut_at < flight_bytes:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from kafkaprod.config.secret import Secret
 from kafkaprod.errors import ConfigError
-from kafkaprod.security.tls import TlsOptions, client_context
+from kafkaprod.security.tls import client_context
+from tests.support.config import unchecked_config
 from tests.support.net.certificates import Authority, Pem
 
 
@@ -37,7 +39,7 @@ def handshake(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> None
 
 
 def trusting(authority: Authority, **options: object) -> ssl.SSLContext:
-    return client_context(TlsOptions(ssl_cafile=authority.cafile, **options))  # type: ignore[arg-type]
+    return client_context(unchecked_config(ssl_cafile=authority.cafile, **options))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def test_a_certificate_for_another_host_is_refused(authority: Authority, names: 
     ids=lambda flaws: next(iter(flaws)),
 )
 def test_a_flawed_certificate_is_refused(authority: Authority, flaws: dict[str, object]) -> None:
-    server = authority.issue("flawed", ["broker.test"], **flaws).server_context()  # type: ignore[arg-type]
+    server = authority.issue("flawed", ["broker.test"], **flaws).server_context()
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(trusting(authority), server, "broker.test")
 
@@ -87,7 +89,9 @@ def test_a_certificate_of_an_unknown_authority_is_refused(authority: Authority, 
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(trusting(authority), stranger, "broker.test")
     with pytest.raises(ssl.SSLCertVerificationError):  # the system's authorities do not know ours either
-        handshake(client_context(TlsOptions()), authority.issue("g", ["broker.test"]).server_context(), "broker.test")
+        handshake(
+            client_context(unchecked_config()), authority.issue("g", ["broker.test"]).server_context(), "broker.test"
+        )
 
 
 def test_a_revoked_certificate_is_refused(authority: Authority) -> None:
@@ -106,7 +110,7 @@ def test_the_host_name_check_can_be_turned_off_but_the_chain_is_still_checked(au
 
 
 def test_old_protocol_versions_are_refused(authority: Authority) -> None:
-    assert client_context(TlsOptions()).minimum_version == ssl.TLSVersion.TLSv1_2
+    assert client_context(unchecked_config()).minimum_version == ssl.TLSVersion.TLSv1_2
     context = trusting(authority)
     server = authority.issue("v", ["broker.test"]).server_context()
     server.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -119,7 +123,7 @@ def test_a_client_certificate_is_presented(authority: Authority) -> None:
     server.load_verify_locations(authority.cafile)
     server.maximum_version = ssl.TLSVersion.TLSv1_2  # in 1.3 the client finishes before the server has looked
     own = authority.issue("client", [], is_for_clients=True, password=b"canary")
-    options = {"ssl_certfile": own.certfile, "ssl_keyfile": own.keyfile, "ssl_password": "canary"}
+    options = {"ssl_certfile": own.certfile, "ssl_keyfile": own.keyfile, "ssl_password": Secret("canary")}
     handshake(trusting(authority, **options), server, "broker.test")
     with pytest.raises(ssl.SSLError):
         handshake(trusting(authority), server, "broker.test")
@@ -132,8 +136,10 @@ def encrypted(authority: Authority) -> Pem:
 
 def test_a_missing_or_wrong_key_password_is_an_error_and_never_a_prompt(encrypted: Pem) -> None:
     with pytest.raises(ConfigError, match="ssl_password is not given"):
-        client_context(TlsOptions(ssl_certfile=encrypted.certfile, ssl_keyfile=encrypted.keyfile))
-    wrong = TlsOptions(ssl_certfile=encrypted.certfile, ssl_keyfile=encrypted.keyfile, ssl_password="wrong-canary")
+        client_context(unchecked_config(ssl_certfile=encrypted.certfile, ssl_keyfile=encrypted.keyfile))
+    wrong = unchecked_config(
+        ssl_certfile=encrypted.certfile, ssl_keyfile=encrypted.keyfile, ssl_password=Secret("wrong-canary")
+    )
     with pytest.raises(ConfigError) as caught:
         client_context(wrong)
     assert "canary" not in str(caught.value) + repr(wrong)
@@ -142,19 +148,19 @@ def test_a_missing_or_wrong_key_password_is_an_error_and_never_a_prompt(encrypte
 def test_a_key_that_does_not_fit_is_refused(authority: Authority) -> None:
     one, two = authority.issue("one", ["x"]), authority.issue("two", ["x"])
     with pytest.raises(ConfigError, match="ssl_keyfile"):
-        client_context(TlsOptions(ssl_certfile=one.certfile, ssl_keyfile=two.keyfile))
+        client_context(unchecked_config(ssl_certfile=one.certfile, ssl_keyfile=two.keyfile))
 
 
 def test_unusable_files_and_ciphers_are_named(tmp_path: Path) -> None:
     garbage = tmp_path / "garbage.pem"
     garbage.write_text("not PEM")
     for options in (
-        TlsOptions(ssl_cafile=garbage),
-        TlsOptions(ssl_cafile=tmp_path / "absent"),
-        TlsOptions(ssl_crlfile=garbage),
-        TlsOptions(ssl_certfile=garbage),
-        TlsOptions(ssl_keyfile=garbage),
-        TlsOptions(ssl_ciphers="NO-SUCH-CIPHER"),
+        unchecked_config(ssl_cafile=garbage),
+        unchecked_config(ssl_cafile=tmp_path / "absent"),
+        unchecked_config(ssl_crlfile=garbage),
+        unchecked_config(ssl_certfile=garbage),
+        unchecked_config(ssl_keyfile=garbage),
+        unchecked_config(ssl_ciphers="NO-SUCH-CIPHER"),
     ):
         with pytest.raises(ConfigError, match="ssl_"):
             client_context(options)
