@@ -33,6 +33,7 @@ from kafkaprod.structs import RecordMetadata
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from kafkaprod.admin.cluster import ClusterInfo
     from kafkaprod.config.option_types import OptionTypes
     from kafkaprod.engine.transactions.calling import AsyncTransaction
 
@@ -155,6 +156,22 @@ class AsyncProducer:
     async def close(self, timeout: float | None = None) -> None:
         """Producer.close without blocking the event loop."""
         await _run(self._host.close(timeout, _LoopWaiter))
+
+    async def start(self, timeout: float = 10.0) -> Self:
+        """Raise what keeps this producer from the cluster, as Producer.check; return the producer.
+
+        Not needed before the first record: it makes a wrong option show early.
+        """
+        await self.list_topics([], timeout)
+        return self
+
+    async def list_topics(self, topics: list[str] | str | None = None, timeout: float = 10.0) -> ClusterInfo:
+        """Producer.list_topics without blocking the event loop."""
+        self._host.check_usable()
+        from kafkaprod.admin.cluster import describe_cluster
+
+        names = [topics] if isinstance(topics, str) else topics
+        return await _in_thread(lambda: describe_cluster(self.config, names, timeout))
 
     async def partitions_for(self, topic: str) -> set[int]:
         """Producer.partitions_for without blocking the event loop."""

@@ -30,6 +30,7 @@ AnyProducer = TypeVar("AnyProducer", bound="Producer")
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from kafkaprod.admin.cluster import ClusterInfo
     from kafkaprod.config.option_types import OptionTypes
     from kafkaprod.engine.transactions.calling import Transaction
     from kafkaprod.results.block import BlockResult
@@ -324,6 +325,37 @@ class Producer(RecordSender):
         Raises: MetadataTimeoutError, AuthorizationError, InvalidRecordError for a bad name.
         """
         return run(self._intake.partitions_for(topic, Waiter))
+
+    def check(self, timeout: float = 10.0) -> None:
+        """Find out now whether the cluster can be reached with these options, and not with the first record.
+
+        It connects once, logs in and reads the cluster's metadata, on a connection of its own. What is tried again
+        while sending, such as a refused port, is an error here.
+
+        Args:
+            timeout: Seconds for all of it.
+
+        Raises:
+            BootstrapError: Names each bootstrap server, how far the connection came, the cause, and what to look at.
+            AuthenticationError: The login or a certificate was refused.
+            RequestTimedOutError: A server took the connection and the login, and then did not answer in time.
+        """
+        self.list_topics([], timeout)
+
+    def list_topics(self, topics: list[str] | str | None = None, timeout: float = 10.0) -> ClusterInfo:
+        """Return the cluster's brokers and topics, on a connection of its own; no topic is created.
+
+        Args:
+            topics: A name, or a list of names; None: all topics that this user may see.
+            timeout: Seconds for all of it.
+
+        Returns: A ClusterInfo; a topic that cannot be described is in its `errors`.
+        Raises: As `check`.
+        """
+        self._host.check_usable()
+        from kafkaprod.admin.cluster import describe_cluster
+
+        return describe_cluster(self.config, [topics] if isinstance(topics, str) else topics, timeout)
 
     def bootstrap_connected(self) -> bool:
         """Whether cluster metadata has arrived."""

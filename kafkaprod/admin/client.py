@@ -32,9 +32,12 @@ class ClusterClient:
         config: Its connection options are used: addresses, TLS, login, timeouts.
         connect_timeout_ms: How long to wait for the first answer of the cluster; None: max_block_ms, but at most
             request_timeout_ms, which bounds the wait for each later answer.
+        is_one_try: Raise as soon as every bootstrap server has failed once, or a connection with a request on its way.
     """
 
-    def __init__(self, config: ProducerConfig, connect_timeout_ms: int | None = None) -> None:
+    def __init__(
+        self, config: ProducerConfig, connect_timeout_ms: int | None = None, *, is_one_try: bool = False
+    ) -> None:
         self._clock = SystemClock()
         self._answer_ms = config.request_timeout_ms
         self._timeout_ms = min(self._answer_ms, config.max_block_ms)  # until the first answer
@@ -43,6 +46,7 @@ class ClusterClient:
         self._pool = NodePool(connection_settings(config), self._clock)
         self._pool.set_bootstrap(config.bootstrap_servers)
         self._has_warned = False
+        self._is_one_try = is_one_try
         self.controller_id = -1
 
     def __enter__(self) -> Self:
@@ -89,7 +93,7 @@ class ClusterClient:
             try:
                 return self._ask_once(request, node_id, version)
             except ConnectionLostError:
-                if attempt == MAX_TRIES - 1:
+                if attempt == MAX_TRIES - 1 or self._is_one_try:
                     raise
         raise AssertionError("not reached")
 
@@ -132,9 +136,11 @@ class ClusterClient:
                 self._timeout_ms = self._answer_ms
                 return answer.response
             if self._pool.take_failures():
-                if self._pool.members.is_bootstrap_hopeless:
-                    raise self._pool.members.bootstrap_error()
-                self._warn_of_waiting()
+                members = self._pool.members
+                if members.is_bootstrap_hopeless or (self._is_one_try and members.has_every_bootstrap_failed):
+                    raise members.bootstrap_error()
+                if not self._is_one_try:
+                    self._warn_of_waiting()
         raise self._why_not(request, node_id)
 
     def _warn_of_waiting(self) -> None:
@@ -144,7 +150,8 @@ class ClusterClient:
             _log.warning("%s; retrying for %g s", self._pool.members.bootstrap_error(), self._timeout_ms / 1000)
 
     def _why_not(self, request: Request, node_id: int | None) -> KafkaError:
-        if self._pool.members.bootstrap_failures():
-            return self._pool.members.bootstrap_error()
+        reason = self._pool.members.why_not_connected()
+        if reason is not None:
+            return reason
         who = "any broker" if node_id is None else f"node {node_id}"
         return RequestTimedOutError(f"no answer to {type(request).__name__} from {who} within {self._timeout_ms} ms")

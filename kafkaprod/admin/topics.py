@@ -64,7 +64,7 @@ def first(items: Sequence[Answer], what: str) -> Answer:
 def list_topics(client: ClusterClient) -> list[TopicInfo]:
     """Return all topics this user may see, by name."""
     topics = client.metadata(None).topics
-    return sorted((_info(topic) for topic in topics if topic.error_code == 0), key=lambda info: info.name)
+    return sorted((topic_info(topic) for topic in topics if topic.error_code == 0), key=lambda info: info.name)
 
 
 def find_topic(client: ClusterClient, name: str, *, operations: bool = False) -> TopicInfo:
@@ -76,7 +76,7 @@ def find_topic(client: ClusterClient, name: str, *, operations: bool = False) ->
     topic = first(client.metadata([name], operations=operations).topics, "topic")
     if topic.error_code:
         raise error_for(topic.error_code, topic=name)
-    return _info(topic)
+    return topic_info(topic)
 
 
 def demand_topic(client: ClusterClient, name: str) -> TopicInfo:
@@ -93,7 +93,8 @@ def demand_topic(client: ClusterClient, name: str) -> TopicInfo:
     return find_topic(client, name)
 
 
-def _info(topic: MetadataResponseTopic) -> TopicInfo:
+def topic_info(topic: MetadataResponseTopic) -> TopicInfo:
+    """Return what a Metadata answer says of a topic that has no error."""
     partitions = [
         PartitionInfo(p.partition_index, p.leader_id, tuple(p.replica_nodes), tuple(p.isr_nodes))
         for p in sorted(topic.partitions, key=lambda p: p.partition_index)

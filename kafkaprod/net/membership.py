@@ -109,10 +109,14 @@ class Membership:
         return [state.last_failure for state in states if state is not None and state.last_failure is not None]
 
     @property
+    def has_every_bootstrap_failed(self) -> bool:
+        """Whether each bootstrap server was tried and failed, and none has answered since."""
+        return len(self.bootstrap_failures()) == len(self._bootstrap)
+
+    @property
     def is_bootstrap_hopeless(self) -> bool:
         """Whether every bootstrap server failed in a way that trying again does not heal."""
-        failures = self.bootstrap_failures()
-        return len(failures) == len(self._bootstrap) and all(failure.is_hopeless for failure in failures)
+        return self.has_every_bootstrap_failed and all(failure.is_hopeless for failure in self.bootstrap_failures())
 
     def why_not_connected(self) -> KafkaError | None:
         """As `bootstrap_error`; None as long as nothing was tried. Thread-safe."""
@@ -128,7 +132,7 @@ class Membership:
         failures = self.bootstrap_failures()
         silent = [state for state in self.states.copy().values() if state.is_silent]
         lines = [f"{failure.node.host}:{failure.node.port} ({failure.stage}): {failure.error}" for failure in failures]
-        lines += [f"{state.node.host}:{state.node.port} ({state.stage}): no answer yet" for state in silent]
+        lines += [f"{s.node.host}:{s.node.port} ({s.stage}): no answer yet{s.silence_hint}" for s in silent]
         is_refused = (
             failures and not silent and all(isinstance(failure.error, AuthenticationError) for failure in failures)
         )

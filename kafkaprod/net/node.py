@@ -174,7 +174,7 @@ class NodeConnection:
         except OSError as error:
             if transport.is_connected:
                 self.stage = Stage.TLS
-                hint = "" if isinstance(error, ssl.SSLCertVerificationError) else self._hint()
+                hint = "" if isinstance(error, ssl.SSLCertVerificationError) else self.hint()
                 self._close_for(error, f"the TLS handshake failed{hint}")
             else:
                 self._connect_next(now_ms, error)
@@ -235,7 +235,7 @@ class NodeConnection:
             try:
                 size = transport.receive_into(target)
             except OSError as error:
-                self._close_for(error, f"receiving failed{self._hint()}")
+                self._close_for(error, f"receiving failed{self.hint()}")
                 return
             if size is None:
                 break
@@ -256,9 +256,9 @@ class NodeConnection:
             return "the broker closed the connection"
         # A port that wants a login answers ApiVersions before it, and closes at the first request.
         what = "before it answered any request" if self.stage is Stage.READY else f"during {self.stage}"
-        return f"the broker closed the connection {what}{self._hint()}"
+        return f"the broker closed the connection {what}{self.hint()}"
 
-    def _hint(self) -> str:
+    def hint(self) -> str:
         """What to look at when a peer that has never answered a request ends the connection or says nothing."""
         if self._metrics.responses_received:
             return ""
@@ -358,7 +358,7 @@ class NodeConnection:
         if self.stage is Stage.CONNECT:
             self._connect_next(now_ms, error)
         else:
-            self._close_for(error, f"connecting took too long{self._hint()}")
+            self._close_for(error, f"connecting took too long{self.hint()}")
 
     def close(self, error: KafkaError) -> None:
         """End the connection; its requests fail with `error` as their cause."""

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.net.node import NodeConnection, Stage
 from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.structs import Node
+
+UNFIT_ATTEMPTS: Final = 8  # about 4 s with the default reconnect backoff
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +34,14 @@ class ConnectionFailure:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether trying again does not help: no such name, or a certificate or credentials were refused."""
-        return self.stage is Stage.RESOLVE or isinstance(self.error, AuthenticationError)
+        """Whether trying again does not help.
+
+        No such name; a certificate or credentials were refused; or the port takes connections and ends each of them
+        before the first answer, UNFIT_ATTEMPTS times in a row, as it does when `security_protocol` does not fit.
+        """
+        if self.stage is Stage.RESOLVE or isinstance(self.error, AuthenticationError):
+            return True
+        return self.stage is not Stage.CONNECT and self.attempt >= UNFIT_ATTEMPTS
 
 
 @dataclass(slots=True, eq=False)
@@ -74,6 +83,12 @@ class NodeState:
         """How far the connection came; None without one."""
         connection = self.connection
         return None if connection is None else connection.stage
+
+    @property
+    def silence_hint(self) -> str:
+        """What to look at if the connection has got no answer; empty if it is not even open."""
+        connection = self.connection
+        return "" if connection is None or connection.stage in (Stage.RESOLVE, Stage.CONNECT) else connection.hint()
 
     def can_send(self, now_ms: int, max_in_flight: int) -> bool:
         """Connected, not throttled, the last request on its way, and room for one more."""
