@@ -31,6 +31,8 @@ directives = {
 }
 
 compile_args = ["-O3", "-g0", "-fno-strict-aliasing"]
+# Where the compiler happens to put the append loop is otherwise worth 5 % of a record, and each edit moves it.
+compile_args += ["-falign-functions=64", "-falign-loops=32"]
 link_args = []
 if platform.machine() in ("x86_64", "AMD64", "i686"):
     compile_args.append("-fcf-protection=full")

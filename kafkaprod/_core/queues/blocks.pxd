@@ -63,7 +63,6 @@ cdef class Block:
     cdef int _check_rows(self) except -1
     cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil
     cdef void _begin_round(self) noexcept nogil
-    cdef void _sort_round(self) noexcept nogil
     cdef void _free_round(self) noexcept
     cdef void _prefetch_ahead(self) noexcept nogil
     cdef AppendStatus _append_rows(self, int64_t now_ms, int64_t ticket, int *events) noexcept nogil

@@ -27,7 +27,16 @@ from kafkaprod._core.queues.batch cimport (
     prefetch_write_position,
 )
 from kafkaprod._core.queues.buffer_pool cimport slab_total
-from kafkaprod._core.columns.columns cimport NULLS, ByteColumn, HeaderColumn, column_address, column_get, prefetch_place
+from kafkaprod._core.columns.columns cimport (
+    NULLS,
+    ByteColumn,
+    HeaderColumn,
+    Place,
+    column_address,
+    column_get,
+    prefetch_place,
+)
+from kafkaprod._core.columns.row_places cimport MOST_PLACES, ordered_places, row_places
 from kafkaprod._core.queues.completion cimport batch_result
 from kafkaprod._core.machine.lock cimport load32, load_i32, mutex_lock, mutex_unlock, store32, store_address
 from kafkaprod._core.records.murmur2 cimport FastModulo, fast_modulo, partition_for_key
@@ -61,6 +70,10 @@ cdef inline void fill_record(const ByteColumn *key, const ByteColumn *value, con
     r.value = NULL
     column_get(key, i, &r.key, &r.key_length)
     column_get(value, i, &r.value, &r.value_length)
+    fill_headers(headers, i, r)
+
+
+cdef inline void fill_headers(const HeaderColumn *headers, Py_ssize_t i, RecordView *r) noexcept nogil:
     if headers.headers is NULL:
         r.headers = NULL
         r.header_count = 0
@@ -81,6 +94,31 @@ cdef inline void prefetch_row(const ByteColumn *key, const ByteColumn *value, Py
     prefetch_read(column_address(key, i))
     prefetch_read(data)
     prefetch_read(data + 64)
+
+
+cdef int32_t sort_rows(const int32_t *placed, int32_t *ends, int32_t partition_count, int32_t *order,
+                       int32_t *groups) noexcept nogil:
+    """Sort rows by their partition in `placed`, keeping their order within one. Return how many partitions have rows.
+
+    Args:
+        ends: rows of each partition; becomes where they end in `order`. order: becomes the rows.
+        groups: becomes the partitions that have rows.
+    """
+    cdef int32_t total = 0
+    cdef int32_t group_count = 0
+    cdef int32_t count
+    cdef int32_t i
+    for i in range(partition_count):
+        count = ends[i]
+        ends[i] = total
+        if count > 0:
+            total += count
+            groups[group_count] = i
+            group_count += 1
+    for i in range(total):
+        order[ends[placed[i]]] = i
+        ends[placed[i]] += 1
+    return group_count
 
 
 @cython.final
@@ -276,28 +314,7 @@ cdef class Block:
             i += 1
         self._round_end = i
         if not self._is_sticky:
-            self._sort_round()
-
-    cdef void _sort_round(self) noexcept nogil:
-        """From counts in `ends` and partitions in `placed` to rows in `order`, group by group."""
-        cdef const int32_t *placed = self._placed
-        cdef int32_t *order = self._order
-        cdef int32_t *ends = self._ends
-        cdef int32_t total = 0
-        cdef int32_t groups = 0
-        cdef int32_t count
-        cdef int32_t i
-        for i in range(self._partition_count):
-            count = ends[i]
-            ends[i] = total
-            if count > 0:
-                total += count
-                self._groups[groups] = i
-                groups += 1
-        self._group_count = groups
-        for i in range(total):
-            order[ends[placed[i]]] = i
-            ends[placed[i]] += 1
+            self._group_count = sort_rows(placed, ends, self._partition_count, self._order, self._groups)
 
     cdef AppendStatus _append_rows(self, int64_t now_ms, int64_t ticket, int *events) noexcept nogil:
         cdef AppendStatus status = APPENDED
@@ -334,6 +351,10 @@ cdef class Block:
         cdef const int32_t *order = self._order
         cdef int32_t at = self._at
         cdef int32_t end_at = min(run_end, at + ROWS_PER_HOLD)
+        cdef Place[MOST_PLACES] key_room
+        cdef Place[MOST_PLACES] value_room
+        cdef const Place *keys = key_room
+        cdef const Place *values = value_room
         cdef bint is_scattered = self._partition_count > FEW_PARTITIONS and not is_sticky
         cdef int32_t prefetch_end = 0
         cdef Partition *p = self._partition_array[partition]
@@ -363,6 +384,12 @@ cdef class Block:
             position, end, base_timestamp = o.position, o.end, o.base_timestamp
             max_timestamp, record_count = o.max_timestamp, o.record_count
             first_index = record_count
+        if is_sticky:
+            keys = row_places(&key, round_first + at, end_at - at, key_room)
+            values = row_places(&value, round_first + at, end_at - at, value_room)
+        else:
+            ordered_places(&key, round_first, order + at, end_at - at, key_room)
+            ordered_places(&value, round_first, order + at, end_at - at, value_room)
         while at < end_at:
             if not is_scattered:
                 # A reused slab was last touched a whole pool ago and is in no cache.
@@ -373,7 +400,9 @@ cdef class Block:
                 prefetch_place(&value, round_first + order[at + 2 * ROWS_AHEAD])
                 prefetch_row(&key, &value, round_first + order[at + ROWS_AHEAD])
             row = round_first + (at if is_sticky else order[at])
-            fill_record(&key, &value, &headers, row, &r)
+            r.key, r.key_length = keys.data, keys.length
+            r.value, r.value_length = values.data, values.length
+            fill_headers(&headers, row, &r)
             if timestamps is not NULL:
                 r.timestamp = timestamps[row]
             delta = delta_between(r.timestamp, base_timestamp)
@@ -389,7 +418,7 @@ cdef class Block:
                 if has_batch:
                     self._put_back(partition, position, max_timestamp, record_count, first_index)
                 has_batch = False
-                self._fill(row, &refused)
+                refused = r                 # the view itself must not escape
                 if is_sticky:
                     p.sticky_bytes = sticky_bytes
                     if self.accumulator.must_leave(p, &refused):
@@ -408,6 +437,8 @@ cdef class Block:
             if is_sticky:
                 sticky_bytes += record_size_bound(&r)
             at += 1
+            keys += 1
+            values += 1
         if has_batch:
             self._put_back(partition, position, max_timestamp, record_count, first_index)
         if is_sticky:

@@ -2,6 +2,7 @@
 
 import array
 import gc
+import struct
 import sys
 from itertools import chain
 
@@ -356,6 +357,57 @@ def test_offsets_changed_while_the_block_waits_send_no_foreign_memory():
             succeed(request)
         made.run(engine.now_ms)
     assert {value for value in values if value} == {b"x" * 100}
+
+
+def delivered_rows(engine, column, partitions=None):
+    """The values of the block's rows in row order."""
+    made = block(engine, column, partitions=partitions)
+    assert made.run(engine.now_ms)
+    queues = {partition: iter(values) for partition, values in queued_values(engine).items()}
+    return [next(queues[partition]) for partition in memoryview(made.partition_of_rows())]
+
+
+@pytest.mark.parametrize("placed", [False, True], ids=["sticky", "placed"])
+@pytest.mark.parametrize("kind", ["i4", "i8"])
+@pytest.mark.parametrize("end", [-1, 700 * 3 + 1, 2**31 - 1, -(2**31), 3 * 300 - 4, 3 * 300 + 4])
+def test_row_whose_offset_changed_after_the_check_is_null_and_no_other(end, kind, placed):
+    engine = Engine(leaders=[1] * 3)
+    data = b"".join(b"%03d" % i for i in range(700))
+    offsets = np.arange(0, 701 * 3, 3, dtype=kind)
+    column = Column.from_offsets(offsets, data)
+    partitions = np.arange(700, dtype=np.int32) % 3 if placed else None
+    offsets[300] = end
+    whole = [data[i : i + 3] for i in range(0, 2100, 3)]
+    # A row that became shorter is still within the data; row 299 or 300 is no longer.
+    expected = {row: data[offsets[row] : offsets[row + 1]] for row in (299, 300)}
+    for row, value in expected.items():
+        size = int(offsets[row + 1]) - int(offsets[row])
+        fits = 0 <= size <= 3 and offsets[row] >= 0 and offsets[row + 1] <= len(data)
+        whole[row] = value if fits else None
+    found = delivered_rows(engine, column, partitions)
+    assert found == whole
+    assert None in found
+
+
+@pytest.mark.parametrize("placed", [False, True], ids=["sticky", "placed"])
+def test_rows_of_every_layout_are_read_in_pieces(placed):
+    count = 1000
+    rows = [None if i % 5 == 0 else b"%d" % i * (i % 7) for i in range(count)]
+    short = [None if row is None else row[:12] for row in rows]
+    views = b"".join(struct.pack("=i", len(row or b"")) + (row or b"").ljust(12, b"\0") for row in short)
+    mask = np.array([row is not None for row in rows])
+    data = b"".join(row or b"" for row in rows)
+    offsets = np.cumsum([0] + [len(row or b"") for row in rows])
+    fixed = [b"%04d" % i if mask[i] else None for i in range(count)]
+    partitions = np.arange(count, dtype=np.int32) % 3 if placed else None
+    for column, expected in (
+        (Column.from_list(rows), rows),
+        (Column.from_offsets(offsets.astype("i4"), data, mask), rows),
+        (Column.from_offsets(offsets, data, mask), rows),
+        (Column.from_views(views, [], mask), short),
+        (Column.from_fixed(b"".join(b"%04d" % i for i in range(count)), 4, mask), fixed),
+    ):
+        assert delivered_rows(Engine(leaders=[1] * 3), column, partitions) == expected
 
 
 @pytest.mark.parametrize(
