@@ -1,0 +1,19 @@
+"""kafka-python's producer interface: `from kafkaprod.compat.kafka_python import KafkaProducer`.
+
+Everything else that kafka-python has, consumers and admin clients say, is taken from it if it is installed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaprod.compat.kafka_python.producer import KafkaProducer
+from kafkaprod.compat.kafka_python.serializer import DefaultSerializer, Deserializer, JsonSerializer, Serializer
+from kafkaprod.compat.kafka_python.structs import TopicPartition
+from kafkaprod.compat.originals import original
+
+__all__ = ["DefaultSerializer", "Deserializer", "JsonSerializer", "KafkaProducer", "Serializer", "TopicPartition"]
+
+
+def __getattr__(name: str) -> Any:
+    return original("kafka", name, __name__)

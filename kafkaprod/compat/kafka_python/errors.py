@@ -1,0 +1,218 @@
+"""kafka-python's `kafka.errors`, and what each error of kafkaprod is there.
+
+The classes are made of the table at the end: their names are kafka-python's, the codes Kafka's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kafkaprod import errors as ours
+
+
+class KafkaError(Exception):
+    """Base of all. `retriable`: the call may succeed later; `invalid_metadata`: the metadata is out of date."""
+
+    retriable = False
+    invalid_metadata = False
+
+    def __str__(self) -> str:
+        name = type(self).__name__
+        return f"{name}: {super().__str__()}" if self.args else name
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.args == getattr(other, "args", None)
+
+    def __hash__(self) -> int:
+        return hash((type(self), str(self)))
+
+
+class RetriableError(KafkaError):
+    """The same call may succeed later."""
+
+    retriable = True
+
+
+class InvalidMetadataError(RetriableError):
+    """The metadata is out of date."""
+
+    invalid_metadata = True
+
+
+class IllegalStateError(KafkaError):
+    """The call is not legal in this state."""
+
+
+class KafkaConfigurationError(KafkaError, ValueError):
+    """An option has a wrong value or conflicts with another."""
+
+
+class KafkaConnectionError(InvalidMetadataError):
+    """A connection failed."""
+
+
+class NoBrokersAvailable(KafkaConnectionError):
+    """No bootstrap server could be used. kafka-python 2 raises it from the constructor, as this package does."""
+
+
+class KafkaTimeoutError(RetriableError):
+    """Something did not happen in time."""
+
+
+class TransactionAbortedError(KafkaError):
+    """The record was not sent because its transaction was aborted."""
+
+
+class BrokerResponseError(KafkaError):
+    """A broker answered an error code."""
+
+    errno: int | None = None
+    message: str | None = None
+    description: str | None = None
+
+    def __str__(self) -> str:
+        return f"[Error {self.errno}] {super().__str__()}"
+
+
+class AuthorizationError(BrokerResponseError):
+    """The user may not do this."""
+
+
+# Of errors without a code: name and base.
+_LOCAL: Final = {
+    "Cancelled": RetriableError,
+    "CommitFailedError": KafkaError,
+    "IllegalArgumentError": KafkaError,
+    "KafkaProtocolError": KafkaError,
+    "LogTruncationError": KafkaError,
+    "MetadataEmptyBrokerList": RetriableError,
+    "NoOffsetForPartitionError": KafkaError,
+    "NodeNotReadyError": RetriableError,
+    "QuotaViolationError": KafkaError,
+    "StaleMetadata": InvalidMetadataError,
+    "TooManyInFlightRequests": RetriableError,
+    "UnknownBrokerIdError": KafkaError,
+    "UnrecognizedBrokerVersion": KafkaError,
+    "UnsupportedCodecError": KafkaError,
+}
+
+# Names of the codes from -1 on, without the "Error" at their ends.
+_STEMS: Final = """
+    Unknown No OffsetOutOfRange CorruptRecord UnknownTopicOrPartition InvalidFetchRequest LeaderNotAvailable
+    NotLeaderForPartition RequestTimedOut BrokerNotAvailable ReplicaNotAvailable MessageSizeTooLarge
+    StaleControllerEpoch OffsetMetadataTooLarge NetworkException CoordinatorLoadInProgress CoordinatorNotAvailable
+    NotCoordinator InvalidTopic RecordListTooLarge NotEnoughReplicas NotEnoughReplicasAfterAppend InvalidRequiredAcks
+    IllegalGeneration InconsistentGroupProtocol InvalidGroupId UnknownMemberId InvalidSessionTimeout
+    RebalanceInProgress InvalidCommitOffsetSize TopicAuthorizationFailed GroupAuthorizationFailed
+    ClusterAuthorizationFailed InvalidTimestamp UnsupportedSaslMechanism IllegalSaslState UnsupportedVersion
+    TopicAlreadyExists InvalidPartitions InvalidReplicationFactor InvalidReplicationAssignment InvalidConfiguration
+    NotController InvalidRequest UnsupportedForMessageFormat PolicyViolation OutOfOrderSequenceNumber
+    DuplicateSequenceNumber InvalidProducerEpoch InvalidTxnState InvalidProducerIdMapping InvalidTransactionTimeout
+    ConcurrentTransactions TransactionCoordinatorFenced TransactionalIdAuthorizationFailed SecurityDisabled
+    OperationNotAttempted KafkaStorage LogDirNotFound SaslAuthenticationFailed UnknownProducerId ReassignmentInProgress
+    DelegationTokenAuthDisabled DelegationTokenNotFound DelegationTokenOwnerMismatch DelegationTokenRequestNotAllowed
+    DelegationTokenAuthorizationFailed DelegationTokenExpired InvalidPrincipalType NonEmptyGroup GroupIdNotFound
+    FetchSessionIdNotFound InvalidFetchSessionEpoch ListenerNotFound TopicDeletionDisabled FencedLeaderEpoch
+    UnknownLeaderEpoch UnsupportedCompressionType StaleBrokerEpoch OffsetNotAvailable MemberIdRequired
+    PreferredLeaderNotAvailable GroupMaxSizeReached FencedInstanceId EligibleLeadersNotAvailable ElectionNotNeeded
+    NoReassignmentInProgress GroupSubscribedToTopic InvalidRecord UnstableOffsetCommit ThrottlingQuotaExceeded
+    ProducerFenced ResourceNotFound DuplicateResource UnacceptableCredential InconsistentVoterSet InvalidUpdateVersion
+    FeatureUpdateFailed PrincipalDeserializationFailure SnapshotNotFound PositionOutOfRange UnknownTopicId
+    DuplicateBrokerRegistration BrokerIdNotRegistered InconsistentTopicId InconsistentClusterId TransactionalIdNotFound
+    FetchSessionTopicId IneligibleReplica NewLeaderElected OffsetMovedToTieredStorage FencedMemberEpoch
+    UnreleasedInstanceId UnsupportedAssignor StaleMemberEpoch MismatchedEndpointType UnsupportedEndpointType
+    UnknownControllerId UnknownSubscriptionId TelemetryTooLarge InvalidRegistration TransactionAbortable
+    InvalidRecordState ShareSessionNotFound InvalidShareSessionEpoch FencedStateEpoch InvalidVoterKey DuplicateVoter
+    VoterNotFound
+"""
+_STALE_METADATA: Final = frozenset({3, 5, 6, 9, 13, 56, 72, 74, 75, 80, 83, 84, 100, 103})
+_RETRIABLE: Final = frozenset({7, 14, 15, 16, 19, 20, 41, 51, 70, 71, 78, 88, 89, 106, 122, 123})
+_AUTHORIZATION: Final = frozenset({29, 30, 31, 53, 65})
+
+
+def _bases(code: int) -> tuple[type[KafkaError], ...]:
+    if code in _AUTHORIZATION:
+        return (AuthorizationError,)
+    if code in _STALE_METADATA:
+        return InvalidMetadataError, BrokerResponseError
+    return (RetriableError, BrokerResponseError) if code in _RETRIABLE else (BrokerResponseError,)
+
+
+def _make_classes() -> dict[int, type[BrokerResponseError]]:
+    """Put a class for each name into this module; return those with codes."""
+    place = {"__module__": __name__}
+    for name, base in _LOCAL.items():
+        globals()[name] = type(name, (base,), dict(place))
+    by_code: dict[int, type[BrokerResponseError]] = {}
+    for code, stem in enumerate(_STEMS.split(), -1):
+        name, message = f"{stem}Error", "".join(f"_{c}" if c.isupper() else c.upper() for c in stem).lstrip("_")
+        by_code[code] = type(name, _bases(code), {**place, "errno": code, "message": message})
+        globals()[name] = by_code[code]
+    protocol: Any = globals()["KafkaProtocolError"]
+    globals()["CorrelationIdError"] = type("CorrelationIdError", (RetriableError, protocol), dict(place))
+    globals()["InvalidReceiveError"] = type("InvalidReceiveError", (protocol,), dict(place))
+    globals()["CorruptRecordException"] = by_code[2]
+    globals()["IncompatibleBrokerVersion"] = type("IncompatibleBrokerVersion", (by_code[35],), dict(place))
+    return by_code
+
+
+kafka_errors: Final = _make_classes()
+
+
+def __getattr__(name: str) -> type[KafkaError]:
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def for_code(code: int) -> type[BrokerResponseError]:
+    """Return the class of an error code."""
+    known = kafka_errors.get(code)
+    return known or type("UnrecognizedBrokerError", (kafka_errors[-1],), {"errno": code, "__module__": __name__})
+
+
+def translate(error: BaseException) -> BaseException:
+    """Return what kafka-python raises where kafkaprod raises `error`, which becomes its cause."""
+    if not isinstance(error, ours.KafkaError):
+        return KafkaTimeoutError(str(error)) if isinstance(error, TimeoutError) else error
+    if isinstance(error, ours.SerializationError) and error.__cause__ is not None:
+        return error.__cause__  # a serializer's own error comes out as it is
+    if isinstance(error, ours.DeliveryFailedError) and isinstance(error.__cause__, ours.KafkaError):
+        return translate(error.__cause__)
+    made = _translated(error)
+    made.__cause__ = error
+    return made
+
+
+def _translated(error: ours.KafkaError) -> Exception:
+    text = str(error)
+    code = ours.broker_code(error)
+    if code is not None:
+        return for_code(code)(text)
+    for kind, theirs in _OURS:
+        if isinstance(error, kind):
+            return theirs(text)
+    return KafkaError(text)
+
+
+_OURS: Final[tuple[tuple[type[ours.KafkaError], type[Exception]], ...]] = (
+    (ours.RecordTooLargeError, kafka_errors[10]),
+    (ours.ConfigError, KafkaConfigurationError),
+    (ours.InvalidRecordError, ValueError),
+    (ours.SerializationError, ValueError),
+    (ours.BootstrapError, NoBrokersAvailable),
+    (ours.ConnectionLostError, KafkaConnectionError),
+    (ours.AuthenticationError, kafka_errors[58]),
+    (ours.AuthorizationError, AuthorizationError),
+    (ours.UnsupportedVersionError, kafka_errors[35]),
+    (ours.CorruptDataError, kafka_errors[2]),
+    (ours.TransactionAbortedError, TransactionAbortedError),
+    (ours.ProducerFencedError, kafka_errors[90]),
+    (ours.BufferFullError, KafkaTimeoutError),
+    (ours.DeliveryTimeoutError, KafkaTimeoutError),
+    (ours.MetadataTimeoutError, KafkaTimeoutError),
+    (ours.RequestTimedOutError, KafkaTimeoutError),
+    (ours.TransactionTimeoutError, KafkaTimeoutError),
+    (ours.TransactionAbortableError, kafka_errors[120]),
+    (ours.ProducerClosedError, IllegalStateError),
+    (ours.ForkedProducerError, IllegalStateError),
+    (ours.IllegalStateError, IllegalStateError),
+)

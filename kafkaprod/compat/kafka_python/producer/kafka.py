@@ -1,0 +1,288 @@
+"""kafka-python's KafkaProducer over `kafkaprod.Producer`."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self
+
+from kafkaprod import Producer
+from kafkaprod import errors as ours
+from kafkaprod.compat.kafka_python import options
+from kafkaprod.compat.kafka_python.errors import BrokerResponseError, IllegalStateError, KafkaTimeoutError, translate
+from kafkaprod.compat.kafka_python.partitioner import adapt
+from kafkaprod.compat.kafka_python.producer.future import FutureRecordMetadata
+
+_BYTES: Final = (bytes, bytearray, memoryview, type(None))
+_CONNECT_RETRY_S: Final = 0.2
+
+
+@contextlib.contextmanager
+def _theirs() -> Iterator[None]:
+    """Raise kafka-python's errors for kafkaprod's."""
+    try:
+        yield
+    except (ours.KafkaError, TimeoutError) as error:
+        raise translate(error) from error
+
+
+class KafkaProducer:
+    """Sends records to Kafka, with kafka-python's interface. Thread-safe.
+
+    Args:
+        configs: kafka-python's options, of version 3 and 2; docs/from-kafka-python.md has the differences.
+
+    Raises:
+        NoBrokersAvailable: No bootstrap server could be used within `bootstrap_timeout_ms` (also:
+            `api_version_auto_timeout_ms`); not if `api_version` is given: then the first record finds out.
+        KafkaConfigurationError: An option has a wrong value, or is not offered.
+        ValueError: kafka-python has no such option.
+    """
+
+    DEFAULT_CONFIG: ClassVar[dict[str, Any]] = dict(options.DEFAULT_CONFIG)
+    DEPRECATED_CONFIGS: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, **configs: Any) -> None:
+        self._is_closed = True  # until there is something to close
+        self.config = options.effective(configs)
+        self._key_serializer = self.config["key_serializer"]
+        self._value_serializer = self.config["value_serializer"]
+        self._partitioner = adapt(self.config["partitioner"])
+        self._partition_counts: dict[str, int] = {}
+        self._has_init_transactions = False
+        engine_options = options.engine_options(configs, self.config)
+        if self._partitioner is not None:
+            engine_options["partitioner"] = self._partitioner
+        with _theirs():
+            self._producer = Producer(engine_options)
+        self._is_closed = False
+        try:
+            if configs.get("api_version") in (None, "auto"):
+                self._connect()
+        except BaseException:
+            self.close(0)
+            raise
+
+    def _connect(self) -> None:
+        """Wait until the cluster can be reached; raise NoBrokersAvailable after the bootstrap timeout."""
+        limit_ms = self.config.get("api_version_auto_timeout_ms") or self.config["bootstrap_timeout_ms"]
+        deadline = time.monotonic() + limit_ms / 1000
+        while True:
+            try:
+                with _theirs():
+                    return self._producer.check(max(deadline - time.monotonic(), 0.001))
+            except Exception as error:
+                is_over = time.monotonic() + _CONNECT_RETRY_S >= deadline
+                if is_over or not getattr(error, "retriable", False):
+                    raise
+            time.sleep(_CONNECT_RETRY_S)
+
+    # --- sending ---------------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: list[tuple[str, bytes]] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> FutureRecordMetadata:
+        """Queue one record; the future has its outcome.
+
+        Args:
+            topic: Its name.
+            value: Bytes, or what `value_serializer` takes; None only with a key.
+            key: Bytes, or what `key_serializer` takes.
+            headers: Pairs of text and bytes.
+            partition: None: the partitioner chooses.
+            timestamp_ms: ms since the epoch; None: now.
+
+        Raises:
+            KafkaTimeoutError: No metadata of the topic, or no memory, within max_block_ms.
+            MessageSizeTooLargeError: The record exceeds max_request_size.
+            TypeError, ValueError: An argument has a wrong type or value.
+            IllegalStateError: The producer is closed.
+        """
+        if self._is_closed:
+            raise IllegalStateError("KafkaProducer already closed!")
+        if value is None and key is None:
+            raise ValueError("Need at least one: key or value")
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be str, not {type(topic).__name__}")
+        pairs = _checked_headers(headers)
+        if self._partitioner is not None:
+            self._partitioner.note(key, value)
+        key = _serialized(self._key_serializer, topic, pairs, key, "key")
+        value = _serialized(self._value_serializer, topic, pairs, value, "value")
+        header_size = sum(len(name.encode()) + len(content) for name, content in pairs) if pairs else -1
+        try:
+            with _theirs():
+                if partition is not None:
+                    self._check_partition(topic, partition)
+                delivery = self._producer.send(topic, value, key, pairs or None, partition, timestamp_ms)
+        except BrokerResponseError as error:
+            if error.errno == 10:  # too large: nothing was sent
+                raise
+            return FutureRecordMetadata(None, header_size).failure(error)
+        return FutureRecordMetadata(delivery, header_size)
+
+    def _check_partition(self, topic: str, partition: int) -> None:
+        if partition < 0:
+            raise ValueError("partition must be >= 0")
+        if partition >= self._partition_counts.get(topic, 0):
+            self._partition_counts[topic] = len(self._producer.partitions_for(topic))
+            if partition >= self._partition_counts[topic]:
+                raise ValueError(f"Unrecognized partition {partition} for topic {topic}")
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send everything queued and wait for the outcomes. Failed records do not raise here: see their futures.
+
+        Args:
+            timeout: Seconds; None: as long as it takes.
+
+        Raises:
+            KafkaTimeoutError: Not all have their outcome in time; they stay queued.
+        """
+        if self._is_closed:
+            return
+        try:
+            self._producer.flush(timeout)
+        except ours.DeliveryFailedError:
+            return
+        except TimeoutError as error:
+            raise KafkaTimeoutError(str(error)) from error
+
+    def close(self, timeout: float | None = None, null_logger: bool = False) -> None:
+        """Deliver what is queued and end.
+
+        Args:
+            timeout: Seconds; what is not delivered then fails. None: as long as it takes.
+            null_logger: Has no effect.
+
+        Raises:
+            ValueError: The timeout is negative.
+        """
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"Invalid timeout: {timeout}")
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with contextlib.suppress(TimeoutError):  # a callback that does not return; kafka-python goes its way, too
+            self._producer.close(timeout)
+        for serializer in (self._key_serializer, self._value_serializer):
+            close = getattr(serializer, "close", None)
+            if callable(close):
+                close()
+
+    # --- questions -------------------------------------------------------------------------------------------------
+
+    def partitions_for(self, topic: str) -> set[int]:
+        """Return the topic's partitions. Raises KafkaTimeoutError after max_block_ms."""
+        with _theirs():
+            return self._producer.partitions_for(topic)
+
+    def bootstrap_connected(self) -> bool:
+        """Whether a broker has answered."""
+        return not self._is_closed and (self._producer.bootstrap_connected() or self._can_connect())
+
+    def _can_connect(self) -> bool:
+        try:
+            self._producer.check(1.0)
+        except (ours.KafkaError, TimeoutError):
+            return False
+        return True
+
+    def metrics(self, raw: bool = False) -> dict[str, dict[str, Any]] | None:
+        """Return Kafka's metrics as {group: {name: value}}; None if metrics_enabled is false."""
+        if raw:
+            raise NotImplementedError(
+                "metrics(raw=True) is not offered: use metrics(), or kafkaprod's metric_reporters"
+            )
+        if not self.config["metrics_enabled"]:
+            return None
+        return {group: dict(values) for group, values in self._producer.metrics().items()}
+
+    @classmethod
+    def max_usable_produce_magic(cls, api_version: tuple[int, ...]) -> int:
+        """Return the record format of a broker version."""
+        if api_version >= (0, 11):
+            return 2
+        return 1 if api_version >= (0, 10, 0) else 0
+
+    # --- transactions ----------------------------------------------------------------------------------------------
+
+    def init_transactions(self) -> None:
+        """Get ready for transactions; nothing if that is done. Raises KafkaTimeoutError: call it again."""
+        if self._has_init_transactions:
+            return
+        with _theirs():
+            self._producer.init_transactions()
+        self._has_init_transactions = True
+
+    def begin_transaction(self) -> None:
+        """Open a transaction."""
+        with _theirs():
+            self._producer.begin_transaction()
+
+    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
+        """Commit offsets of the input together with the transaction.
+
+        Args:
+            offsets: TopicPartition -> OffsetAndMetadata.
+            group_metadata: KafkaConsumer.group_metadata(), or the group's id.
+        """
+        with _theirs():
+            self._producer.send_offsets_to_transaction(offsets, group_metadata)
+
+    def commit_transaction(self) -> None:
+        """Deliver everything of the transaction and commit it."""
+        with _theirs():
+            self._producer.commit_transaction()
+
+    def abort_transaction(self) -> None:
+        """Drop or void everything of the transaction."""
+        with _theirs():
+            self._producer.abort_transaction()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __str__(self) -> str:
+        return (
+            f"<KafkaProducer client_id={self.config['client_id']} transactional_id={self.config['transactional_id']}>"
+        )
+
+
+def _checked_headers(headers: Any) -> list[tuple[str, bytes]]:
+    if headers is None:
+        return []
+    if not isinstance(headers, list):
+        raise TypeError("headers must be list-type")
+    for item in headers:
+        if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and isinstance(item[1], bytes)):
+            raise TypeError("All headers items must be (str, bytes) tuples")
+    return headers
+
+
+def _serialized(serializer: Any, topic: str, headers: list[tuple[str, bytes]], data: Any, what: str) -> Any:
+    """Return bytes; whatever a serializer raises comes out as it is."""
+    if serializer is not None:
+        serialize = getattr(serializer, "serialize", None)
+        if serialize is None:
+            data = serializer(data)
+        else:
+            try:
+                data = serialize(topic, headers, data)
+            except TypeError:
+                data = serialize(topic, data)
+    if not isinstance(data, _BYTES):
+        raise TypeError(f"Unsupported type for serialized {what}: {type(data)}")
+    return data
