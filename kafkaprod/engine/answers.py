@@ -1,9 +1,9 @@
-"""What becomes of a produce request when it has ended: plain success in one call of the core, the rest batch by batch.
+"""Settles produce requests that have ended: plain success in one call of the core, the rest batch by batch.
 
     on_done -> settle_all (core): everything written
             -> read the response -> a batch each: judge (delivery_rules) -> one function per verdict
 
-A request's memory is given back when it has ended, and never when its records merely expired. Sender thread only.
+A request's memory is released when the request has ended, never when its records expire earlier. Sender thread only.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Failure:
 
     Attributes:
         code: Kafka's error code; 13 without an answer.
-        error: What its records get if it fails; None: made from the code.
+        error: The error for its records if it fails; None: made from the code.
         record_errors: Errors of single records, by their index in the batch.
-        maybe_persisted: Whether this attempt may be in the log; None: as the code says.
+        maybe_persisted: Whether this attempt may be in the log; None: the code decides.
     """
 
     code: int
@@ -111,17 +111,17 @@ class Answers:
     # --- requests --------------------------------------------------------------------------------------------------
 
     def expect(self, request: ProduceRequest) -> OnDone:
-        """Keep a request that was drained; return what is to be called with its outcome."""
+        """Keep a drained request; return the callback for its outcome."""
         self._open.add(request)
         return partial(self.on_produce, request)
 
     def close(self, request: ProduceRequest) -> None:
-        """Give a request's memory back: nothing reads it any more."""
+        """Release a request's memory, which nothing reads any more."""
         self._open.discard(request)
         request.finish()
 
     def close_all(self) -> None:
-        """Give the memory of all requests back: every connection is closed."""
+        """Release the memory of all requests; every connection must be closed."""
         for request in self._open.copy():
             self.close(request)
 
@@ -146,7 +146,7 @@ class Answers:
             self._on_no_answer(request, done, done.error, now_ms)
         elif done.body is None:
             self._metrics.on_stage("send", done.write_ms * 1000, len(request))
-            for ref in request.refs():  # acks=0: written to the socket is all there is to know
+            for ref in request.refs():  # acks=0: there is no answer; written to the socket counts as success
                 ref.succeed()
         else:
             self._metrics.on_stage("send", done.write_ms * 1000, len(request))
@@ -177,7 +177,7 @@ class Answers:
             response = ProduceResponse.decode(body, done.version)
             answers = self._matched(response, open_refs, done.version)
         except CorruptDataError as error:
-            # Nothing this connection says can be believed: what is in flight on it fails and is retried.
+            # Nothing else on this connection can be trusted: what is in flight on it fails and is retried.
             _log.error("node %d: %s; the connection is closed and its records are sent again", done.node_id, error)
             self._pool.disconnect(done.node_id, error)
             for ref in open_refs.values():
@@ -187,7 +187,7 @@ class Answers:
             answered = open_refs.pop(key, None)
             if answered is not None:  # a repeated partition: the first one counts
                 self._on_partition(answered, partition, response, now_ms)
-        for ref in open_refs.values():  # left out by the broker: as good as no answer
+        for ref in open_refs.values():  # the broker left it out: treated as no answer
             self._apply(ref, Failure(NETWORK_EXCEPTION, maybe_persisted=True), now_ms)
         self._upkeep.apply_metadata()
         return int(response.throttle_time_ms)
@@ -195,7 +195,7 @@ class Answers:
     def _matched(
         self, response: ProduceResponse, open_refs: dict[tuple[str, int], BatchRef], version: int
     ) -> list[tuple[tuple[str, int], Any]]:
-        """The partitions of a response by topic and number. Raises CorruptDataError for one that was not sent."""
+        """Return a response's partitions by topic and number. Raises CorruptDataError for one that was not sent."""
         answers = [
             ((self._topic_name(topic, version), partition.index), partition)
             for topic in response.responses
@@ -207,7 +207,7 @@ class Answers:
         return answers
 
     def _topic_name(self, topic: TopicProduceResponse, version: int) -> str:
-        """Raises CorruptDataError for an id that no topic ever had."""
+        """Return a topic's name. Raises CorruptDataError for an id that no topic ever had."""
         if version <= LAST_VERSION_BY_NAME:
             return topic.name
         name = None if topic.topic_id is None else self._upkeep.topic_names.get(topic.topic_id)
@@ -256,22 +256,22 @@ class Answers:
         self._acts[verdict](ref, failure, now_ms)
 
     def _succeed(self, ref: BatchRef, failure: Failure, now_ms: int) -> None:
-        """The batch was written before; where is not known."""
+        """Settle a batch that was written before, at an unknown offset."""
         ref.succeed()
 
     def _split(self, ref: BatchRef, failure: Failure, now_ms: int) -> None:
-        """Cut a batch that is too large for the broker in two."""
+        """Split a batch that is too large for the broker."""
         self._metrics.on_split(now_ms)
         split_batch(ref, ref.size_bytes // 2)
 
     def _renumber(self, ref: BatchRef, failure: Failure, now_ms: int) -> None:
-        """Send a batch that was surely rejected again under a new epoch, with those queued behind it."""
+        """Send a batch that was certainly rejected again under a new epoch, with those queued after it."""
         ref.forget_sequence()
         ref.requeue(now_ms, self._backoff_ms(ref))
         self._free_stuck_batches(ref.topic, ref.partition, now_ms)
 
     def _retry(self, ref: BatchRef, failure: Failure, now_ms: int) -> None:
-        """Send a batch again as it is."""
+        """Send a batch again unchanged."""
         maybe_persisted = failure.maybe_persisted
         if maybe_persisted is None:
             maybe_persisted = failure.code in MAYBE_PERSISTED
@@ -300,10 +300,10 @@ class Answers:
         return self._backoff.delay_ms(ref.attempts, self._random)
 
     def _free_stuck_batches(self, topic: str, partition: int, now_ms: int) -> None:
-        """Take their numbers from the queued batches behind one that lost its own: it waits until none is outstanding.
+        """Remove the sequences of the batches queued after one that lost its own, which waits until none is left.
 
-        Those in flight are judged by their own answers. One that may be in the log keeps its number for ever and cannot
-        go out after a gap: it fails, as it would when the broker refused it.
+        Batches in flight are judged by their own answers. One that may be in the log keeps its sequence for ever and
+        cannot be sent after a gap: it fails, as it would when the broker refused it.
         """
         is_behind = False
         for ref in incomplete_batches(self._accumulator):  # oldest first, which is the order of the queue

@@ -1,4 +1,4 @@
-"""What to do with a batch that was not simply written: the one place where a retry is decided. Pure.
+"""Decides what to do with a batch that was not simply written; every retry is decided here. Pure.
 
 | answer                                       | verdict                                                             |
 |----------------------------------------------|---------------------------------------------------------------------|
@@ -9,12 +9,13 @@
 | anything else                                | FAIL                                                                |
 
 Sequence errors. 45 OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that is not the first without an outcome: an earlier one is
-being retried, this one waits for it. For the first one: a sequence before it is missing in the log. If that is our own
-doing (an earlier batch failed or expired) and every attempt of this batch was definitely rejected, it is numbered anew
-under a new epoch; if some attempt may have been written it fails, because writing it again could write it twice. If it
-is not our doing the broker has lost records or state: the batch fails and says so, the producer goes on under a new
-epoch. 47 and 59 (the broker does not know our epoch or id) are judged as the first kind. Source: KIP-98, KIP-360,
-KAFKA-13574; TransactionManager. Java renumbers batches that may be written, and goes on silently after lost state.
+being retried, and this one waits for it. For the first one, a sequence before it is missing in the log. If the producer
+caused the gap (an earlier batch failed or expired) and every attempt of this batch was certainly rejected, the batch
+gets a new sequence under a new epoch; if some attempt may have been written the batch fails, because a second write
+could duplicate it. If the producer did not cause the gap, the broker has lost records or state: the batch fails with
+that reason, and the producer continues under a new epoch. 47 and 59 (the broker does not know the epoch or the id) are
+treated as a gap the producer caused. Source: KIP-98, KIP-360, KAFKA-13574; TransactionManager. Java renumbers batches
+that may be written, and continues silently after lost state.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ DUPLICATE_SEQUENCE_NUMBER = 46
 INVALID_PRODUCER_EPOCH = 47
 UNKNOWN_PRODUCER_ID = 59
 
-# Retriable answers after which the records may be in some replica's log all the same; all others are definite noes.
+# Retriable answers after which some replica's log may still have the records; all others are certain rejections.
 MAYBE_PERSISTED = frozenset(
     {
-        -1,  # UNKNOWN_SERVER_ERROR: says nothing
+        -1,  # UNKNOWN_SERVER_ERROR: nothing is known
         6,  # NOT_LEADER_OR_FOLLOWER: leadership may have been lost after the append (KAFKA-13574)
         7,  # REQUEST_TIMED_OUT: appended, not replicated in time
         13,  # NETWORK_EXCEPTION: no answer at all
@@ -46,7 +47,7 @@ MAYBE_PERSISTED = frozenset(
 
 
 class Verdict(Enum):
-    """What becomes of the batch."""
+    """The decision about a batch."""
 
     SUCCEED = auto()
     RETRY = auto()
@@ -57,7 +58,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BatchFacts:
-    """What the verdict depends on besides the error code."""
+    """The facts that decide besides the error code."""
 
     record_count: int
     attempts: int

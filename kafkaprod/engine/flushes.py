@@ -12,7 +12,7 @@ class Flush:
     """A call of flush() that waits until all that is queued now has its outcome.
 
     Attributes:
-        wake: Called once all of it has; by the sender thread, or in `Sender.add_flush` if that has ended.
+        wake: Called when all of it has; by the sender thread, or in `Sender.add_flush` if that thread has ended.
         mark: The last batch it waits for; None until the sender thread has seen the flush.
         is_over: Set by the caller when it no longer waits.
     """
@@ -35,11 +35,11 @@ class Flushes:
 
     @property
     def waiting(self) -> list[Flush]:
-        """All that somebody still waits for."""
+        """The flushes whose callers still wait."""
         return [flush for flush in [*self._begun, *self._new] if not flush.is_over]
 
     def add(self, flush: Flush) -> None:
-        """Let `begin` start it."""
+        """Queue a flush for the next `begin`."""
         self._new.append(flush)
 
     def begin(self) -> None:
@@ -50,7 +50,7 @@ class Flushes:
             self._begun.append(flush)
 
     def wake_finished(self, *, all_of_them: bool = False) -> None:
-        """Wake those whose batches have all their outcome."""
+        """Wake the flushes whose batches all have their outcome."""
         if not self._begun:
             return
         oldest = self._accumulator.oldest_serial

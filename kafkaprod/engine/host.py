@@ -1,4 +1,4 @@
-"""Runs an engine in its thread, for as long as a producer, or records of one, need it: close, drop, fork, exit.
+"""Runs an engine in its thread until its producer is closed or dropped, the process forks, or the program exits.
 
 Kept apart from the producers so that the sender thread, which holds the engine, does not keep a forgotten one alive.
 Thread-safe. The waits of `flush` and `close` are steps (`engine.steps`).
@@ -29,19 +29,19 @@ from kafkaprod.text import counted
 if TYPE_CHECKING:
     from kafkaprod.engine.transactions.calling import TransactionCalls
 
-EXIT_TIMEOUT_S: Final = 10.0  # how long the end of the interpreter waits for records still on their way
+EXIT_TIMEOUT_S: Final = 10.0  # longest wait at interpreter exit for records without an outcome
 MAX_CLOSE_MS: Final = 1 << 40
-CLOSE_GRACE_S: Final = 1.0  # beyond close()'s timeout, for failing what is left and for callbacks
+CLOSE_GRACE_S: Final = 1.0  # after close()'s timeout, to fail the remaining records and run callbacks
 
 _log = logging.getLogger("kafkaprod.producer")
-_running: dict[Engine, None] = {}  # also of producers that were dropped, or whose close() was interrupted
+_running: dict[Engine, None] = {}  # includes those of dropped producers and of an interrupted close()
 
 
 class EngineHost:
-    """An engine, its thread, and whether it still takes records.
+    """Owns an engine and its thread, and checks whether records are accepted.
 
     Args:
-        engine: Not started yet.
+        engine: Not started; `start` does that.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -55,10 +55,10 @@ class EngineHost:
         )
 
     def start(self, owner: object) -> None:
-        """Start the thread. When `owner` is dropped without close(), what it was given is still delivered.
+        """Start the thread. If `owner` is dropped without close(), its records are still delivered.
 
         Raises:
-            RuntimeError: No more threads; the engine is closed.
+            RuntimeError: The system gives no more threads; the engine is closed.
         """
         _running[self.engine] = None
         try:
@@ -81,23 +81,23 @@ class EngineHost:
         return threading.get_ident() == self.engine.guard.thread_id
 
     def check_usable(self) -> None:
-        """Raises ForkedProducerError, ProducerClosedError, or that the sender thread has died."""
+        """Raise ForkedProducerError or ProducerClosedError, or the error of a sender thread that has died."""
         if self._is_closed or self._guard.is_forked or self._sender.fatal_error is not None:
             self._refuse()
 
     def check_sending(self) -> int:
-        """As check_usable; a transactional producer takes records in a transaction only. Return its number, or 0."""
+        """Check as check_usable, and that a transactional producer has a transaction; return its number, or 0."""
         self.check_usable()
         return 0 if self.engine.transactions is None else self.engine.transactions.check_sending()
 
     def check_still_sending(self, transaction: int) -> None:
-        """As check_sending; a record that has waited must not get into a later transaction."""
+        """Check as check_sending, and that the transaction is the same: a record that waited enters no later one."""
         self.check_usable()
         if self.engine.transactions is not None:
             self.engine.transactions.check_same(transaction)
 
     def transaction_calls(self) -> TransactionCalls:
-        """What application code may do with transactions.
+        """Return the transaction calls of application code.
 
         Raises:
             IllegalStateError: The producer has no transactional id.
@@ -114,7 +114,7 @@ class EngineHost:
         return self.engine.transactions is not None and self.engine.transactions.is_open
 
     def check_not_forked(self) -> None:
-        """Raises ForkedProducerError."""
+        """Raise ForkedProducerError in a forked child."""
         if self.engine.guard.is_forked and not self._is_closed:
             raise ForkedProducerError(
                 f"this producer was made in process {os.getppid()} or before and did not survive fork(): "
@@ -131,7 +131,7 @@ class EngineHost:
     # --- flush -----------------------------------------------------------------------------------------------------
 
     def flush(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
-        """Send everything at once and wait for its outcomes and callbacks; the steps of flushing."""
+        """Send everything at once and wait for its outcomes and callbacks, as steps."""
         self.check_usable()
         if self.is_in_callback:
             raise IllegalStateError("flush() inside a delivery callback would wait for itself")
@@ -166,7 +166,7 @@ class EngineHost:
     # --- close -----------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
-        """Refuse records, deliver those queued, and wait for the end of the thread; the steps of closing."""
+        """Refuse records, deliver those queued, and wait for the end of the thread, as steps."""
         if not self._begin_close(timeout):
             return
         engine = self.engine
@@ -181,13 +181,13 @@ class EngineHost:
             )
 
     def join(self) -> None:
-        """Wait for the last instructions of a thread that has ended."""
+        """Join a thread that has reported its end."""
         if not self.is_in_callback and not self.engine.guard.is_forked:
             self._thread.join(CLOSE_GRACE_S)
 
     def _begin_close(self, timeout: float | None) -> bool:
-        """Refuse records and let the thread end; whether its end can be waited for here."""
-        if self.engine.guard.is_forked:  # also of one that was being closed: its thread ends in the parent
+        """Refuse records and let the thread end; return whether this thread may wait for that."""
+        if self.engine.guard.is_forked:  # even if close() had begun: the thread ends in the parent
             return False
         self._is_closed = True
         if self._finalizer is not None:
@@ -198,14 +198,14 @@ class EngineHost:
 
 
 def patience_after(error: BaseException | None) -> float | None:
-    """How long close() may take after what ended a `with` block: one that wants the program to end should soon."""
+    """Return the timeout of close() after a `with` block: none after Ctrl-C or exit, so that the program ends soon."""
     return None if error is None or isinstance(error, Exception) else EXIT_TIMEOUT_S
 
 
 def left_open() -> IllegalStateError:
-    """The error for a `with` block that ends inside a transaction."""
+    """Return the error for a `with` block that ends inside a transaction."""
     return IllegalStateError(
-        "the block of the producer ended inside a transaction, which was aborted: commit_transaction() comes before"
+        "the block of the producer ended inside a transaction, which was aborted: call commit_transaction() first"
     )
 
 
@@ -229,7 +229,7 @@ def _after_fork_in_child() -> None:
 
 
 def _at_exit() -> None:
-    """Give all records still on their way EXIT_TIMEOUT_S together; the engines log which were not delivered."""
+    """Wait EXIT_TIMEOUT_S for all records without an outcome; the engines log which were not delivered."""
     engines = list(_running)
     end = time.monotonic() + EXIT_TIMEOUT_S
     for engine in engines:
@@ -237,7 +237,7 @@ def _at_exit() -> None:
     for engine in engines:
         if not engine.wait_end(max(end - time.monotonic(), 0) + CLOSE_GRACE_S):
             work = engine.describe_work()
-            _log.error("the sender thread does not end, it runs %s: the outcome of other records is unknown", work)
+            _log.error("the sender thread does not end; it runs %s; the outcome of its other records is unknown", work)
 
 
 if hasattr(os, "register_at_fork"):

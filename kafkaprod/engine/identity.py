@@ -1,10 +1,10 @@
-"""Producer id and epoch: which ones batches are sent under, and what must be requested before they may be.
+"""Producer id and epoch of batches, and the requests that must come before sending.
 
 `Identity` is what the loop, the answers and the upkeep use. `IdempotentIdentity` serves producers without transactions;
 a transaction manager is another implementation. Sender thread only.
 
     loop: wanted(now_ms) -> IdentityRequest -> on_sent() -> the network -> on_response()
-    drain: producer id and epoch were given to `Drain.set_producer`; until then an idempotent drain takes nothing
+    drain: takes no batch of an idempotent producer before `Drain.set_producer` was called
 Source: org.apache.kafka.clients.producer.internals.TransactionManager; KIP-98, KIP-360 (epoch bump).
 """
 
@@ -36,10 +36,10 @@ class IdentityRequest(NamedTuple):
     """A request to send now.
 
     Attributes:
-        request: What.
-        node_id: Where to, such as a coordinator; None: any broker.
-        versions: Lowest and highest version it may travel in; None: any that both sides speak.
-        in_version: Makes the request for a version, where it depends on that; None: `request` fits all.
+        request: The request.
+        node_id: Its broker, such as a coordinator; None: any broker.
+        versions: Lowest and highest version allowed; None: any that both sides support.
+        in_version: Makes the request for a version; None: `request` fits all versions.
     """
 
     request: Request
@@ -49,11 +49,11 @@ class IdentityRequest(NamedTuple):
 
 
 class Identity(Protocol):
-    """The producer's standing with the cluster, as the sender thread uses it.
+    """The producer's id, epoch and transactions, as the sender thread uses them.
 
     Attributes:
         transactional_id: Sent in every produce request; None: no transactions.
-        keeps_producer_id: Whether id and epoch never change: what would need a newer epoch fails.
+        keeps_producer_id: Whether id and epoch never change; a batch that needs a newer epoch fails.
         may_split: Whether a batch that is too large for a broker may be cut in two.
         produce_versions: Lowest and highest version of produce requests.
     """
@@ -66,15 +66,15 @@ class Identity(Protocol):
     def produce_versions(self) -> tuple[int, int]: ...
 
     def wanted(self, now_ms: int) -> IdentityRequest | None:
-        """The request to send now; None if there is none, or one is in flight. Changes nothing that matters twice."""
+        """Return the request to send now; None if there is none or one is in flight. Repeated calls are harmless."""
         ...
 
     def delay_ms(self, now_ms: int) -> int:
-        """How long `wanted` will surely return None; MAX_WAIT_MS: until an answer or a `wakeup`."""
+        """Return how long `wanted` will certainly return None; MAX_WAIT_MS: until an answer or a `wakeup`."""
         ...
 
     def on_sent(self, wanted: IdentityRequest) -> None:
-        """The request went out; `on_response` will follow."""
+        """Note that the request was sent; `on_response` will follow."""
         ...
 
     def on_response(self, wanted: IdentityRequest, done: InFlightRequest, now_ms: int) -> None:
@@ -82,27 +82,27 @@ class Identity(Protocol):
         ...
 
     def on_unsendable(self, wanted: IdentityRequest, error: KafkaError, now_ms: int) -> None:
-        """A request to a node of its own did not go out: the node cannot be reached, or speaks no version of it."""
+        """Handle a request that was not sent: its node is unreachable or supports no version of it."""
         ...
 
     def on_refused_connection(self, error: AuthenticationError) -> None:
-        """A broker refused the credentials."""
+        """Handle that a broker refused the credentials."""
         ...
 
     def may_drain(self) -> bool:
-        """Whether batches may be sent now."""
+        """Return whether batches may be sent now."""
         ...
 
     def is_finished(self, now_ms: int) -> bool:
-        """End what is open because the producer closes; return whether nothing is left to do but batches."""
+        """End an open transaction because the producer closes; return whether only batches are left to settle."""
         ...
 
     def on_batch_failed(self, ref: BatchRef, error: KafkaError) -> None:
-        """A batch has failed for good; called before its records get the error."""
+        """Handle a batch that fails; called before its records get the error."""
         ...
 
     def on_end(self, error: KafkaError) -> None:
-        """The sender thread ends: fail whatever waits for an answer."""
+        """Fail the calls that wait for an answer: the sender thread ends."""
         ...
 
 
@@ -111,11 +111,11 @@ class IdempotentIdentity:
 
     Args:
         accumulator: Its batches fail when the cluster refuses an id.
-        drain: Gets id and epoch; asks for a new epoch through `wants_epoch`.
+        drain: Gets id and epoch; requests a new epoch through `wants_epoch`.
         backoff: Between failed requests.
         random: Source of jitter.
         is_idempotent: False: no id is ever requested.
-        keeps_producer_id: The drain was given an id and epoch to use for ever.
+        keeps_producer_id: Whether the drain has an id and epoch that never change.
     """
 
     transactional_id: str | None = None
@@ -144,7 +144,7 @@ class IdempotentIdentity:
         self._next_request_ms = 0
 
     def wanted(self, now_ms: int) -> IdentityRequest | None:
-        """A request for a producer id, before the first drain and when the last epoch is used up."""
+        """Return a request for a producer id, before the first drain and when the last epoch is used up."""
         if not self._is_idempotent:
             return None
         if self._drain.wants_epoch:
@@ -156,13 +156,13 @@ class IdempotentIdentity:
         )
 
     def delay_ms(self, now_ms: int) -> int:
-        """Until the backoff is over; MAX_WAIT_MS when nothing is missing or a request is in flight."""
+        """Return the rest of the backoff; MAX_WAIT_MS when nothing is missing or a request is in flight."""
         if not self._is_idempotent or self._drain.producer_id >= 0 or self._is_requested:
             return MAX_WAIT_MS
         return max(self._next_request_ms - now_ms, 0)
 
     def on_sent(self, wanted: IdentityRequest) -> None:
-        """One request at a time."""
+        """Note the request in flight; there is one at a time."""
         self._is_requested = True
 
     def on_response(self, wanted: IdentityRequest, done: InFlightRequest, now_ms: int) -> None:
@@ -182,27 +182,27 @@ class IdempotentIdentity:
         self._next_request_ms = now_ms + delay_ms
 
     def on_unsendable(self, wanted: IdentityRequest, error: KafkaError, now_ms: int) -> None:
-        """Nothing: its requests go to any broker, in any version."""
+        """Do nothing: its requests go to any broker, in any version."""
 
     def on_refused_connection(self, error: AuthenticationError) -> None:
-        """Nothing: another broker may take them."""
+        """Do nothing: another broker may accept them."""
 
     def is_finished(self, now_ms: int) -> bool:
-        """Always."""
+        """Return True: nothing is ever open."""
         return True
 
     def may_drain(self) -> bool:
-        """Always: without an id the drain takes nothing by itself."""
+        """Return True: without an id the drain takes no batch anyway."""
         return True
 
     def on_batch_failed(self, ref: BatchRef, error: KafkaError) -> None:
-        """Nothing: the drain starts a new epoch where a sequence is missing."""
+        """Do nothing: the drain starts a new epoch where a sequence is missing."""
 
     def on_end(self, error: KafkaError) -> None:
-        """Nothing waits."""
+        """Do nothing: no call waits."""
 
     def _take(self, response: InitProducerIdResponse, node_id: int) -> KafkaError | None:
-        """Use the answer; return why it cannot be used."""
+        """Apply the answer; return why it is unusable, None if it is not."""
         if response.error_code != ErrorCode.NONE:
             return error_for(response.error_code, "the cluster gave no producer id", node=node_id)
         if response.producer_id < 0 or response.producer_epoch < 0:
@@ -215,7 +215,7 @@ class IdempotentIdentity:
         return None
 
     def _start_epoch(self) -> None:
-        """A plain idempotent producer raises its epoch by itself (KIP-360); used up, it needs a new id."""
+        """Raise the epoch without the broker (KIP-360); when epochs are used up, request a new id."""
         drain = self._drain
         if self.keeps_producer_id:
             what = "records before these were not written, and the producer must keep its id and epoch"

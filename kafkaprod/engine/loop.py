@@ -1,9 +1,9 @@
-"""The one thread behind a producer: ready -> drain -> send -> poll -> settle -> expire, until closed.
+"""The sender thread of a producer: ready -> drain -> send -> poll -> settle -> expire, until closed.
 
-On the record's line between the accumulator and the results. Everything here runs on the sender thread, except
-`wakeup`, `add_flush` and `close`. Waiting happens in one place, `NodePool.poll`; time comes from the clock given.
+It takes records from the accumulator and gives them their results. Everything here runs on the sender thread, except
+`wakeup`, `add_flush` and `close`. It waits only in `NodePool.poll`; time comes from the clock given.
 
-    answers    what becomes of a produce request that has ended
+    answers    settles produce requests that have ended
     identity   producer id, epoch, transactions
     upkeep     metadata, expiry, failed connections, metrics
     flushes    callers of flush()
@@ -41,7 +41,7 @@ from kafkaprod.protocol.outgoing import ByteChain
 from kafkaprod.retry import ExponentialBackoff
 
 LOAD_UPDATE_MS: Final = 10  # how often the sticky partitioners get the queue lengths
-MAX_FAILED_TURNS: Final = 20  # in a row without memory, 10 ms apart at first and 100 ms in the end
+MAX_FAILED_TURNS: Final = 20  # consecutive turns without memory, 10 to 100 ms apart
 RESPONSE_BYTES_PER_PARTITION: Final = 1024
 RESPONSE_BYTES_PER_RECORD: Final = 128  # a broker may name each bad record
 
@@ -55,12 +55,12 @@ class Sender:
         config: Options.
         accumulator, drain, pool, metadata, topic_watch, clock, metrics: The parts it drives.
         identity: Producer id, epoch, transactions; None: an idempotent producer's, or none, as the configuration says.
-        keeps_producer_id: Whether the drain has an id and epoch for ever: what would need a newer epoch fails.
+        keeps_producer_id: Whether id and epoch never change; a batch that needs a newer epoch fails.
         random: Source of jitter.
 
     Attributes:
         fatal_error: What ended the thread; None if `close` did, or while it runs.
-        has_ended: Whether the thread is done: nothing it is given from then on has any effect.
+        has_ended: Whether the thread is done; later calls have no effect.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Sender:
         )
         self._flushes = Flushes(accumulator)
         self._next_load_update_ms = 0
-        self._ended: deque[InFlightRequest] = deque()  # requests whose outcome has not been acted on
+        self._ended: deque[InFlightRequest] = deque()  # requests whose outcome was not settled yet
         self._unsent: ProduceRequest | None = None  # drained, and not given to the pool yet
         self._close_deadlines_ms: list[int] = []  # appended by any thread
         self.fatal_error: BaseException | None = None
@@ -124,7 +124,7 @@ class Sender:
 
     @property
     def waiting_flushes(self) -> list[Flush]:
-        """Flushes that somebody still waits for."""
+        """The flushes whose callers still wait."""
         return self._flushes.waiting
 
     def close(self, deadline_ms: int) -> None:
@@ -139,7 +139,7 @@ class Sender:
     # --- the loop --------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Loop until closed and drained. Whatever goes wrong here fails every record with the cause: nothing hangs."""
+        """Loop until closed and drained. An unexpected error fails every record with itself as the cause."""
         cause: BaseException | None = None
         failed_turns = 0
         try:
@@ -159,7 +159,7 @@ class Sender:
             self._shut_down(cause)
 
     def run_once(self) -> None:
-        """One turn: keep metadata and producer id up to date, send what is ready, wait, settle what came back."""
+        """Run one turn: update metadata and producer id, send what is ready, wait, settle the answers."""
         now_us = self._clock.now_us()
         now_ms = now_us // 1000
         wait_ms: float = min(
@@ -174,13 +174,13 @@ class Sender:
                 wait_ms = 0
         if wait_ms <= self._drain.linger_ms:
             self._accumulator.let_new_batches_linger()
-        self._wake_waiters()  # of what expired or was refused just now: nothing else may end the poll for long
+        self._wake_waiters()  # for what expired or was refused just now: the poll may last long
         self._ended += self._pool.poll(0 if self._ended else max(wait_ms, 0))
         self._accumulator.set_sender_sleeps(False)
         self._settle_ended()
         for failure in self._pool.take_failures():
             self._upkeep.on_connection_failure(failure)
-        self._flushes.begin()  # not before the poll, which would not end for a flush that is over already
+        self._flushes.begin()  # after the poll, which does not end for a flush that is already complete
         self._wake_waiters()
 
     def _is_finished(self) -> bool:
@@ -189,7 +189,7 @@ class Sender:
         return self._clock.now_ms() >= min(self._close_deadlines_ms) or self._has_nothing_to_do()
 
     def _has_nothing_to_do(self) -> bool:
-        """Whether a producer that closes has no batch and no transaction left."""
+        """Return whether a producer that closes has no batch and no transaction left."""
         return self._identity.is_finished(self._clock.now_ms()) and self._accumulator.incomplete_batch_count == 0
 
     def _wake_waiters(self) -> None:
@@ -201,17 +201,17 @@ class Sender:
         if self._ended:
             self._upkeep.is_observed = False
         while self._ended:
-            request = self._ended[0]  # removed afterwards: what runs out of memory is settled in the next turn
+            request = self._ended[0]  # removed afterwards: if memory runs out, the next turn settles it
             request.on_done(request, self._clock.now_ms())
             self._ended.popleft()
-        if self._unsent is not None:  # the turn before ran out of memory while it was sent
+        if self._unsent is not None:  # the last turn ran out of memory while it sent this
             self._answers.take_back(self._unsent, self._clock.now_ms())
             self._unsent = None
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
     def _request_identity(self, now_ms: int) -> int:
-        """Send what the identity wants; return how long nothing more will be due."""
+        """Send the request that the identity wants; return how long nothing more will be due."""
         wanted = self._identity.wanted(now_ms)
         if wanted is None:
             return self._identity.delay_ms(now_ms)
@@ -220,7 +220,7 @@ class Sender:
             return self._upkeep.shortest_delay(now_ms)
         if not self._pool.is_ready(node_id, now_ms):
             delay_ms = self._pool.ready_delay_ms(node_id, now_ms)
-            if delay_ms and wanted.node_id is not None:  # another node may have its part by now
+            if delay_ms and wanted.node_id is not None:  # the coordinator may have moved to another node
                 error = ConnectionLostError(f"node {node_id} cannot be reached now", node=node_id)
                 self._identity.on_unsendable(wanted, error, now_ms)
                 return self._identity.delay_ms(now_ms)
@@ -246,7 +246,7 @@ class Sender:
         return MAX_WAIT_MS
 
     def _send_ready(self, now_us: int) -> float:
-        """Send to every node that has something sendable and can take it; return when to look again, in ms."""
+        """Send to every node that is ready and has batches due; return in how many ms to check again."""
         now_ms = now_us // 1000
         ready, unknown = self._drain.ready(now_us)
         for topic in unknown:
@@ -309,15 +309,15 @@ class Sender:
     # --- failure and end -------------------------------------------------------------------------------------------
 
     def _after_memory_error(self, failed_turns: int) -> None:
-        """Leave nothing half done, and wait a little before the next turn."""
+        """Clean up a turn that ran out of memory, and wait a little before the next."""
         _log.warning("no memory in the sender thread: trying again, attempt %d of %d", failed_turns, MAX_FAILED_TURNS)
         if self._unsent is not None:
-            # Part of it may be in the connection's queue: only a new connection has a known state.
+            # Part of the request may be in the connection's queue: only a new connection has a known state.
             self._pool.disconnect(self._unsent.node_id, ConnectionLostError("no memory for a request"))
         time.sleep(min(0.01 * failed_turns, 0.1))
 
     def _shut_down(self, cause: BaseException | None) -> None:
-        """Fail what is left, close the sockets, then give the memory back; in that order."""
+        """Fail what is left, close the sockets, then release the memory, in that order."""
         self._accumulator.close()
         error = ProducerClosedError("the producer was closed before the record was delivered")
         if cause is not None:

@@ -1,11 +1,11 @@
-"""Waiting as data: a call that may have to wait is a generator, and whoever runs it decides how to wait.
+"""Waits as generators: a call that may have to wait yields its waiter, and its runner decides how to wait.
 
     waiter = make_waiter()          enter it somewhere, so that `waiter.wake` is called when there is news
     is_woken = yield waiter, 0.25   wait for that at most 0.25 s (None: without limit)
     return outcome
 
 `run` waits on the calling thread; `kafkaprod.aio` awaits the same generators. They never block by themselves and leave
-every line they entered when they are closed, whatever ends the wait: Ctrl-C, a cancelled task, a timeout.
+every waiting line they entered when they are closed, whatever ends the wait: Ctrl-C, a cancelled task, a timeout.
 """
 
 from __future__ import annotations

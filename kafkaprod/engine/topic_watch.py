@@ -1,7 +1,7 @@
-"""Where application threads wait for a topic's metadata, and the sender hears which topics are wanted. Thread-safe.
+"""Lets application threads wait for a topic's metadata, and the sender see which topics are wanted. Thread-safe.
 
-There is no lock: a signal handler that interrupted its holder and waits for a topic would keep the sender from bringing
-it. Every step that two threads could take at once is one operation of a dict.
+There is no lock: a signal handler that interrupts the lock's holder and waits for a topic would block the sender, which
+fetches the topic. Every step that two threads may run at once is one operation of a dict.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from kafkaprod.engine.steps import MakeWaiter, Steps
 from kafkaprod.errors import BootstrapError, KafkaError, MetadataTimeoutError
 from kafkaprod.text import counted
 
-POLL_S = 1.0  # longest sleep between looks at whether the producer is still usable
+POLL_S = 1.0  # longest sleep before the next check that the producer is still usable
 
 
 class TopicWaiter:
-    """Somebody who waits for a topic.
+    """A caller that waits for a topic.
 
     Attributes:
         topic: Its name.
-        partition: Must be among its partitions; None: any will do.
+        partition: Must be among its partitions; None: any.
         wake: Called when there is news; must not block.
-        error: What came instead.
+        error: Why the topic will not come; None so far.
         reason: Why it has not come yet.
     """
 
@@ -40,13 +40,13 @@ class TopicWaiter:
 
 
 class TopicWatch:
-    """The meeting point of those who want topics and the sender, which gets them.
+    """Connects the callers that wait for topics with the sender, which fetches them.
 
     Args:
         accumulator: Known topics appear in its `topics`.
         clock: For deadlines.
-        wakeup: Tells the sender that a topic is wanted.
-        max_block_ms: What deadlines are made of, for messages.
+        wakeup: Wakes the sender when a topic is wanted.
+        max_block_ms: The limit of waits, for messages.
         explain_no_connection: Returns why no broker has answered yet; None: nothing is known.
     """
 
@@ -65,7 +65,7 @@ class TopicWatch:
         self._max_block_ms = max_block_ms
         self._waiters: dict[TopicWaiter, None] = {}
         self._wanted: dict[str, None] = {}
-        self._hopeless: KafkaError | None = None  # why no cluster can be reached, if that is not going to heal
+        self._hopeless: KafkaError | None = None  # why no cluster can be reached, if retries cannot help
         self._last_trouble: KafkaError | None = None
         self.is_connected = False
 
@@ -77,7 +77,7 @@ class TopicWatch:
         check_usable: Callable[[], None],
         make_waiter: MakeWaiter,
     ) -> Steps[TopicQueues]:
-        """Steps to the topic's queues, with `partition` among them unless that is None.
+        """Wait, as steps, for the topic's queues, with `partition` among them unless that is None.
 
         Raises: as `look`.
         """
@@ -89,7 +89,7 @@ class TopicWatch:
 
     @contextmanager
     def waiter(self, topic: str, partition: int | None, wake: Callable[[], None]) -> Iterator[TopicWaiter]:
-        """While the block runs, `wake` is called when there is news of the topic."""
+        """Call `wake` for news of the topic while the block runs."""
         waiter = TopicWaiter(topic, partition, wake)
         try:
             self._waiters[waiter] = None
@@ -98,7 +98,7 @@ class TopicWatch:
             self._waiters.pop(waiter, None)
 
     def look(self, waiter: TopicWaiter, deadline_ms: int, check_usable: Callable[[], None]) -> TopicQueues | None:
-        """The topic's queues if they are known, else None: it is asked for, look again when woken.
+        """Return the topic's queues; None if unknown: the topic is requested, call again when woken.
 
         Raises: the topic's own error; BootstrapError or AuthenticationError if no broker can be used;
             MetadataTimeoutError at `deadline_ms` (monotonic); what `check_usable` raises.
@@ -109,7 +109,7 @@ class TopicWatch:
         check_usable()
         error = waiter.error or self._hopeless
         if error is not None:
-            raise error.with_traceback(None)  # shared: it must not collect the frames of all who raise it
+            raise error.with_traceback(None)  # shared: it must not collect the frames of every caller
         self._wanted[waiter.topic] = None
         self._wakeup()
         if self._clock.now_ms() >= deadline_ms:
@@ -117,7 +117,7 @@ class TopicWatch:
         return None
 
     def patience_s(self, deadline_ms: int) -> float:
-        """How long to wait for a wake before looking again."""
+        """Return how long to wait for a wake before the next look."""
         return min((deadline_ms - self._clock.now_ms()) / 1000, POLL_S)
 
     def _timed_out(self, waiter: TopicWaiter, queues: TopicQueues | None) -> KafkaError:
@@ -130,9 +130,9 @@ class TopicWatch:
                 return trouble
         what = f"topic {topic!r}" if queues is None else f"partition {waiter.partition} of topic {topic!r}"
         known = "" if queues is None else f"; it has {counted(queues.partition_count, 'partition')}"
-        said = "" if reason is None else f"; the last answer: {reason}"
+        last = "" if reason is None else f"; the last answer: {reason}"
         error = MetadataTimeoutError(
-            f"no metadata of {what} within max_block_ms={self._max_block_ms}{known}{said}", topic=topic
+            f"no metadata of {what} within max_block_ms={self._max_block_ms}{known}{last}", topic=topic
         )
         error.__cause__ = reason or self._last_trouble
         return error
@@ -140,7 +140,7 @@ class TopicWatch:
     # --- the sender's side -----------------------------------------------------------------------------------------
 
     def take_wanted(self) -> list[str]:
-        """Topics wanted since the last call."""
+        """Return the topics wanted since the last call."""
         if not self._wanted:
             return []
         wanted = list(self._wanted)
@@ -149,11 +149,11 @@ class TopicWatch:
         return wanted
 
     def tell(self, errors: dict[str, KafkaError], missing: dict[str, KafkaError]) -> None:
-        """Metadata has come: wake everybody; those who wait for a topic in `errors` get its error.
+        """Wake all waiters because metadata has come; those of a topic in `errors` get its error.
 
         Args:
-            errors: Of topics that no retry brings.
-            missing: Why other topics did not come with it.
+            errors: The permanent errors of topics.
+            missing: Why other topics were not in the answer.
         """
         self.is_connected = True
         self._hopeless = None
@@ -164,14 +164,14 @@ class TopicWatch:
             waiter.wake()
 
     def tell_trouble(self, error: KafkaError, *, is_hopeless: bool) -> None:
-        """No broker could be reached: the reason for those whose time runs out, or, if hopeless, for all at once."""
+        """Keep why no broker can be reached, for waits that time out; if hopeless, fail all waits at once."""
         self._last_trouble = error
         if is_hopeless and not self.is_connected:
             self._hopeless = error
             self._wake_all()
 
     def tell_end(self) -> None:
-        """The producer ends: wake everybody to find that out."""
+        """Wake all waiters, which then see that the producer ends."""
         self._wake_all()
 
     def _wake_all(self) -> None:

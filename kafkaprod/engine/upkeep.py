@@ -1,4 +1,4 @@
-"""What the sender thread does besides sending: metadata, expiry of old batches, failed connections, metrics.
+"""The sender thread's other duties: metadata, expiry of old batches, failed connections, metrics.
 
 Sender thread only.
 """
@@ -30,18 +30,18 @@ from kafkaprod.protocol.error_codes import ErrorCode, error_for
 from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.text import counted
 
-OBSERVATION_MS: Final = 100  # how often at most the network's counters go into the metrics
+OBSERVATION_MS: Final = 100  # least time between copies of the network's counters into the metrics
 
 _log = logging.getLogger("kafkaprod.engine.upkeep")
 
 
 class Upkeep:
-    """The upkeep of one producer's metadata, batches and metrics.
+    """Keeps one producer's metadata, batches and metrics up to date.
 
     Attributes:
-        topic_names: Names by topic id, of every id ever seen: an answer may name one that is gone.
-        last_errors: By topic and partition, why a batch was last sent again.
-        is_observed: Whether the metrics have all that the network counted.
+        topic_names: Names by topic id, of every id ever seen: an answer may name a deleted topic.
+        last_errors: By topic and partition, the last error that led to a retry.
+        is_observed: Whether the metrics are up to date with the network's counters.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Upkeep:
         if node_id is None:
             return self.shortest_delay(now_ms)
         if not self._pool.is_ready(node_id, now_ms):
-            return MAX_WAIT_MS  # connecting: that ends the poll by itself
+            return MAX_WAIT_MS  # connecting: its end wakes the poll
         for topic in self._metadata.forget_idle_topics(now_ms, self._accumulator.take_used):
             self._accumulator.forget_topic(topic)
         for topic in self._accumulator.forgotten_topics_in_use():
@@ -102,7 +102,7 @@ class Upkeep:
         return MAX_WAIT_MS
 
     def shortest_delay(self, now_ms: int) -> int:
-        """How long until some node may be tried again."""
+        """Return how long until some node may be tried again."""
         delays = [self._pool.ready_delay_ms(node_id, now_ms) for node_id in self._pool.node_ids()]
         return min((delay for delay in delays if delay is not None), default=MAX_WAIT_MS)
 
@@ -118,7 +118,7 @@ class Upkeep:
         self._topic_watch.tell(self._metadata.take_topic_errors(), self._metadata.take_missing())
 
     def apply_metadata(self) -> None:
-        """Bring the core's leaders and the pool's nodes up to the metadata."""
+        """Apply changed metadata to the core's leaders and the pool's nodes."""
         changed = self._metadata.take_changes()
         snapshot = self._metadata.snapshot
         self._pool.update_nodes(
@@ -150,7 +150,7 @@ class Upkeep:
     # --- connections -----------------------------------------------------------------------------------------------
 
     def on_connection_failure(self, failure: ConnectionFailure) -> None:
-        """Report it to those who wait for a first connection; refused credentials fail what waits to be sent."""
+        """Report a failed connection to callers that wait for metadata; refused credentials fail queued records."""
         level = logging.WARNING if failure.attempt == 1 else logging.DEBUG
         _log.log(level, "connection to %s:%d ended at stage %s: %s", *failure.node[1:3], failure.stage, failure.error)
         self._metadata.request_update()
@@ -165,7 +165,7 @@ class Upkeep:
     # --- expiry ----------------------------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> int:
-        """Fail what is older than delivery_timeout_ms, sent or not; return when the next one will be."""
+        """Fail batches older than delivery_timeout_ms, sent or not; return when the next one will be."""
         timeout_ms = self._config.delivery_timeout_ms
         oldest = oldest_created_ms(self._accumulator)
         if oldest is None:
@@ -195,7 +195,7 @@ class Upkeep:
         ref.fail(error)
 
     def _why_late(self, ref: BatchRef) -> KafkaError | None:
-        """What is known to have held a batch up: its partition's last refusal, or the leader's failed connection."""
+        """Return what delayed a batch: its partition's last error, or the leader's failed connection."""
         failure = self._pool.members.last_failure(ref.leader)
         if failure is not None:
             return failure.error
@@ -204,7 +204,7 @@ class Upkeep:
     # --- metrics ---------------------------------------------------------------------------------------------------
 
     def observe(self, now_ms: int) -> int:
-        """Take the counters of nodes and loop over into the metrics now and then; return when that is due again."""
+        """Copy the counters of nodes and loop into the metrics if that is due; return when it is due again."""
         if now_ms >= self._next_observation_ms:
             self._next_observation_ms = now_ms + OBSERVATION_MS
             self.is_observed = True

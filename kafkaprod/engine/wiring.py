@@ -1,4 +1,4 @@
-"""From options to what the parts of a producer take. Pure, but for reading certificate files."""
+"""Makes what the parts of a producer need from its options. Pure, except that it reads certificate files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def connection_settings(config: ProducerConfig) -> ConnectionSettings:
 
 
 def tls_context(config: ProducerConfig) -> ssl.SSLContext | None:
-    """The given context, or one made from the ssl_ options; None for a protocol without TLS."""
+    """Return the given context, or one made from the ssl_ options; None for a protocol without TLS."""
     if config.security_protocol not in ("SSL", "SASL_SSL"):
         return None
     if config.ssl_context is not None:
@@ -30,7 +30,7 @@ def tls_context(config: ProducerConfig) -> ssl.SSLContext | None:
 
 
 def mechanism_factory(config: ProducerConfig) -> MechanismFactory | None:
-    """What makes a SASL mechanism for each login; None for a protocol without login."""
+    """Return the factory of SASL mechanisms, one for each login; None for a protocol without login."""
     if not config.security_protocol.startswith("SASL_"):
         return None
     name = config.sasl_mechanism
@@ -45,12 +45,12 @@ def mechanism_factory(config: ProducerConfig) -> MechanismFactory | None:
     make: MechanismFactory = (
         partial(PlainMechanism, *credentials) if name == "PLAIN" else partial(ScramMechanism, str(name), *credentials)
     )
-    make()  # refuses unusable credentials now and not at the first connection
+    make()  # refuses unusable credentials now, not at the first connection
     return make
 
 
 def compression_level(config: ProducerConfig) -> int | None:
-    """The level of the codec chosen; None for one without levels."""
+    """Return the level of the chosen codec; None for one without levels."""
     levels = {
         "gzip": config.compression_gzip_level,
         "lz4": config.compression_lz4_level,

@@ -1,7 +1,7 @@
-"""Which topics are followed, what to ask, and what the answers change. Pure state: no I/O, no clock, no lock.
+"""The topics that are followed, the requests for them, and what the answers change. Pure: no I/O, clock or lock.
 
-The sender asks `next_refresh_ms`, sends `make_request`, reports `on_response` or `on_failure`, and takes over
-`take_changes`. All of it on the sender thread, but for `snapshot`, which any thread may read.
+The sender checks `next_refresh_ms`, sends `make_request`, reports `on_response` or `on_failure`, and applies
+`take_changes`. All calls are made on the sender thread; any thread may read `snapshot`.
 Source: org.apache.kafka.clients.Metadata, ProducerMetadata; KIP-526 (idle topics), KIP-951 (leader hints), KIP-516
 (topic ids), KIP-899 and KIP-1102 (rebootstrap).
 """
@@ -66,8 +66,8 @@ class Metadata:
         self._wanted: dict[str, None] = {}  # topics of the next partial refresh
         self._query: _Query | None = None
         self._is_rebootstrap_required = False
-        self._cluster_id: str | None = None  # the last one believed; outlives starting over
-        self._refused: set[str] = set()  # topics that got an error no retry heals; emptied now and then
+        self._cluster_id: str | None = None  # the last one accepted; kept when the client starts over
+        self._refused: set[str] = set()  # topics with a permanent error, since the last full refresh
         self._changed: dict[str, None] = {}
         self._hints: dict[str, dict[int, tuple[int, int]]] = {}  # not yet in the snapshot
         self._errors: dict[str, KafkaError] = {}
@@ -77,14 +77,14 @@ class Metadata:
     # --- what is wanted --------------------------------------------------------------------------------------------
 
     def add_topic(self, topic: str, now_ms: int) -> None:
-        """Follow a topic: a new one is asked for at once, one asked for before after the backoff."""
+        """Follow a topic: a new one is requested at once, any other after the backoff."""
         if topic not in self._followed and topic not in self._refused:
             self._schedule.skip_backoff()
         self._followed[topic] = now_ms
         self._wanted[topic] = None
 
     def request_update(self) -> None:
-        """Something showed that the snapshot is stale: refresh all of it after the backoff."""
+        """Refresh the whole snapshot after the backoff: it proved stale."""
         self._is_full_wanted = True
 
     def forget_idle_topics(self, now_ms: int, is_used: Callable[[str], bool]) -> list[str]:
@@ -92,7 +92,7 @@ class Metadata:
 
         Args:
             now_ms: The time.
-            is_used: Whether a topic is in use now; asked only for those that seem idle.
+            is_used: Returns whether a topic is in use now; called only for those that seem idle.
         """
         idle_since_ms = now_ms - self._config.metadata_max_idle_ms
         idle = []
@@ -110,18 +110,18 @@ class Metadata:
             self.snapshot = replace(self.snapshot, topics=left)
         return idle
 
-    # --- asking ----------------------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------------
 
     def next_refresh_ms(self, now_ms: int) -> int:
-        """How long until `make_request` should be called: 0 now; very long while a request is in flight."""
+        """Return how long until `make_request` is due: 0 now; NEVER_MS while a request is in flight."""
         return self._schedule.delay_ms(now_ms, is_wanted=self._is_wanted)
 
     def age_ms(self, now_ms: int) -> int | None:
-        """Time since the last full refresh; None before the first."""
+        """Return the time since the last full refresh; None before the first."""
         return self._schedule.age_ms(now_ms)
 
     def make_request(self, now_ms: int) -> MetadataRequest:
-        """The request to send now; its outcome must be reported to `on_response` or `on_failure`."""
+        """Make the request to send now; its outcome must be reported to `on_response` or `on_failure`."""
         is_by_age = self._schedule.is_aged(now_ms) and not self._is_wanted
         is_full = self._is_full_wanted or self._schedule.is_aged(now_ms)
         topics = tuple(self._followed if is_full else self._wanted)
@@ -142,7 +142,7 @@ class Metadata:
     # --- outcomes --------------------------------------------------------------------------------------------------
 
     def on_failure(self, error: BaseException, now_ms: int) -> None:
-        """The request in flight got no usable answer: what it asked for is asked again. Ignored if there is none."""
+        """Request the same topics again: the request in flight got no usable answer. Ignored if there is no request."""
         if self._query is None:
             return  # started over meanwhile
         _log.debug("metadata request failed: %s", error)
@@ -152,10 +152,10 @@ class Metadata:
         self._schedule.on_failure(now_ms)
 
     def on_response(self, response: MetadataResponse, version: int, now_ms: int) -> KafkaError | None:
-        """The request in flight was answered; return why the answer cannot be used, if that is so.
+        """Apply the answer to the request in flight; return why it is unusable, None if it is not.
 
-        An answer that cannot be used (an error for all of it, no brokers, another cluster's, partitions not numbered
-        from 0 up) counts as a failure and changes nothing.
+        An unusable answer (an error for all of it, no brokers, another cluster's, partitions not numbered from 0 up)
+        counts as a failure and changes nothing.
         """
         if self._query is None:
             return None  # started over meanwhile
@@ -171,7 +171,7 @@ class Metadata:
     def on_leader_hint(
         self, topic: str, partition: int, leader_id: int, leader_epoch: int, endpoints: Iterable[Endpoint]
     ) -> None:
-        """A produce response named a partition's new leader (KIP-951); believed if newer and its address is known."""
+        """Take a new leader from a produce response (KIP-951), if it is newer and its address is known."""
         self._add_nodes(endpoints)
         info = self.snapshot.topics.get(topic)
         if info is None or not 0 <= partition < info.partition_count or leader_id not in self.snapshot.nodes:
@@ -182,29 +182,29 @@ class Metadata:
             hints[partition] = (leader_id, leader_epoch)
 
     def take_changes(self) -> list[str]:
-        """The topics of the snapshot that are new or differ since the last call."""
+        """Return the topics of the snapshot that are new or changed since the last call."""
         self._apply_hints()
         changed = [topic for topic in self._changed if topic in self.snapshot.topics]
         self._changed.clear()
         return changed
 
     def take_topic_errors(self) -> dict[str, KafkaError]:
-        """The errors that no retry heals, since the last call: each is told once, to those who wait for the topic."""
+        """Return the permanent errors since the last call, by topic; each is returned once."""
         errors, self._errors = self._errors, {}
         return errors
 
     def take_missing(self) -> dict[str, KafkaError]:
-        """Why topics were not in the answers since the last call; they are asked for again."""
+        """Return why topics were missing in the answers since the last call; they are requested again."""
         missing, self._missing = self._missing, {}
         return missing
 
     # --- starting over ---------------------------------------------------------------------------------------------
 
     def should_rebootstrap(self, now_ms: int, *, is_any_node_usable: bool = True) -> bool:
-        """Whether to close all connections and start over from the bootstrap servers.
+        """Return whether to close all connections and start over from the bootstrap servers.
 
-        So it is when a broker demanded it or answered for another cluster, when metadata could not be had for too
-        long, or when it is due and none of the brokers found so far can be connected.
+        That is due when a broker demanded it or answered for another cluster, when metadata requests have failed for
+        too long, or when one is due and none of the brokers found so far can be connected.
         """
         if self._config.metadata_recovery_strategy != "rebootstrap":
             return False
@@ -216,7 +216,7 @@ class Metadata:
         return tried_ms > self._config.metadata_recovery_rebootstrap_trigger_ms
 
     def on_rebootstrap(self, now_ms: int) -> None:
-        """Connections were closed: forget nodes and leaders, keep topics, ask at once."""
+        """Forget nodes and leaders, keep topics, request at once: the connections were closed."""
         self._query = None
         self._is_full_wanted = True
         self._is_rebootstrap_required = False
@@ -229,7 +229,7 @@ class Metadata:
     # --- reading an answer -----------------------------------------------------------------------------------------
 
     def _check(self, response: MetadataResponse) -> None:
-        """Raises KafkaError for an answer that cannot be used as a whole."""
+        """Raise KafkaError for an answer that is unusable as a whole."""
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._is_rebootstrap_required = True
         if response.error_code != ErrorCode.NONE:
@@ -238,7 +238,7 @@ class Metadata:
             raise CorruptDataError("metadata response without brokers")
         expected = self._cluster_id if self._config.metadata_cluster_check_enable else self.snapshot.cluster_id
         if expected is not None and response.cluster_id not in (expected, None):
-            # With no nodes it has started over already: then another bootstrap server may lead to the right cluster.
+            # Without nodes the client has just started over: another bootstrap server may lead to the right cluster.
             self._is_rebootstrap_required = bool(self.snapshot.nodes)
             raise CorruptDataError(f"metadata of cluster {response.cluster_id!r}, expected {expected!r}")
 
@@ -250,13 +250,13 @@ class Metadata:
         }
         known = self._comparable_topics(response.cluster_id)
         answers = {each.name: each for each in response.topics if each.name is not None}
-        told: dict[str, TopicInfo] = {}
+        received: dict[str, TopicInfo] = {}
         is_news = False
         for name in query.topics:
             answer = answers.get(name)
             if answer is not None and answer.error_code == ErrorCode.NONE and answer.partitions:
                 info = read_topic(answer, nodes, has_epochs=version >= FIRST_VERSION_WITH_EPOCHS)
-                told[name], is_topic_news = merge_topic(known.get(name), info)
+                received[name], is_topic_news = merge_topic(known.get(name), info)
                 is_news |= is_topic_news
         # Nothing can fail from here on.
         self._query = None
@@ -264,16 +264,16 @@ class Metadata:
             self._refused.clear()
         for name in query.topics:
             if name not in self._followed:
-                told.pop(name, None)
-            elif name not in told:
-                self._on_missing(name, answers.get(name), known, told)
-            elif told[name].has_errors:
+                received.pop(name, None)
+            elif name not in received:
+                self._on_missing(name, answers.get(name), known, received)
+            elif received[name].has_errors:
                 self._wanted[name] = None
-        self._replace_snapshot(response, nodes, told)
+        self._replace_snapshot(response, nodes, received)
         self._schedule.on_answer(now_ms, is_full=query.is_full, is_news=is_news)
 
     def _comparable_topics(self, cluster_id: str | None) -> Mapping[str, TopicInfo]:
-        """What an answer is compared with: nothing, if it is the first of another cluster."""
+        """Return the topics to compare an answer with; none if it is the first of another cluster."""
         if self._cluster_id is None or cluster_id in (self._cluster_id, None):
             return self.snapshot.topics
         _log.warning("the cluster is %r now, it was %r", cluster_id, self._cluster_id)
@@ -284,29 +284,31 @@ class Metadata:
         name: str,
         answer: MetadataResponseTopic | None,
         known: Mapping[str, TopicInfo],
-        told: dict[str, TopicInfo],
+        received: dict[str, TopicInfo],
     ) -> None:
-        """A topic came back with an error, or not at all: ask again, or tell those who wait that it is hopeless.
+        """Handle a topic that came back with an error or not at all: request it again, or keep its permanent error.
 
-        A known topic keeps its partitions. If it is refused for good, the broker that leads it says so to the records;
-        if it is only missing, its leaders are forgotten until it is back.
+        A known topic keeps its partitions. After a permanent error its leaders refuse the records themselves; if it is
+        only missing, its leaders are forgotten until it is back.
         """
         code = ErrorCode.NONE if answer is None else answer.error_code
         if code == ErrorCode.NONE or describe(code).retriable:
             self._wanted[name] = None
             self._missing[name] = error_for(code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name)
             if name in known:
-                told[name] = known[name].without_leaders()
+                received[name] = known[name].without_leaders()
             return
         self._errors[name] = error_for(code, topic=name)
         self._refused.add(name)
         if name not in known:
             del self._followed[name]
 
-    def _replace_snapshot(self, response: MetadataResponse, nodes: dict[int, Node], told: dict[str, TopicInfo]) -> None:
+    def _replace_snapshot(
+        self, response: MetadataResponse, nodes: dict[int, Node], received: dict[str, TopicInfo]
+    ) -> None:
         old = self.snapshot.topics
-        self._changed.update((name, None) for name, info in told.items() if old.get(name) != info)
-        topics = {name: info for name, info in {**old, **told}.items() if name in self._followed}
+        self._changed.update((name, None) for name, info in received.items() if old.get(name) != info)
+        topics = {name: info for name, info in {**old, **received}.items() if name in self._followed}
         cluster_id = response.cluster_id or self.snapshot.cluster_id
         self._cluster_id = cluster_id or self._cluster_id
         self.snapshot = ClusterSnapshot(nodes, topics, cluster_id, response.controller_id)
@@ -314,9 +316,11 @@ class Metadata:
     # --- hints of produce responses --------------------------------------------------------------------------------
 
     def _add_nodes(self, endpoints: Iterable[Endpoint]) -> None:
-        told = {each.node_id: Node(each.node_id, printable(each.host, 255), each.port, each.rack) for each in endpoints}
-        if not told.items() <= self.snapshot.nodes.items():
-            self.snapshot = replace(self.snapshot, nodes={**self.snapshot.nodes, **told})
+        received = {
+            each.node_id: Node(each.node_id, printable(each.host, 255), each.port, each.rack) for each in endpoints
+        }
+        if not received.items() <= self.snapshot.nodes.items():
+            self.snapshot = replace(self.snapshot, nodes={**self.snapshot.nodes, **received})
 
     def _apply_hints(self) -> None:
         if not self._hints:

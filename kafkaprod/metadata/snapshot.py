@@ -1,4 +1,4 @@
-"""What is known of a cluster: immutable, so that any thread may read it while the sender replaces it.
+"""The known state of a cluster: immutable, so that any thread may read it while the sender replaces it.
 
 Partitions are columns, not objects: a topic of 10,000 partitions is a few tuples that are compared and handed to the
 core as they are.
@@ -31,10 +31,10 @@ class TopicInfo:
     """A topic. Columns have one item per partition.
 
     Attributes:
-        name: Of the topic.
+        name: The topic's name.
         topic_uuid: None from brokers before 2.8.
         leaders: Node ids; -1 where no leader is known.
-        leader_epochs: -1 where the broker does not tell (before 2.4).
+        leader_epochs: -1 where the broker does not send them (before 2.4).
         has_errors: Whether the broker reported an error for a partition.
     """
 
@@ -54,16 +54,16 @@ class TopicInfo:
         return len(self.leaders)
 
     def without_leaders(self) -> TopicInfo:
-        """This topic, waiting for leaders; epochs are kept, so that an older answer is still recognized."""
+        """Return this topic without leaders; epochs are kept, so that an older answer is still recognized."""
         return replace(self, leaders=(NO_LEADER,) * len(self.leaders))
 
     def is_recreation_of(self, other: TopicInfo) -> bool:
-        """Whether both have an id, and different ones: the topic was deleted and made again."""
+        """Return whether both have an id and the ids differ: the topic was deleted and created again."""
         ids = (self.topic_uuid, other.topic_uuid)
         return None not in ids and self.topic_uuid != other.topic_uuid
 
     def with_leaders(self, changes: Mapping[int, tuple[int, int]]) -> TopicInfo:
-        """This topic with partition -> (leader, epoch) replaced."""
+        """Return this topic with partition -> (leader, epoch) replaced."""
         leaders, epochs = list(self.leaders), list(self.leader_epochs)
         for partition, (leader, epoch) in changes.items():
             leaders[partition], epochs[partition] = leader, epoch
@@ -72,13 +72,13 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """A cluster at one moment. Its mappings are never changed after it was made.
+    """A cluster at one moment. Its mappings never change.
 
     Attributes:
         nodes: By node id; empty before the first answer and while starting over.
-        topics: By name; only those asked for.
-        cluster_id: None if the broker does not tell.
-        controller_id: -1 if unknown; some live broker in KRaft clusters.
+        topics: By name; only requested ones.
+        cluster_id: None if the broker does not send it.
+        controller_id: -1 if unknown; in KRaft clusters any live broker.
     """
 
     nodes: Mapping[int, Node] = field(default_factory=dict)
@@ -88,12 +88,12 @@ class ClusterSnapshot:
 
 
 def read_topic(answer: MetadataResponseTopic, known_nodes: Container[int], *, has_epochs: bool) -> TopicInfo:
-    """A topic as an answer tells it.
+    """Read a topic of an answer.
 
     Args:
-        answer: Of the response, without error.
+        answer: The topic's part of the response, without error.
         known_nodes: Node ids of the same response; a leader that is not among them counts as unknown.
-        has_epochs: Whether its leader epochs can be relied on (version 9 and later).
+        has_epochs: Whether its leader epochs are reliable (version 9 and later).
 
     Raises:
         CorruptDataError: The partitions are not numbered 0, 1, 2 ...
@@ -116,19 +116,19 @@ def read_topic(answer: MetadataResponseTopic, known_nodes: Container[int], *, ha
     )
 
 
-def merge_topic(known: TopicInfo | None, told: TopicInfo) -> tuple[TopicInfo, bool]:
-    """What to believe after an answer: a leader epoch never goes back, unless the topic was made anew.
+def merge_topic(known: TopicInfo | None, received: TopicInfo) -> tuple[TopicInfo, bool]:
+    """Merge an answer into what is known: a leader epoch never goes back, unless the topic was created again.
 
-    An answer that counts fewer partitions of the same topic id is from a broker that lags behind: the rest is kept.
+    An answer with fewer partitions for the same topic id is from a broker that lags behind: the rest is kept.
 
     Returns:
         The topic, and whether the answer was news (a new topic or partition, another leader, a higher epoch).
     """
-    if known is None or told.is_recreation_of(known):
-        return told, True
-    count, known_count = len(told.leaders), len(known.leaders)
-    leaders, epochs = told.leaders, told.leader_epochs
-    if count < known_count and told.topic_uuid is not None:
+    if known is None or received.is_recreation_of(known):
+        return received, True
+    count, known_count = len(received.leaders), len(known.leaders)
+    leaders, epochs = received.leaders, received.leader_epochs
+    if count < known_count and received.topic_uuid is not None:
         leaders += known.leaders[count:]
         epochs += known.leader_epochs[count:]
     if any(map(_is_older, epochs, known.leader_epochs)):
@@ -136,7 +136,7 @@ def merge_topic(known: TopicInfo | None, told: TopicInfo) -> tuple[TopicInfo, bo
         leaders = tuple(known.leaders[i] if i in older else leader for i, leader in enumerate(leaders))
         epochs = tuple(known.leader_epochs[i] if i in older else epoch for i, epoch in enumerate(epochs))
     is_news = leaders != known.leaders or any(map(operator.gt, epochs, known.leader_epochs))
-    return TopicInfo(told.name, told.topic_uuid, leaders, epochs, told.has_errors), is_news
+    return TopicInfo(received.name, received.topic_uuid, leaders, epochs, received.has_errors), is_news
 
 
 def _is_older(new_epoch: int, old_epoch: int) -> bool:

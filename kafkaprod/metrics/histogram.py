@@ -19,7 +19,7 @@ MAX_VALUE: Final = (1 << (BUCKET_COUNT // _SUB_BUCKETS + _PRECISION_BITS - 1)) -
 
 
 def bucket_of(value: int) -> int:
-    """The bucket of a value in [0, MAX_VALUE]."""
+    """Return the bucket of a value in [0, MAX_VALUE]."""
     if value < 2 * _SUB_BUCKETS:
         return value
     shift = value.bit_length() - _PRECISION_BITS - 1
@@ -27,7 +27,7 @@ def bucket_of(value: int) -> int:
 
 
 def highest_of(bucket: int) -> int:
-    """The highest value that falls into a bucket."""
+    """Return the highest value of a bucket."""
     if bucket < 2 * _SUB_BUCKETS:
         return bucket
     shift = (bucket >> _PRECISION_BITS) - 1
@@ -35,7 +35,7 @@ def highest_of(bucket: int) -> int:
 
 
 class LatencyHistogram:
-    """Counts of values since it was made. One thread records; others may read, and see a value or not.
+    """Counts values. One thread records; others may read at any time.
 
     Attributes:
         count: Values recorded.
@@ -52,7 +52,7 @@ class LatencyHistogram:
         self.highest = 0
 
     def record(self, value: int, count: int = 1) -> None:
-        """Count a value `count` times; negative ones as 0, ones beyond MAX_VALUE as that."""
+        """Count a value `count` times; negative ones count as 0, larger ones as MAX_VALUE."""
         if not 0 <= value <= MAX_VALUE:
             value = 0 if value < 0 else MAX_VALUE
         self._counts[bucket_of(value)] += count
@@ -63,11 +63,11 @@ class LatencyHistogram:
 
     @property
     def mean(self) -> float:
-        """The average; 0.0 if nothing was recorded."""
+        """The average; 0.0 without values."""
         return self.total / self.count if self.count else 0.0
 
     def percentiles(self, shares: Sequence[float]) -> list[int]:
-        """For each share in [0, 1]: a value that so many of all values do not exceed; 0 if there are none."""
+        """Return for each share in [0, 1] a value that this share of all values does not exceed; 0 without values."""
         sums = list(itertools.accumulate(self._counts))
         if not sums[-1]:
             return [0] * len(shares)
@@ -75,6 +75,6 @@ class LatencyHistogram:
         return [min(highest_of(bisect.bisect_left(sums, rank)), self.highest) for rank in ranks]
 
     def counts_up_to(self, bounds: Sequence[int]) -> list[int]:
-        """For each bound: how many values do not exceed it, exact for bounds that are a bucket's highest value."""
+        """Return for each bound how many values are within it, exact for bounds that are a bucket's highest value."""
         sums = list(itertools.accumulate(self._counts, initial=0))
         return [sums[bucket_of(min(bound, MAX_VALUE)) + 1] for bound in bounds]

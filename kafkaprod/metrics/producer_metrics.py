@@ -1,17 +1,17 @@
 """Kafka's producer metrics, by name, in kafka-python's shape: {group: {name: value}}.
 
-Recorded by the sender per batch and per request, by callers only where they had to wait: nothing happens per record.
-Time is an argument. The groups:
+The sender records per batch and per request, callers only where they waited: there is no work per record. Time is an
+argument. The groups:
 
     producer-metrics                   of the whole producer
     producer-topic-metrics.<topic>     of a topic, from its first request on
     producer-node-metrics.node-<id>    of a broker; bootstrap servers have negative ids
-    producer-latency-metrics           percentiles per stage of a batch, in us; ours, not Kafka's
+    producer-latency-metrics           percentiles per stage of a batch, in us; not one of Kafka's
     app-info, kafka-metrics-count
 
-Threads: `snapshot` and the `add_...` methods may be called by any, the `on_...` and `observe_...` methods by the
-sender's alone. There is no lock, so that signal handlers may call them too: of two threads that end a wait within the
-same few instructions, one may go uncounted.
+Threads: any may call `snapshot` and the `add_...` methods, only the sender's the `on_...` and `observe_...` methods.
+There is no lock, so that signal handlers may call them too: if two threads end a wait within the same few instructions,
+one may not be counted.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ Timer: TypeAlias = Literal[
     "txn-abort",
     "txn-prepare",
 ]
-"""What callers wait in; each is a metric `<name>-time-ns-total`."""
+"""Calls in which threads wait; each is a metric `<name>-time-ns-total`."""
 
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
 class NodeCounters(Protocol):
-    """What the connections of a broker count; never goes back."""
+    """The counters of a broker's connections; they never go back."""
 
     bytes_sent: int
     bytes_received: int
@@ -81,9 +81,9 @@ class ProducerMetrics:
     """The metrics of one producer.
 
     Args:
-        client_id: Tag of all of them.
-        version: Of this package.
-        start_ms: Epoch time the producer was made at.
+        client_id: Tag of all metrics.
+        version: The version of this package.
+        start_ms: Epoch time at which the producer was made.
         sample_count: Windows that rates, averages and maxima cover.
         window_ms: Length of one.
     """
@@ -104,26 +104,26 @@ class ProducerMetrics:
         self._all_nodes = SampleRing(NodeSample, *self._ring_size)
         self._nodes: dict[int, SampleRing[NodeSample]] = {}
         self._topics: dict[str, SampleRing[TopicSample]] = {}
-        self._observed: dict[int, tuple[int, ...]] = {}  # node id -> counters when last looked at
-        self._loop_observed: tuple[int, int, int] | None = None  # polls, ns waited, when
+        self._observed: dict[int, tuple[int, ...]] = {}  # node id -> the counters of the last call
+        self._loop_observed: tuple[int, int, int] | None = None  # polls, ns waited, time
         self._gauges: dict[str, Callable[[int], float]] = {}
         self.histograms: dict[Stage, LatencyHistogram] = {stage: LatencyHistogram() for stage in STAGES}
         self._callers = SampleRing(CallerSample, *self._ring_size)  # written by any thread
-        self._timers_ns: dict[Timer, int] = dict.fromkeys(get_args(Timer), 0)  # likewise
+        self._timers_ns: dict[Timer, int] = dict.fromkeys(get_args(Timer), 0)  # written by any thread
 
     def add_gauge(self, name: str, read: Callable[[int], float]) -> None:
-        """Add a metric of `producer-metrics` that is read when asked for; `read` takes the time, on any thread."""
+        """Add a metric of `producer-metrics` that is computed when it is read; `read` takes the time, on any thread."""
         self._gauges[name] = read
 
     # --- recorded by the sender ------------------------------------------------------------------------------------
 
     def on_request(self, node_id: int, sums: RequestSums, size_bytes: int, now_ms: int) -> None:
-        """A produce request goes out.
+        """Count a produce request that is sent.
 
         Args:
             node_id: The broker.
             sums: Over the batches of the request.
-            size_bytes: Of the request, batches compressed.
+            size_bytes: The size of the request, batches compressed.
             now_ms: When they were drained.
         """
         sample = self._producer.current(now_ms)
@@ -151,7 +151,7 @@ class ProducerMetrics:
             node.request_bytes_max = max(node.request_bytes_max, size_bytes)
 
     def on_response(self, node_id: int, latency_ms: int, now_ms: int) -> None:
-        """A produce request was answered, `latency_ms` after it was sent."""
+        """Count an answer to a produce request, `latency_ms` after it was sent."""
         sample = self._producer.current(now_ms)
         sample.responses += 1
         sample.latency_ms += latency_ms
@@ -163,31 +163,31 @@ class ProducerMetrics:
         self.histograms["ack"].record(latency_ms * 1000)
 
     def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
-        """A response asked to hold back."""
+        """Count a response that throttles."""
         sample = self._producer.current(now_ms)
         sample.throttle_ms += throttle_ms
         sample.throttle_ms_max = max(sample.throttle_ms_max, throttle_ms)
 
     def on_retry(self, topic: str, record_count: int, now_ms: int) -> None:
-        """A batch is to be sent again."""
+        """Count a batch that is sent again."""
         self._producer.current(now_ms).retried_records += record_count
         self._topic(topic, now_ms).retried_records += record_count
 
     def on_error(self, topic: str, record_count: int, now_ms: int) -> None:
-        """A batch failed."""
+        """Count a batch that failed."""
         self._producer.current(now_ms).failed_records += record_count
         self._topic(topic, now_ms).failed_records += record_count
 
     def on_split(self, now_ms: int) -> None:
-        """A batch was too large for the broker and was cut in two."""
+        """Count a batch that was too large for the broker and was split."""
         self._producer.current(now_ms).splits += 1
 
     def on_stage(self, stage: Stage, latency_us: int, batch_count: int = 1) -> None:
-        """How long batches took in one stage; `append` and `ack` are recorded by the methods above."""
+        """Record how long batches took in one stage; the methods above record `append` and `ack`."""
         self.histograms[stage].record(latency_us, batch_count)
 
     def observe_nodes(self, counters: Mapping[int, NodeCounters], now_ms: int) -> None:
-        """Take over what connections counted. To be called several times a second: metrics lag as much."""
+        """Copy the counters of connections. Call it several times a second: metrics lag by the interval."""
         for node_id, node in counters.items():
             counts = tuple([getattr(node, name) for name in COUNTER_NAMES])
             before = self._observed.get(node_id, (0,) * len(counts))
@@ -198,14 +198,14 @@ class ProducerMetrics:
                 for name, count, count_before in zip(COUNTER_NAMES, counts, before, strict=True):
                     setattr(sample, name, getattr(sample, name) + count - count_before)
                 logins = counts[LOGINS_AT] - before[LOGINS_AT]
-                if logins:  # mostly one since the last look
+                if logins:  # mostly one since the last call
                     latency_ms = round((counts[LOGIN_MS_AT] - before[LOGIN_MS_AT]) / logins)
                     sample.reauthentication_ms_max = max(sample.reauthentication_ms_max, latency_ms)
 
     def observe_loop(self, poll_count: int, wait_ns: int, now_ms: int) -> None:
-        """Take over how often the loop waited for its sockets and how long in all; the rest of the time it worked.
+        """Copy how often and how long the loop waited for its sockets; the rest of the time it worked.
 
-        To be called as `observe_nodes` is. `poll_count` and `wait_ns` never go back.
+        Call it as `observe_nodes`. `poll_count` and `wait_ns` never go back.
         """
         polls_before, wait_before_ns, before_ms = self._loop_observed or (poll_count, wait_ns, now_ms)
         self._loop_observed = (poll_count, wait_ns, now_ms)
@@ -218,21 +218,21 @@ class ProducerMetrics:
     # --- recorded by callers ---------------------------------------------------------------------------------------
 
     def add_memory_wait(self, wait_ns: int, now_ms: int) -> None:
-        """A caller waited for memory. Thread-safe."""
+        """Count a caller's wait for memory. Thread-safe."""
         self._callers.current(now_ms).memory_wait_ns += wait_ns
 
     def add_refused_records(self, count: int, now_ms: int) -> None:
-        """Records were refused because memory stayed full. Thread-safe."""
+        """Count records that were refused because memory stayed full. Thread-safe."""
         self._callers.current(now_ms).refused_records += count
 
     def add_time(self, timer: Timer, time_ns: int) -> None:
-        """A caller spent time in a call. Thread-safe."""
+        """Add the time that a caller spent in a call. Thread-safe."""
         self._timers_ns[timer] += time_ns
 
     # --- read ------------------------------------------------------------------------------------------------------
 
     def snapshot(self, now_ms: int) -> Snapshot:
-        """All metrics now. Thread-safe; costs the caller some 10 us per topic and broker."""
+        """Return all metrics now. Thread-safe; takes about 10 us per topic and broker."""
         timers = {f"{name}-time-ns-total": float(time_ns) for name, time_ns in self._timers_ns.items()}
         groups: Snapshot = {
             "producer-metrics": {
@@ -245,7 +245,7 @@ class ProducerMetrics:
             "producer-latency-metrics": self._latencies(),
             "app-info": dict(self._app_info),
         }
-        # Copies and not lists of items: making those tuples may collect garbage, which lets other threads in.
+        # Copies, not lists of items: making tuples may collect garbage, which lets other threads run.
         for name, topic in self._topics.copy().items():
             groups[f"producer-topic-metrics.{name}"] = dict(topic_values(topic, now_ms))
         for node_id, node in self._nodes.copy().items():

@@ -2,7 +2,7 @@
 
     Producer(..., metric_reporters=[PrometheusReporter()])      then serve the library's registry as usual
 
-Values are read when scraped; between scrapes nothing is done. Names are Kafka's with underscores and the prefix
+Values are read during a scrape; there is no work between scrapes. Names are Kafka's with underscores and the prefix
 `kafka_producer_`; stages are histograms in seconds, `kafka_producer_batch_<stage>_seconds`.
 """
 
@@ -24,7 +24,7 @@ except ImportError as error:  # pragma: no cover - depends on the installation
     raise ConfigError("Prometheus metrics need prometheus-client: pip install 'kafkaprod[metrics]'") from error
 
 PREFIX: Final = "kafka_producer"
-# Bounds of histogram buckets: 63 us, 127 us, 255 us ... 67 s, each the highest value of a bucket of ours.
+# Bounds of histogram buckets: 63 us, 127 us, 255 us ... 67 s, each the highest value of a bucket of LatencyHistogram.
 BOUNDS_US: Final = [(1 << bits) - 1 for bits in range(6, 27)]
 
 _GROUPS: Final = {"producer-metrics": None, "producer-topic-metrics": "topic", "producer-node-metrics": "node_id"}
@@ -37,11 +37,11 @@ class ProducerCollector:
         self.sources = sources  # replaced, never changed
 
     def describe(self) -> list[Any]:
-        """Nothing: the registry need not scrape to learn the names."""
+        """Return nothing: the registry then does not scrape to learn the names."""
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Called by the registry for each scrape."""
+        """Return the metrics; the registry calls this for each scrape."""
         families: dict[str, Any] = {}
         for source in self.sources:
             for group, values in source.snapshot().items():
@@ -77,10 +77,10 @@ def _add_histogram(families: dict[str, Any], client_id: str, stage: str, histogr
 
 
 class PrometheusReporter:
-    """Registers the metrics of producers while they live. One reporter may serve several; so may several reporters.
+    """Registers the metrics of producers until they are closed. One reporter may serve several producers.
 
     Args:
-        registry: The library's default one, or another.
+        registry: The library's default registry, or another.
     """
 
     # One collector per registry: a metric family may appear only once in a scrape, whatever the number of producers.
@@ -92,7 +92,7 @@ class PrometheusReporter:
         self._sources: list[MetricsSource] = []
 
     def start(self, source: MetricsSource) -> None:
-        """Register."""
+        """Register a producer's metrics."""
         self._sources.append(source)
         with self._lock:
             collector = self._collectors.get(self._registry)
@@ -102,7 +102,7 @@ class PrometheusReporter:
             collector.sources = (*collector.sources, source)
 
     def close(self) -> None:
-        """Unregister."""
+        """Unregister them."""
         with self._lock:
             collector = self._collectors.get(self._registry)
             if collector is not None:
@@ -113,7 +113,7 @@ class PrometheusReporter:
 
 
 def exposition(*sources: MetricsSource) -> bytes:
-    """The metrics of producers in Prometheus's text format, in UTF-8."""
+    """Return the metrics of producers in Prometheus's text format, in UTF-8."""
     registry = CollectorRegistry()
     registry.register(ProducerCollector(*sources))
     return bytes(generate_latest(registry))

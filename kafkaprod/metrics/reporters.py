@@ -1,4 +1,4 @@
-"""Where metrics go: the protocol of `metric_reporters`, and one that writes to the log."""
+"""Reporters of metrics: the protocol of `metric_reporters`, and a reporter that writes to the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkaprod.metrics.producer_metrics import Snapshot, Stage
 
 
 class MetricsSource(Protocol):
-    """What a reporter reads. Thread-safe."""
+    """The metrics that a reporter reads. Thread-safe."""
 
     @property
     def client_id(self) -> str:
@@ -26,29 +26,29 @@ class MetricsSource(Protocol):
         ...
 
     def snapshot(self) -> Snapshot:
-        """All metrics now, as {group: {name: value}}."""
+        """Return all metrics now, as {group: {name: value}}."""
         ...
 
 
 class Reporter(Protocol):
-    """Takes the metrics of a producer wherever they should go."""
+    """Sends the metrics of a producer to some place."""
 
     def start(self, source: MetricsSource) -> None:
-        """A producer was made. Must not block."""
+        """Begin to report on a new producer. Must not block."""
         ...
 
     def close(self) -> None:
-        """It was closed; its last values can still be read."""
+        """End: the producer was closed; its last values can still be read."""
         ...
 
 
 class LogReporter:
-    """Writes metrics as one line of JSON to the logger `kafkaprod.metrics`, every so often and at the end.
+    """Writes metrics as one line of JSON to the logger `kafkaprod.metrics`, at an interval and at the end.
 
     Args:
         interval_s: Time between lines.
-        groups: Those to write; names of groups start with one of them.
-        level: Of the log.
+        groups: Write the groups whose names start with one of these.
+        level: The level of the log lines.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class LogReporter:
         self._source: MetricsSource | None = None
 
     def start(self, source: MetricsSource) -> None:
-        """Begin to write, from a thread of its own."""
+        """Begin to write, in a separate thread."""
         self._source = source
         threading.Thread(target=self._run, name=f"kafkaprod-metrics-{source.client_id}", daemon=True).start()
 

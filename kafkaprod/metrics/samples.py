@@ -1,6 +1,6 @@
-"""What is counted in one window, by kind: of the whole producer, of a topic, of a broker, of the callers' threads.
+"""The sums of one window, by kind: for the whole producer, a topic, a broker, the callers' threads.
 
-Each knows the metrics that follow from it, by Kafka's names. Source: Kafka's SenderMetricsRegistry, Selector,
+For each kind a function computes its metrics, by Kafka's names. Source: Kafka's SenderMetricsRegistry, Selector,
 KafkaProducerMetrics, BufferPool, RecordAccumulator.
 """
 
@@ -20,7 +20,7 @@ def _average(total: float, count: float) -> float:
 
 
 def _rates_and_totals(names: Mapping[str, tuple[float, float]], seconds: float) -> Values:
-    """`<name>-rate` per second and `<name>-total`, of (recent, ever)."""
+    """Return `<name>-rate` per second and `<name>-total`, from (recent, ever)."""
     values: Values = {}
     for name, (recent, ever) in names.items():
         values[f"{name}-rate"] = recent / seconds
@@ -30,7 +30,7 @@ def _rates_and_totals(names: Mapping[str, tuple[float, float]], seconds: float) 
 
 @dataclass(slots=True)
 class ProducerSample(Sample):
-    """Of the sender thread, over all topics and brokers."""
+    """Sums of the sender thread, over all topics and brokers."""
 
     requests: int = 0
     batches: int = 0
@@ -55,7 +55,7 @@ class ProducerSample(Sample):
 
 
 def producer_values(ring: SampleRing[ProducerSample], now_ms: int) -> Values:
-    """The metrics of a `ProducerSample`."""
+    """Return the metrics of a `ProducerSample`."""
     recent, seconds = ring.recent(now_ms)
     ever = ring.total()
     return {
@@ -92,7 +92,7 @@ def producer_values(ring: SampleRing[ProducerSample], now_ms: int) -> Values:
 
 @dataclass(slots=True)
 class TopicSample(Sample):
-    """Of one topic."""
+    """Sums of one topic."""
 
     records: int = 0
     batch_bytes: int = 0
@@ -102,7 +102,7 @@ class TopicSample(Sample):
 
 
 def topic_values(ring: SampleRing[TopicSample], now_ms: int) -> Values:
-    """The metrics of a `TopicSample`."""
+    """Return the metrics of a `TopicSample`."""
     recent, seconds = ring.recent(now_ms)
     ever = ring.total()
     return {
@@ -121,7 +121,7 @@ def topic_values(ring: SampleRing[TopicSample], now_ms: int) -> Values:
 
 @dataclass(slots=True)
 class NodeSample(Sample):
-    """Of one broker, or of all: what its connections counted, and its produce requests."""
+    """Sums of one broker, or of all: its connections and its produce requests."""
 
     bytes_sent: int = 0
     bytes_received: int = 0
@@ -144,7 +144,7 @@ class NodeSample(Sample):
 
 
 def node_values(ring: SampleRing[NodeSample], now_ms: int) -> Values:
-    """The metrics of a `NodeSample` in the group of a broker."""
+    """Return the metrics of a `NodeSample` in the group of a broker."""
     recent, seconds = ring.recent(now_ms)
     ever = ring.total()
     return {
@@ -157,7 +157,7 @@ def node_values(ring: SampleRing[NodeSample], now_ms: int) -> Values:
 
 
 def connection_values(ring: SampleRing[NodeSample], now_ms: int) -> Values:
-    """The metrics of a `NodeSample` of all brokers, in the group of the producer."""
+    """Return the metrics of a `NodeSample` of all brokers, in the group of the producer."""
     recent, seconds = ring.recent(now_ms)
     ever = ring.total()
     return {
@@ -200,14 +200,14 @@ def _traffic(recent: NodeSample, ever: NodeSample, seconds: float) -> Values:
 
 @dataclass(slots=True)
 class CallerSample(Sample):
-    """Of the application's threads, where they had to wait or were refused."""
+    """Sums of the application's threads: their waits and refused records."""
 
     memory_wait_ns: int = 0
     refused_records: int = 0
 
 
 def caller_values(ring: SampleRing[CallerSample], now_ms: int) -> Values:
-    """The metrics of a `CallerSample`."""
+    """Return the metrics of a `CallerSample`."""
     recent, seconds = ring.recent(now_ms)
     ever = ring.total()
     return {

@@ -1,7 +1,7 @@
-"""Windowed statistics: what happened lately, in a few samples that take turns; and in total.
+"""Windowed statistics: recent values in a ring of samples, and totals.
 
 A `Sample` is a record of sums and maxima, filled for one window; recording is an addition to the current one. Rates and
-averages are computed from the samples that are not too old, when somebody asks.
+averages are computed when they are read, from the samples that are not too old.
 Source: org.apache.kafka.common.metrics.stats (SampledStat, Rate): a rate counts from the start of the oldest sample,
 but never over less than all windows but one, so that it starts low and does not jump.
 """
@@ -19,7 +19,7 @@ class Sample:
     """Sums, and maxima in the fields named `..._max`; all start at 0."""
 
     def add(self, other: Self) -> None:
-        """Take over what another one holds."""
+        """Add the values of another sample."""
         for each in dataclasses.fields(self):
             mine, theirs = getattr(self, each.name), getattr(other, each.name)
             setattr(self, each.name, max(mine, theirs) if each.name.endswith("_max") else mine + theirs)
@@ -43,11 +43,11 @@ class SampleRing(Generic[S]):
         self._make = make
         self._sample_count = sample_count
         self._window_ms = window_ms
-        # What old samples held, and (start, sample) of the others, oldest first. Replaced together: readers see both.
+        # The sum of old samples, and (start, sample) of the others, oldest first. Replaced together: readers see both.
         self._state: tuple[S, list[tuple[int, S]]] = (make(), [])
 
     def current(self, now_ms: int) -> S:
-        """The sample to record into now."""
+        """Return the sample to record into now."""
         samples = self._state[1]
         if samples and now_ms < samples[-1][0] + self._window_ms:
             return samples[-1][1]
@@ -66,7 +66,7 @@ class SampleRing(Generic[S]):
         return fresh
 
     def recent(self, now_ms: int) -> tuple[S, float]:
-        """What the windows that are not too old hold together, and the seconds they cover."""
+        """Return the sum of the windows that are not too old, and the seconds they cover."""
         oldest_ms = now_ms
         recent = self._make()
         for start_ms, sample in self._state[1]:
@@ -77,7 +77,7 @@ class SampleRing(Generic[S]):
         return recent, max(covered_ms, 1) / 1000
 
     def total(self) -> S:
-        """What was ever recorded."""
+        """Return the sum of everything recorded."""
         folded, samples = self._state
         total = self._make()
         total.add(folded)

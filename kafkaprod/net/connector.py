@@ -1,4 +1,4 @@
-"""Makes and ends the connections of a pool: what they share, when they may be tried again, why they ended.
+"""Makes and ends the connections of a pool; decides when to try again, and keeps why they ended.
 
 Threads: the I/O thread.
 """
@@ -18,19 +18,19 @@ from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.protocol.in_flight import InFlightRequest
 
 RECEIVE_BUFFER_BYTES: Final = 64 << 10
-MIN_AUTHENTICATION_RETRY_MS: Final = 1000  # refused credentials do not get better with many attempts
+MIN_AUTHENTICATION_RETRY_MS: Final = 1000  # many attempts with refused credentials do not help
 
 
 class Connector:
     """Makes and ends connections.
 
     Args:
-        settings: Of all connections.
-        clock: For results of blocking calls.
+        settings: The settings of all connections.
+        clock: The time at which results of blocking calls arrive.
         random: Source of jitter.
-        poller: Where sockets are watched.
-        finished: Where connections put the requests that have ended.
-        touched: Where brokers are entered whose connection was used.
+        poller: Watches the sockets.
+        finished: The list to which connections append requests that have ended.
+        touched: The brokers whose connection was used.
 
     Attributes:
         cluster_id: Sent to brokers that check it (KIP-1242); None: not checked.
@@ -77,7 +77,7 @@ class Connector:
         self._touched[state] = None
 
     def _identity(self, state: NodeState) -> tuple[str, int] | None:
-        """What the broker must be. Left out where it is known not to check: asking would cost it a round trip."""
+        """Return the identity the broker must have; None if it does not check, which saves a round trip."""
         if self.cluster_id is None or state.node.node_id < 0 or not state.checks_identity:
             return None
         return self.cluster_id, state.node.node_id
@@ -104,13 +104,13 @@ class Connector:
             connection.close(error)
 
     def back_off(self, state: NodeState, now_ms: int, least_ms: int = 0) -> None:
-        """Let the broker be for a while, longer after each failure in a row."""
+        """Set the broker's backoff, longer after each consecutive failure."""
         delay_ms = self._reconnect_backoff.delay_ms(state.failure_count, self._random)
         state.failure_count += 1
         state.next_attempt_ms = now_ms + max(delay_ms, least_ms)
 
     def on_closed(self, state: NodeState, connection: NodeConnection, now_ms: int) -> ConnectionFailure | None:
-        """Take over that a connection ended; return the failure, None if we ended it."""
+        """Handle the end of a connection; return its failure, None if this client ended it."""
         state.connection = None
         error = connection.failure
         if connection.is_closed_by_us or error is None:

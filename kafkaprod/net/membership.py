@@ -1,4 +1,4 @@
-"""Which brokers there are, and what became of the connections to the bootstrap servers. No I/O of its own.
+"""The known brokers, and the failures of connections to the bootstrap servers. No I/O of its own.
 
 Brokers are known by their node id; the bootstrap servers, used until the first metadata, have negative ids. A broker
 that leaves the cluster with requests in flight is retired: it gets no more requests, and is closed when the last one is
@@ -24,7 +24,7 @@ class Membership:
 
     Attributes:
         states: The brokers that may be sent to, by node id.
-        metrics: Counters of every broker there ever was.
+        metrics: Counters of every broker ever known.
     """
 
     def __init__(self, close: Callable[[NodeState, KafkaError], None]) -> None:
@@ -43,7 +43,7 @@ class Membership:
         self.update(self._bootstrap)
 
     def start_over(self) -> None:
-        """Close all connections and go back to the bootstrap servers."""
+        """Close all connections and return to the bootstrap servers."""
         for state in self:
             self._close(state, ConnectionLostError(f"node {state.node.node_id}: starting over from bootstrap"))
         self.states, self._retired = {}, {}
@@ -71,7 +71,7 @@ class Membership:
             self.close_if_retired(state)
 
     def add(self, node: Node) -> None:
-        """Take a broker that is not in the metadata yet, until the next metadata; nothing if its id is known."""
+        """Add a broker that is not in the metadata yet, until the next metadata; ignored if its id is known."""
         if node.node_id in self.states:
             return
         state = self._retired.pop(node.node_id, None)
@@ -89,7 +89,7 @@ class Membership:
             self._close(state, ConnectionLostError(f"node {node_id} left the cluster"))
 
     def owner_of(self, connection: NodeConnection) -> NodeState | None:
-        """The broker whose connection this is; None if it was replaced."""
+        """Return the broker that has this connection; None if it was replaced."""
         node_id = connection.node.node_id
         for state in (self.states.get(node_id), self._retired.get(node_id)):
             if state is not None and state.connection is connection:
@@ -97,14 +97,14 @@ class Membership:
         return None
 
     def last_failure(self, node_id: int) -> ConnectionFailure | None:
-        """Why the last connection to a node ended, if none has answered since."""
+        """Return why the last connection to a node ended, None if one has answered since."""
         state = self.states.get(node_id)
         return None if state is None else state.last_failure
 
     # --- the bootstrap servers -------------------------------------------------------------------------------------
 
     def bootstrap_failures(self) -> list[ConnectionFailure]:
-        """The last failure of each bootstrap server that was tried and has not answered since."""
+        """Return the last failure of each bootstrap server that has not answered since."""
         states = (self.states.get(node_id) for node_id in self._bootstrap)
         return [state.last_failure for state in states if state is not None and state.last_failure is not None]
 
@@ -115,19 +115,19 @@ class Membership:
 
     @property
     def is_bootstrap_hopeless(self) -> bool:
-        """Whether every bootstrap server failed in a way that trying again does not heal."""
+        """Whether every bootstrap server failed in a way that retries cannot change."""
         return self.has_every_bootstrap_failed and all(failure.is_hopeless for failure in self.bootstrap_failures())
 
     def why_not_connected(self) -> KafkaError | None:
-        """As `bootstrap_error`; None as long as nothing was tried. Thread-safe."""
+        """Return `bootstrap_error`; None before the first attempt. Thread-safe."""
         if not self.bootstrap_failures() and not any(state.is_silent for state in self.states.copy().values()):
             return None
         return self.bootstrap_error()
 
     def bootstrap_error(self) -> BootstrapError | AuthenticationError:
-        """An error that names each failed bootstrap server, how far the connection came, and why it ended.
+        """Return an error that names each failed bootstrap server, how far the connection came, and why it ended.
 
-        An AuthenticationError if that is why all of them ended.
+        It is an AuthenticationError if all of them ended for that.
         """
         failures = self.bootstrap_failures()
         silent = [state for state in self.states.copy().values() if state.is_silent]

@@ -2,8 +2,8 @@
 
     start -> resolve -> connect (each address in turn) -> TLS -> SASL -> ApiVersions -> ready -> closed
 
-A `NodeConnection` lives once, from connect to close; the pool makes the next one. It keeps no memory of buffers once
-closed, and it closes its socket in the call in which its requests fail: from then on nobody reads them.
+A `NodeConnection` is used once, from connect to close; the pool makes the next one. When its requests fail it closes
+its socket in the same call and keeps no buffers: nothing reads their memory afterwards.
 Threads: the I/O thread. Blocking work (name resolution, SASL mechanisms) goes through `offload`.
 """
 
@@ -44,11 +44,11 @@ from kafkaprod.security.sasl import Mechanism
 from kafkaprod.structs import Node
 
 HINT = "does security_protocol={protocol} fit this port, and is it a Kafka broker?"
-MAX_READS_PER_TURN = 16  # one broker that talks without end must not starve the others
+MAX_READS_PER_TURN = 16  # one busy broker must not starve the others
 
 
 class Stage(StrEnum):
-    """How far a connection came; failures are reported with it."""
+    """The progress of a connection; failures report it."""
 
     RESOLVE = "resolve"
     CONNECT = "connect"
@@ -63,20 +63,20 @@ class NodeConnection:
 
     Args:
         node: The broker.
-        settings: Of the client.
-        poller: Where the socket is watched; entries carry this object.
+        settings: The client's settings.
+        poller: Watches the socket; its entries carry this object.
         offload: Runs blocking calls.
-        metrics: Counted up.
+        metrics: The broker's counters.
         receive_buffer: Scratch memory for reads, at least one TLS record; shared by all connections of the thread.
-        finished: Where its requests are put when they have ended; shared likewise.
+        finished: The list to which ended requests are appended; shared by all connections, too.
         setup_timeout_ms: Bound of each address's attempt, and of the handshake.
         identity: (cluster id, node id) the broker must have (KIP-1242); None: not checked.
 
     Attributes:
-        stage: How far it came.
+        stage: Its progress.
         failure: Why it closed; None while it lives.
-        is_closed_by_us: Whether we ended it, for idleness or on demand, which is no failure.
-        has_answered: Whether the broker answered a request on it, not only those of the handshake.
+        is_closed_by_us: Whether this client ended it, because it was idle or on request, which is no failure.
+        has_answered: Whether the broker answered a request beyond the handshake.
         last_active_ms: Last time a byte moved.
     """
 
@@ -190,16 +190,16 @@ class NodeConnection:
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests may be sent, as far as this connection goes."""
+        """Whether this connection takes requests."""
         return self.protocol.is_ready
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has ended; then `failure` says why."""
+        """Whether it has ended; `failure` then has the reason."""
         return self.failure is not None
 
     def on_io(self, now_ms: int) -> None:
-        """The socket is ready for what it was polled for."""
+        """Read and write as far as the ready socket allows."""
         transport = self._transport
         if transport is None:
             return
@@ -211,7 +211,7 @@ class NodeConnection:
         self._update_interest()
 
     def flush(self, now_ms: int) -> None:
-        """Hand queued bytes to the socket, as many as it takes."""
+        """Write queued bytes to the socket, as many as it takes."""
         transport = self._transport
         if transport is None:
             return
@@ -254,12 +254,12 @@ class NodeConnection:
     def _end_of_stream_reason(self) -> str:
         if self._metrics.responses_received:
             return "the broker closed the connection"
-        # A port that wants a login answers ApiVersions before it, and closes at the first request.
+        # A port that requires a login answers ApiVersions without one, and closes at the first request.
         what = "before it answered any request" if self.stage is Stage.READY else f"during {self.stage}"
         return f"the broker closed the connection {what}{self.hint()}"
 
     def hint(self) -> str:
-        """What to look at when a peer that has never answered a request ends the connection or says nothing."""
+        """Return advice about a peer that never answered a request and ended the connection or sent nothing."""
         if self._metrics.responses_received:
             return ""
         return f" ({HINT.format(protocol=self._protocol_name())})"
@@ -279,7 +279,7 @@ class NodeConnection:
 
     def _handle_events(self) -> None:
         if self.protocol.state is State.CLOSED:
-            self._drop_transport()  # before the owner of `finished` looks at it: nobody reads the buffers any more
+            self._drop_transport()  # before the owner of `finished` sees it: nothing may read the buffers afterwards
         for event in self.protocol.events():
             self._handle_event(event)
 
@@ -302,7 +302,7 @@ class NodeConnection:
 
     def _answer_challenge(self, challenge: bytes | None) -> None:
         if challenge is None:
-            if self._mechanism is None:  # the first one was used up: this is a re-authentication
+            if self._mechanism is None:  # a mechanism is used once: this is a re-authentication
                 assert self._settings.mechanism is not None
                 self._mechanism = self._settings.mechanism()
             call: Callable[[], bytes | None] = self._mechanism.first
@@ -327,7 +327,7 @@ class NodeConnection:
     # --- time and end ----------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
-        """When `on_time` has something to do; None: nothing is due. Never later than the truth."""
+        """Return when `on_time` is due; None: never. It may be early, never late."""
         if self.is_closed:
             return None
         if self.stage is not Stage.READY:
@@ -339,7 +339,7 @@ class NodeConnection:
         return idle_at_ms if deadline_ms is None else min(deadline_ms, idle_at_ms)
 
     def on_time(self, now_ms: int) -> None:
-        """Close for timeouts and idleness; begin a re-authentication that is due."""
+        """Close after a timeout or when idle; begin a re-authentication that is due."""
         if self.is_closed:
             return
         if self.stage is not Stage.READY:
@@ -374,7 +374,7 @@ class NodeConnection:
         self._handle_events()
 
     def _typed(self, error: Exception | None, what: str) -> KafkaError:
-        """The error of a closing connection; an AuthenticationError where trying again cannot help."""
+        """Return the error of a closing connection; an AuthenticationError where retries cannot help."""
         place = f"node {self.node.node_id} at {self.node.host}:{self.node.port}"
         if isinstance(error, KafkaError) and not isinstance(error, RequestTimedOutError):
             return error

@@ -19,4 +19,4 @@ class NodeMetrics:
     authentications_failed: int = 0
     reauthentications_succeeded: int = 0
     reauthentications_failed: int = 0
-    reauthentication_ms: int = 0  # all of them together
+    reauthentication_ms: int = 0  # sum over all of them

@@ -1,4 +1,4 @@
-"""What is known of a broker between and across its connections, and the choice of the least loaded one. No I/O.
+"""The state of a broker across its connections, and the choice of the least loaded one. No I/O.
 
 Source: Kafka's ClusterConnectionStates and NetworkClient.leastLoadedNode.
 """
@@ -22,9 +22,9 @@ class ConnectionFailure:
     """A connection that ended.
 
     Attributes:
-        stage: How far it had come.
+        stage: Its progress.
         error: Why it ended.
-        attempt: Connections to this node that failed in a row, this one included.
+        attempt: Consecutive failed connections to this node, this one included.
     """
 
     node: Node
@@ -34,10 +34,10 @@ class ConnectionFailure:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether trying again does not help.
+        """Whether retries cannot help.
 
         No such name; a certificate or credentials were refused; or the port takes connections and ends each of them
-        before the first answer, UNFIT_ATTEMPTS times in a row, as it does when `security_protocol` does not fit.
+        before the first answer, UNFIT_ATTEMPTS consecutive times, as it does when `security_protocol` does not fit.
         """
         if self.stage is Stage.RESOLVE or isinstance(self.error, AuthenticationError):
             return True
@@ -49,14 +49,14 @@ class NodeState:
     """A broker as the pool sees it; outlives its connections.
 
     Attributes:
-        connection: The one that exists or is being made.
+        connection: The current one, ready or not.
         was_ready: Whether `connection` has been ready.
-        checks_identity: Whether the broker may check its cluster and node id: true until it says otherwise.
+        checks_identity: Whether the broker may check its cluster and node id: true until its versions exclude it.
         failure_count: Failed connections since it last answered a request.
         last_attempt_ms: When it was last connected, -1 if never.
         next_attempt_ms: When it may be connected again.
-        throttled_until_ms: Nothing may be sent before.
-        has_overthrottled: Whether a longer throttle than is obeyed was logged.
+        throttled_until_ms: Time before which nothing may be sent.
+        has_overthrottled: Whether a throttle beyond MAX_THROTTLE_MS was logged.
         last_failure: Why the last connection ended; None once a later one answered a request.
     """
 
@@ -74,35 +74,35 @@ class NodeState:
 
     @property
     def is_silent(self) -> bool:
-        """Whether a first connection is being made and has got no answer so far."""
+        """Whether the first connection is in progress and has no answer so far."""
         connection = self.connection
         return connection is not None and not connection.is_ready and self.last_failure is None
 
     @property
     def stage(self) -> Stage | None:
-        """How far the connection came; None without one."""
+        """The progress of the connection; None without one."""
         connection = self.connection
         return None if connection is None else connection.stage
 
     @property
     def silence_hint(self) -> str:
-        """What to look at if the connection has got no answer; empty if it is not even open."""
+        """Advice if the connection has no answer yet; empty if it is not even open."""
         connection = self.connection
         return "" if connection is None or connection.stage in (Stage.RESOLVE, Stage.CONNECT) else connection.hint()
 
     def can_send(self, now_ms: int, max_in_flight: int) -> bool:
-        """Connected, not throttled, the last request on its way, and room for one more."""
+        """Return whether it is connected, not throttled, has written its last request, and has room for one more."""
         if self.connection is None or now_ms < self.throttled_until_ms:
             return False
         protocol = self.connection.protocol
         return protocol.is_ready and not protocol.outgoing_bytes and protocol.in_flight_count < max_in_flight
 
     def can_connect(self, now_ms: int) -> bool:
-        """Not connected, and the backoff has passed."""
+        """Return whether it is not connected and the backoff has passed."""
         return self.connection is None and now_ms >= self.next_attempt_ms
 
     def ready_delay_ms(self, now_ms: int, max_in_flight: int) -> int | None:
-        """How long nothing can be sent for sure; 0: it is worth asking; None: until something happens."""
+        """Return how long certainly nothing can be sent; 0: try now; None: until an event of the connection."""
         if self.connection is None:
             return max(self.next_attempt_ms - now_ms, 0)
         if self.connection.is_ready and now_ms < self.throttled_until_ms:
@@ -111,10 +111,10 @@ class NodeState:
 
 
 def least_loaded(states: Iterable[NodeState], now_ms: int, max_in_flight: int) -> int | None:
-    """The node to ask something any broker can answer; None if none can be reached now.
+    """Return the node for a request that any broker can answer; None if none can be reached now.
 
-    In this order: ready with nothing in flight; ready with the fewest; connecting; the one that may be connected and
-    was tried least recently. Among equals the first.
+    The order: ready with nothing in flight; ready with the fewest in flight; connecting; the one that may be connected
+    and was tried least recently. Among equals the first.
     """
     ready: list[tuple[int, int]] = []  # requests in flight, node id
     connecting: list[int] = []

@@ -1,4 +1,4 @@
-"""Readiness of sockets through `selectors` (epoll), and a wakeup other threads may call.
+"""Readiness of sockets through epoll, and a wakeup that other threads may call.
 
 Threads: everything belongs to the one I/O thread, except `wakeup`, which any thread may call at any time, also in a
 signal handler. Wakeups are coalesced: however many there are between two polls, one poll returns early.
@@ -30,7 +30,7 @@ class Poller:
     """An epoll set whose entries carry an object of the caller's choice.
 
     Attributes:
-        poll_count: How many times `poll` asked the kernel.
+        poll_count: Calls of the kernel in `poll`.
         wait_ns: Nanoseconds spent waiting there.
         wakeup: Called, it makes the current or next `poll` return at once; does nothing after `close`.
     """
@@ -66,7 +66,7 @@ class Poller:
             self._selector.unregister(file)
 
     def unregister(self, file: HasFileno) -> None:
-        """Stop watching `file`. To be called before it is closed. Does nothing if it is not watched."""
+        """Stop watching `file`. Call this before closing it. Does nothing if it is not watched."""
         if file.fileno() in self._selector.get_map():
             self._selector.unregister(file)
 
@@ -74,8 +74,7 @@ class Poller:
         """Wait for readiness, a wakeup or the timeout; return (data, READABLE | WRITABLE) of each ready file.
 
         Args:
-            timeout_ms: Longest wait; 0 or less does not wait; None waits for ever. What is left over from whole
-                milliseconds counts, too.
+            timeout_ms: Longest wait, with fractions; 0 or less does not wait; None waits for ever.
         """
         started_ns = time.monotonic_ns()
         ready = self._wait(timeout_ms)
@@ -94,8 +93,8 @@ class Poller:
         return [(files[fd].data, mask) for fd, mask in wait_ready(self._selector.fileno(), timeout_ms)]
 
     def _drain_wakeup(self) -> None:
-        # Empty the pipe first, then rearm. The other order would lose wakeups: the byte of one that comes in between
-        # is swallowed here, and every later wakeup believes that it is on its way.
+        # Empty the pipe first, then rearm. The other order would lose wakeups: a byte written in between would be
+        # read here, and every later wakeup would take it for still unread.
         try:
             while receive_into(self._wakeup_receiver.fileno(), self._wakeup_bytes):
                 pass
@@ -108,11 +107,11 @@ class Poller:
         if self._is_closed:
             return
         self._is_closed = True
-        self.wakeup.close()  # first: a closed descriptor may be somebody else's
+        self.wakeup.close()  # first: the number of a closed descriptor may be reused
         self._wakeup_sender.close()
         self._wakeup_receiver.close()
         self._selector.close()
 
     def fileno_count(self) -> int:
-        """How many files are watched, the wakeup not counted."""
+        """The number of files watched, without the wakeup."""
         return len(self._selector.get_map()) - 1

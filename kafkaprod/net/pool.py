@@ -1,7 +1,7 @@
-"""The connections of one client: who may be sent to when, sending, and the outcomes of requests.
+"""The connections of one client: readiness of nodes, sending, and the outcomes of requests.
 
 The sender checks `is_ready` (which also starts connecting), sends, and calls `poll`, which returns the requests that
-have ended. Each of them carries its outcome and the callback given to `send`; calling it is the loop's.
+have ended. Each carries its outcome and the callback given to `send`, which the loop calls.
 
 Memory: buffers given to `send_body` are read until the request comes out of `poll`, never after: a connection closes
 its socket in the call in which its requests fail.
@@ -40,7 +40,7 @@ from kafkaprod.protocol.outgoing import Buffer, ByteChain
 from kafkaprod.protocol.schema import Request
 from kafkaprod.structs import Node
 
-MAX_THROTTLE_MS = 60_000  # of one answer; quotas of Kafka ask for some seconds at most
+MAX_THROTTLE_MS = 60_000  # of one answer; Kafka's quotas throttle for some seconds at most
 
 # First version of each API after which the broker answers first and expects the client to hold back (KIP-219).
 # Below it the broker delays the response itself. Produce is left to the sender, which decodes its responses.
@@ -52,13 +52,13 @@ class NodePool:
     """The connections of one client.
 
     Args:
-        settings: Of all connections.
-        clock: The time of every timeout.
+        settings: The settings of all connections.
+        clock: Measures every timeout.
         random: Source of jitter and of the least-loaded scan's starting point.
 
     Attributes:
-        members: Which brokers there are, and why they could not be connected.
-        is_rebootstrap_required: Whether a broker refused us as strangers to its cluster (error 129, KIP-1102).
+        members: The known brokers, and why they could not be connected.
+        is_rebootstrap_required: Whether a broker of another cluster refused this client (error 129, KIP-1102).
         wakeup: Called, it makes `poll` return soon. For any thread, and for signal handlers.
     """
 
@@ -75,7 +75,7 @@ class NodePool:
         self._connector = Connector(settings, clock, random, self._poller, self._finished, self._touched)
         self.members = Membership(self._connector.close)
         self._failures: list[ConnectionFailure] = []
-        self._has_failed = False  # a connection did, outside of `poll`, which then must not wait
+        self._has_failed = False  # a connection failed outside of `poll`, which then must not wait
         self._next_timer_ms = NEVER_MS  # not later than the earliest deadline of any connection
         self._is_closed = False
         self.is_rebootstrap_required = False
@@ -94,17 +94,17 @@ class NodePool:
 
         Args:
             nodes: Node id -> broker.
-            cluster_id: Sent to brokers that check it (KIP-1242), so that one of another cluster refuses us; None: do
-                not check.
+            cluster_id: Sent to brokers that check it (KIP-1242), so that one of another cluster refuses this
+                client; None: do not check.
         """
         if nodes:
             self._connector.cluster_id = cluster_id
             self.members.update(nodes)
 
     def add_node(self, node: Node) -> None:
-        """Take a broker that another one named, such as a coordinator, and that metadata may not know yet.
+        """Add a broker that another one named, such as a coordinator, and that metadata may not have yet.
 
-        Nothing if its id is known. The next `update_nodes` without it retires it.
+        Ignored if its id is known. The next `update_nodes` without it retires it.
         """
         self.members.add(node)
 
@@ -121,7 +121,7 @@ class NodePool:
     # --- connecting ------------------------------------------------------------------------------------------------
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
-        """Whether a request may be sent to the node now. Starts connecting if it is not connected and may be."""
+        """Return whether a request may be sent to the node now. Starts to connect if it is not connected and may be."""
         state = self.members.states.get(node_id)
         if state is None:
             return False
@@ -131,18 +131,18 @@ class NodePool:
         return state.can_send(now_ms, self._max_in_flight)
 
     def ready_delay_ms(self, node_id: int, now_ms: int) -> int | None:
-        """How long `is_ready` is sure to be false: 0 if it is worth a try; None if something must happen first.
+        """Return how long `is_ready` is certainly false; 0: try now; None: until an event of the connection.
 
-        That something (connected, answered, written) ends `poll` by itself.
+        That event (connected, answered, written) ends `poll`.
         """
         state = self.members.states.get(node_id)
         return None if state is None else state.ready_delay_ms(now_ms, self._max_in_flight)
 
     def least_loaded_node(self, now_ms: int) -> int | None:
-        """The node for a request that any broker can answer; None if none can be reached now.
+        """Return the node for a request that any broker can answer; None if none can be reached now.
 
-        The scan starts anywhere, so that not all clients load the same broker. Check `is_ready` of it next: that
-        connects where it is needed.
+        The scan starts at a random node, so that not all clients load the same broker. Call `is_ready` next, which
+        connects if needed.
         """
         states = list(self.members.states.values())
         start = int(self._random() * len(states))
@@ -150,24 +150,24 @@ class NodePool:
 
     @property
     def is_any_connected(self) -> bool:
-        """Whether some node is connected, even if it takes no request until one in flight has ended."""
+        """Whether some node is connected, even if it takes no request now."""
         states = self.members.states.values()
         return any(state.connection is not None and state.connection.is_ready for state in states)
 
     # --- requests --------------------------------------------------------------------------------------------------
 
     def versions(self, node_id: int) -> BrokerVersions | None:
-        """What the node announced; None while it is not connected."""
+        """Return the versions that the node announced; None while it is not connected."""
         connection = self._connection(node_id)
         return None if connection is None else connection.protocol.versions
 
     def api_version(self, node_id: int, api_key: int, our_min: int, our_max: int) -> int | None:
-        """The highest version of an API that the node and we speak; None if there is none or it is not connected."""
+        """Return the highest version of an API that both sides support; None without one or without a connection."""
         connection = self._connection(node_id)
         return None if connection is None else connection.protocol.usable_version(api_key, our_min, our_max)
 
     def in_flight_count(self, node_id: int) -> int:
-        """Requests without an outcome."""
+        """Return the number of requests without an outcome."""
         connection = self._connection(node_id)
         return 0 if connection is None else connection.protocol.in_flight_count
 
@@ -183,15 +183,15 @@ class NodePool:
     ) -> None:
         """Send a declared request to a node that is ready; its outcome comes out of `poll`.
 
-        A node that speaks no version of it is a failure like any other: the outcome is an UnsupportedVersionError.
+        If the node supports no version of it, the outcome is an UnsupportedVersionError.
 
         Args:
-            node_id: Where to.
-            request: What.
+            node_id: The node.
+            request: The request.
             on_done: Called by the loop with the `InFlightRequest`, which carries the decoded response, and the time.
             now_ms: The time.
             timeout_ms: How long to wait for the response; the connection is closed when it passes.
-            version: None: the highest both sides speak.
+            version: None: the highest that both sides support.
 
         Raises:
             IllegalStateError: The node is not ready; nothing was sent.
@@ -229,7 +229,7 @@ class NodePool:
     ) -> None:
         """Send a request whose body is encoded already; its outcome carries the raw response body.
 
-        The parts travel uncopied: they must not change before the request has come out of `poll`.
+        The parts are not copied: they must not change before the request has come out of `poll`.
         Arguments and errors as in `protocol.client.Connection.send_body`.
         """
         state, connection = self._ready_state(node_id)
@@ -247,7 +247,7 @@ class NodePool:
         self._write(state, connection, now_ms)
 
     def throttle(self, node_id: int, throttle_ms: int, now_ms: int) -> None:
-        """Obey a node that throttles us: send nothing for so long, and give requests in flight that much more time."""
+        """Obey a node that throttles: send nothing for that long, and extend the timeouts of requests in flight."""
         state = self.members.states.get(node_id)
         if state is not None and throttle_ms > 0:
             if throttle_ms > MAX_THROTTLE_MS and not state.has_overthrottled:
@@ -291,11 +291,11 @@ class NodePool:
         self._connector.run_finished()
         for connection, _ in ready:
             state = self.members.owner_of(connection)
-            if state is not None:  # else it was closed a moment ago
+            if state is not None:  # otherwise it was closed in this call
                 self._touched[state] = None
                 try:
                     connection.on_io(now_ms)
-                except MemoryError:  # bytes may be lost: nothing that follows on this connection could be read
+                except MemoryError:  # bytes may be lost: the rest of this connection is unreadable
                     self.disconnect(state.node.node_id, ConnectionLostError("no memory for a response"))
                     raise
         if now_ms >= self._next_timer_ms:
@@ -306,7 +306,7 @@ class NodePool:
         return self._take_finished(now_ms) if self._finished else []
 
     def take_failures(self) -> list[ConnectionFailure]:
-        """Connections that ended since the last call, those we ended ourselves left out: metadata may be stale."""
+        """Return the connections that failed since the last call; each is a sign that metadata may be stale."""
         failures, self._failures = self._failures, []
         return failures
 
@@ -347,7 +347,7 @@ class NodePool:
                 self._touched[state] = None
 
     def _collect(self, now_ms: int) -> None:
-        """Take over what happened to the connections that were used since the last call: ready, closed, deadlines."""
+        """Collect state and next deadline of the connections that were used since the last call."""
         while self._touched:
             state = next(iter(self._touched))
             del self._touched[state]
@@ -378,15 +378,15 @@ class NodePool:
         if isinstance(failure.error, BrokerError) and failure.error.code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self.is_rebootstrap_required = True
 
-    # --- what went wrong, what was done ----------------------------------------------------------------------------
+    # --- counters --------------------------------------------------------------------------------------------------
 
     def metrics(self) -> Mapping[int, NodeMetrics]:
-        """The live counters of each node, those that left included; they never go back."""
+        """Return the live counters of each node, including nodes that left; they never go back."""
         return self.members.metrics
 
     @property
     def poll_count(self) -> int:
-        """How many times the kernel was asked for readiness."""
+        """Calls of the kernel for readiness."""
         return self._poller.poll_count
 
     @property

@@ -1,7 +1,7 @@
-"""The system calls of the sender's loop, each with the GIL let go once at most, and asked back through gil_turns.
+"""The system calls of the sender's loop. Each releases the GIL at most once and takes it back through gil_turns.
 
-Python's own socket methods and selectors let go of it for every call, and get it back from a busy application thread
-only after sys.getswitchinterval(): a loop of ten calls would take 50 ms. Linux only, as epoll is.
+Python's own socket methods and selectors release the GIL in every call, and get it back from a busy application thread
+only after sys.getswitchinterval(): a loop of ten calls would take 50 ms. Linux only, because of epoll.
 
 Sockets are non-blocking. Errors of the kernel come as OSError, of the subclass that belongs to their number.
 """
@@ -38,11 +38,11 @@ cdef extern from *:
     typedef struct epoll_event kp_epoll_event;
     static int kp_event_fd(const kp_epoll_event *event) { return event->data.fd; }
     static int kp_epoll_wait(int epoll_fd, kp_epoll_event *events, int most, long long timeout_us) {
-        /* epoll_wait() counts whole milliseconds; the set itself is readable when something in it is ready. */
+        /* epoll_wait() takes whole milliseconds; ppoll() on the set waits exactly: it is readable when a file in it is ready. */
         struct pollfd set = {epoll_fd, POLLIN, 0};
         struct timespec timeout = {timeout_us / 1000000, timeout_us % 1000000 * 1000};
         if (timeout_us != 0 && ppoll(&set, 1, timeout_us < 0 ? NULL : &timeout, NULL) <= 0)
-            return 0;   /* nothing, or a signal, or an error that the next call will meet, too */
+            return 0;   /* nothing ready, a signal, or an error that the next call returns again */
         return epoll_wait(epoll_fd, events, most, 0);
     }
     """
@@ -61,11 +61,11 @@ cdef enum:
     MOST_BUFFERS = 1024     # Linux: IOV_MAX, most buffers one sendmsg takes
     READ = 1                # selectors.EVENT_READ
     WRITE = 2
-    SMALL_WRITE = 16384     # bytes that are copied sooner than the GIL is handed over
+    SMALL_WRITE = 16384     # bytes that take less time to copy than the GIL to hand over
 
 
 def wait_ready(int epoll_fd, timeout_ms=None):
-    """Wait until files of an epoll set are ready; fewer may be told than are.
+    """Wait until files of an epoll set are ready; it may return fewer than are ready.
 
     Args: timeout_ms: whole or fractional; None: for ever.
     Returns: a list of (descriptor, selectors' events).
@@ -82,7 +82,7 @@ def wait_ready(int epoll_fd, timeout_ms=None):
         PyErr_SetFromErrno(OSError)
     cdef list ready = []
     for i in range(count):
-        # As selectors has it: an error or a hang-up makes a file both readable and writable.
+        # As in selectors: an error or a hang-up makes a file both readable and writable.
         ready.append((
             kp_event_fd(&events[i]),
             (READ if events[i].events & ~EPOLLOUT else 0) | (WRITE if events[i].events & ~EPOLLIN else 0),
@@ -93,7 +93,7 @@ def wait_ready(int epoll_fd, timeout_ms=None):
 def send(int fd, buffers):
     """Write a list of bytes-like objects; return how many bytes the kernel took from the front, 0 if it takes none now.
 
-    At most MOST_BUFFERS of them are looked at. Nothing is copied in user space.
+    It writes at most MOST_BUFFERS of them. Nothing is copied in user space.
     """
     cdef Py_buffer[MOST_BUFFERS] views
     cdef iovec[MOST_BUFFERS] vectors
@@ -127,7 +127,7 @@ def send(int fd, buffers):
 
 
 cdef int64_t _write(int fd, iovec *vectors, int count, int *error) noexcept nogil:
-    """Write until the kernel takes no more, or an error, which the next call meets again if bytes went before it."""
+    """Write until the kernel takes no more or fails; after written bytes the next call returns the error again."""
     cdef msghdr message
     cdef int64_t sent = 0
     cdef Py_ssize_t taken

@@ -1,11 +1,11 @@
 """Non-blocking TCP and TLS byte streams: connect, send a chain of buffers, receive into a buffer.
 
 Threads: the I/O thread only. Nothing here blocks except `resolve`, which is meant for a helper thread.
-Errors are `OSError`s (`ssl.SSLError` is one); who catches them closes the transport. A TLS transport never falls back
-to plain text: until its handshake is complete it neither sends nor receives.
+Errors are `OSError`s (`ssl.SSLError` is one); the caller that catches one closes the transport. A TLS transport never
+falls back to plain text: until its handshake is complete it neither sends nor receives.
 
 Exactness: `send` reports a byte as sent only when the kernel has the whole TLS record that carries it. TLS data is
-therefore written one record (at most 16 KiB) a call, and a record the kernel did not take is offered again with
+therefore written one record (at most 16 KiB) a call, and a record that the kernel did not take is passed again with
 exactly the same length. A request whose last byte was not reported cannot have reached the peer.
 """
 
@@ -36,7 +36,7 @@ class Address(NamedTuple):
 
 
 def resolve(host: str, port: int, *, flags: int = 0) -> list[Address]:
-    """All addresses of a name, in the order of the system's resolver, without duplicates. Blocks.
+    """Return all addresses of a name, in the order of the system's resolver, without duplicates. Blocks.
 
     Raises:
         OSError: The name is unknown (`socket.gaierror`), or no resolver answers.
@@ -46,7 +46,7 @@ def resolve(host: str, port: int, *, flags: int = 0) -> list[Address]:
 
 
 def numeric_addresses(host: str, port: int) -> list[Address] | None:
-    """The address if `host` is an IPv4 or IPv6 number, which needs no resolver; None for a name. Does not block."""
+    """Return the address if `host` is an IPv4 or IPv6 number; None for a name, which needs a resolver."""
     try:
         return resolve(host, port, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
@@ -54,7 +54,7 @@ def numeric_addresses(host: str, port: int) -> list[Address] | None:
 
 
 def connecting_socket(address: Address, *, send_buffer_bytes: int, receive_buffer_bytes: int) -> socket.socket:
-    """A non-blocking socket whose connect is under way.
+    """Return a non-blocking socket that has begun to connect.
 
     Args:
         address: The peer.
@@ -85,7 +85,7 @@ class Transport(Protocol):
     """A byte stream to one peer. Made with a socket that is connected or connecting."""
 
     def fileno(self) -> int:
-        """The descriptor; the same one from first to last."""
+        """Return the descriptor, which never changes."""
         ...
 
     def try_open(self) -> bool:
@@ -94,15 +94,15 @@ class Transport(Protocol):
 
     @property
     def is_connected(self) -> bool:
-        """Whether TCP is through (TLS may still be shaking hands)."""
+        """Whether TCP is connected; the TLS handshake may not be complete."""
         ...
 
     def interest(self, *, has_output: bool) -> int:
-        """What to poll for now: READABLE | WRITABLE."""
+        """Return what to poll for now: READABLE | WRITABLE."""
         ...
 
     def send(self, buffers: Sequence[Buffer]) -> int:
-        """Hand bytes to the kernel; return how many it took from the front, 0 if it takes none now."""
+        """Write bytes to the kernel; return how many it took from the front, 0 if it takes none now."""
         ...
 
     def receive_into(self, target: memoryview) -> int | None:
@@ -110,7 +110,7 @@ class Transport(Protocol):
         ...
 
     def close(self) -> None:
-        """Close. Idempotent. No byte of any buffer passed to `send` is read afterwards."""
+        """Close. Idempotent. Reads no buffer passed to `send` afterwards."""
         ...
 
 
@@ -126,23 +126,23 @@ class TcpTransport:
         return self._sock.fileno()
 
     def try_open(self) -> bool:
-        """True once connected. Raises OSError if the connect failed."""
+        """Return whether it is connected. Raises OSError if the connect failed."""
         if not self.is_connected:
             self.is_connected = _is_connected(self._sock)
         return self.is_connected
 
     def interest(self, *, has_output: bool) -> int:
-        """Writable while connecting; then readable, and writable while there is output."""
+        """Return WRITABLE while connecting; then READABLE, and WRITABLE while there is output."""
         if not self.is_connected:
             return WRITABLE
         return READABLE | WRITABLE if has_output else READABLE
 
     def send(self, buffers: Sequence[Buffer]) -> int:
-        """Gathering writes of at most `IOV_MAX` buffers, until no more is taken; nothing is copied in user space."""
+        """Write at most `IOV_MAX` buffers a call until the kernel takes no more; nothing is copied in user space."""
         return send(self._sock.fileno(), buffers)
 
     def receive_into(self, target: memoryview) -> int | None:
-        """One read."""
+        """Read once."""
         return receive_into(self._sock.fileno(), target)
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class TlsTransport:
     Args:
         sock: Non-blocking socket.
         context: Used as it is.
-        server_hostname: Name the certificate must hold and that SNI asks for; None on the server's side.
+        server_hostname: Name for SNI that the certificate must have; None on the server's side.
     """
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, *, server_hostname: str | None) -> None:
@@ -178,15 +178,15 @@ class TlsTransport:
 
     @property
     def is_connected(self) -> bool:
-        """Whether TCP is through."""
+        """Whether TCP is connected."""
         return self._tls is not None
 
     def try_open(self) -> bool:
-        """Advance; True once the handshake is complete and the peer's certificate accepted.
+        """Advance connect and handshake; return whether the handshake is complete and the certificate accepted.
 
         Raises:
             OSError: Connect failed; `ssl.SSLCertVerificationError`: the certificate was refused;
-                `ssl.SSLError`: the peer does not speak this TLS.
+                `ssl.SSLError`: the peer does not support this TLS.
         """
         if self._tls is None:
             if not _is_connected(self._sock):
@@ -197,7 +197,7 @@ class TlsTransport:
                 server_hostname=self._server_hostname,
                 do_handshake_on_connect=False,
             )
-            self._sock = self._tls  # the plain socket object gave up its descriptor
+            self._sock = self._tls  # the plain socket object no longer has the descriptor
         if not self._is_open:
             try:
                 self._tls.do_handshake()
@@ -209,7 +209,7 @@ class TlsTransport:
         return self._is_open
 
     def interest(self, *, has_output: bool) -> int:
-        """What connect, handshake or the stream wait for."""
+        """Return what connect, handshake or stream wait for."""
         if not self._is_open:
             return self._handshake_interest
         wants_write = self._is_read_blocked_on_write or (has_output and not self._is_write_blocked_on_read)
@@ -227,7 +227,7 @@ class TlsTransport:
                 taken_bytes = self._open_tls().send(record)
                 self._refused_bytes = 0
                 sent_bytes += taken_bytes
-                if taken_bytes < len(record):  # records were negotiated to be smaller
+                if taken_bytes < len(record):  # smaller records were negotiated
                     break
         except ssl.SSLWantWriteError:
             pass
@@ -257,7 +257,7 @@ class TlsTransport:
         """Send a close_notify if that is possible at once, and close the socket."""
         if self._tls is not None and self._is_open and self._refused_bytes == 0:
             with contextlib.suppress(OSError, ValueError):
-                self._tls.unwrap()  # raises SSLWantRead: the peer's own close_notify is not awaited
+                self._tls.unwrap()  # raises SSLWantRead: it does not wait for the peer's close_notify
         self._is_open = False
         self._sock.close()
 
@@ -268,13 +268,13 @@ def _is_connected(sock: socket.socket) -> bool:
         raise OSError(error, os.strerror(error))
     try:
         sock.getpeername()
-    except OSError:  # ENOTCONN: still under way
+    except OSError:  # ENOTCONN: still connecting
         return False
     return True
 
 
 def _record(buffers: Sequence[Buffer], index: int, position: int, limit: int) -> tuple[Buffer, int, int]:
-    """Up to `limit` bytes from (index, position) on, and the position behind them.
+    """Return up to `limit` bytes from (index, position) on, and the position after them.
 
     A slice of one buffer is not copied; small neighbours (frame header, records, tail) are joined into one record.
     """

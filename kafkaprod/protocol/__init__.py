@@ -7,7 +7,7 @@
     api_keys       numbers of the APIs                  error_codes   every error code a broker answers
     messages       one module per API, both directions
     frames         headers, and the splitting of a byte stream into frames
-    client         one connection, the client's side    server        the same, the broker's side
+    client         the client's side of a connection    server        the broker's side
 
 Nothing in here opens a socket, starts a thread or reads a clock. Records are opaque: `kafkaprod._core` writes and
 reads them. Source of every layout: Apache Kafka protocol guide and the message definitions of Kafka 4.4.

@@ -1,7 +1,6 @@
 """The numbers of Kafka's APIs. Source: protocol guide "Api Keys".
 
-Only the APIs kafkaprod knows the messages of; `messages.REQUESTS` holds those, and `messages.client_versions` their
-versions.
+Only the APIs whose messages kafkaprod has: `messages.REQUESTS` has these, `messages.client_versions` their versions.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """What a request asks for; the first two bytes of its header."""
+    """The API of a request: the first two bytes of its header."""
 
     PRODUCE = 0
     FETCH = 1
@@ -69,7 +68,7 @@ class ApiKey(IntEnum):
 
 
 def api_name(api_key: int) -> str:
-    """The name of an API as Kafka writes it, such as InitProducerId, for messages."""
+    """Return the name of an API as Kafka writes it, such as InitProducerId, for messages."""
     try:
         return "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))
     except ValueError:

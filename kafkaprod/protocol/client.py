@@ -1,17 +1,17 @@
-"""One connection to a broker, client side, as pure state: bytes and times in, bytes, outcomes and events out.
+"""The client's side of a connection, as pure state: bytes and times in; bytes, outcomes and events out.
 
     transport connected -> start() -> ... events(): SaslChallenge* -> ConnectionReady
     send() / send_body() -> data_to_send() -> socket -> data_sent()
     socket -> receive_data() -> the request, with its response, is appended to `finished`
     connection_lost() / on_time() -> all requests, with the error, appended to `finished`; events(): ConnectionFailed
 
-`handshake` makes the requests of the handshake and of logins. The SASL mechanism itself lives outside, as it may block:
-`SaslChallenge` wants its next token, `sasl_token` and `sasl_complete` answer. When the broker limits the session
+`handshake` makes the requests of the handshake and of logins. The SASL mechanism itself is outside, as it may block:
+`SaslChallenge` requests its next token, `sasl_token` and `sasl_complete` answer. When the broker limits the session
 (KIP-368), the connection stops taking requests near its end, lets those in flight finish, and logs in again.
 
 Responses come back in request order (protocol guide, "Network"): one that does not carry the oldest correlation id
-ends the connection. When a connection ends, all its requests fail, in the order they were sent, each with the word
-whether the broker may have got it: it may, once its last byte was taken by the socket.
+ends the connection. When a connection ends, all its requests fail in the order they were sent. Each failure notes
+whether the broker may have received the request: it may once the socket has taken the last byte.
 
 Threads: one at a time; no I/O, no clock, no lock inside. Secrets pass through but never into a repr or a message.
 Sources: protocol guide "Network" and "Common Request and Response Structure".
@@ -52,27 +52,27 @@ from kafkaprod.protocol.schema import Request, Response
 
 MAX_CORRELATION_ID = 2**31 - 1
 
-# The largest answers to accept: a response may cost twenty times its size to decode. Others: MAX_FRAME_BYTES.
+# The largest answers to accept: decoding may take twenty times a response's size in memory. Others: MAX_FRAME_BYTES.
 MAX_RESPONSE_BYTES = {ApiKey.METADATA: 32 << 20, ApiKey.INIT_PRODUCER_ID: 64 << 10}
 
 
 def _on_handshake(request: InFlightRequest, now_ms: int) -> None:
-    """Mark the connection's own requests; they never leave it."""
+    """Mark the connection's own requests, which are never given to its owner."""
 
 
 class Connection:
     """The state of one connection.
 
     Args:
-        client_id: Sent in each request header; shows up in the broker's logs, metrics and quotas.
-        software_name: Ours, for ApiVersions (KIP-511): letters, digits, dots and dashes.
-        software_version: Likewise.
+        client_id: Sent in each request header, for the broker's logs, metrics and quotas.
+        software_name: This client's, for ApiVersions (KIP-511): letters, digits, dots and dashes.
+        software_version: Its version, of the same characters.
         sasl_mechanism: Name of the mechanism to log in with; None: no login.
         identity: (cluster id, node id) the broker must have, or it answers error 129 (KIP-1242); None: not checked.
         handshake_timeout_ms: How long to wait for each answer of the handshake and of a re-authentication.
-        random: Spreads the moment of re-authentication.
-        node_id: Of the broker, for the requests' outcomes.
-        finished: Where requests are put when they have ended, in order; several connections may share one list.
+        random: Spreads the times of re-authentication.
+        node_id: The broker's id, for the requests' outcomes.
+        finished: The list to which ended requests are appended, in order; several connections may share it.
     """
 
     def __init__(
@@ -110,11 +110,11 @@ class Connection:
     def __repr__(self) -> str:
         return f"<Connection {self.state.name} in_flight={len(self._in_flight)} outgoing={len(self._out)}>"
 
-    # --- what it is ------------------------------------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
-        """Where the connection is in its life."""
+        """The stage of the connection."""
         return self._handshake.state
 
     @property
@@ -124,7 +124,7 @@ class Connection:
 
     @property
     def in_flight_count(self) -> int:
-        """Requests without an outcome, the handshake's own included."""
+        """The number of requests without an outcome, including those of the handshake."""
         return len(self._in_flight)
 
     @property
@@ -134,18 +134,18 @@ class Connection:
 
     @property
     def versions(self) -> BrokerVersions | None:
-        """What the broker announced; None before the connection is ready."""
+        """The versions the broker announced; None before the connection is ready."""
         return self._handshake.versions
 
     def usable_version(self, api_key: int, our_min: int, our_max: int) -> int | None:
-        """The highest version of an API that both sides speak; None if there is none or it is not known yet."""
+        """Return the highest version of an API that both sides support; None without one, or not known yet."""
         versions = self._handshake.versions
         return None if versions is None else versions.usable_version(api_key, our_min, our_max)
 
     # --- requests --------------------------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> None:
-        """Begin the handshake: the transport is connected (and TLS, if any, complete).
+        """Begin the handshake, when the transport is connected (and TLS, if any, complete).
 
         Raises:
             IllegalStateError: It was started before.
@@ -157,7 +157,7 @@ class Connection:
 
         Raises:
             IllegalStateError: The connection is not ready.
-            UnsupportedVersionError: The broker does not speak that version. Nothing was queued in either case.
+            UnsupportedVersionError: The broker does not support that version. Nothing was queued in either case.
         """
         self._check_sendable(request.api, version)
         return self._queue(request, version, on_done, now_ms, timeout_ms)
@@ -175,14 +175,14 @@ class Connection:
         expects_response: bool = True,
         max_response_bytes: int = MAX_FRAME_BYTES,
     ) -> int:
-        """Queue a request whose body is encoded already; its response comes back as bytes. Returns the correlation id.
+        """Queue a request whose body is already encoded; its response comes back as bytes. Returns the correlation id.
 
-        They are referenced, not copied, until the socket took them or the connection ended; they must not
-        change before the request's outcome.
+        The parts are referenced, not copied, until the socket took them or the connection ended; they must not change
+        before the request's outcome.
 
         Args:
-            api_key: Of the request.
-            version: Of the request, body and header.
+            api_key: The API of the request.
+            version: The version of body and header.
             parts: The body in order.
             size: Bytes of the body; must be the sum of the parts.
             on_done: Called with the outcome, by the owner of `finished`.
@@ -192,8 +192,8 @@ class Connection:
             max_response_bytes: A longer response ends the connection.
 
         Raises:
-            IllegalStateError: The connection is not ready, or `size` is not the size. Nothing was queued.
-            UnsupportedVersionError: The broker does not speak that version. Nothing was queued.
+            IllegalStateError: The connection is not ready, or `size` is wrong. Nothing was queued.
+            UnsupportedVersionError: The broker does not support that version. Nothing was queued.
         """
         self._check_sendable(api_key, version)
         actual = sum(len(part) if isinstance(part, bytes | bytearray) else part.nbytes for part in parts)
@@ -211,7 +211,7 @@ class Connection:
         return correlation_id
 
     def extend_deadlines(self, extra_ms: int) -> None:
-        """Give the requests in flight more time: the broker throttles us and answers late (KIP-219)."""
+        """Give the requests in flight more time: the broker throttles and answers late (KIP-219)."""
         self._in_flight.extend_deadlines(extra_ms)
 
     def _check_sendable(self, api_key: int, version: int) -> None:
@@ -247,11 +247,11 @@ class Connection:
     # --- bytes -----------------------------------------------------------------------------------------------------
 
     def data_to_send(self, limit: int) -> list[Buffer]:
-        """The next at most `limit` buffers for the socket, in order; none is empty. Dead after `data_sent`."""
+        """Return at most `limit` buffers for the socket, in order, none empty; invalid after `data_sent`."""
         return self._out.front(limit)
 
     def data_sent(self, nbytes: int, now_ms: int) -> None:
-        """The socket took `nbytes` of what `data_to_send` gave."""
+        """Note that the socket took `nbytes` of what `data_to_send` returned."""
         self._out.advance(nbytes)
         self._in_flight.note_written(self._out.sent_position, now_ms)
         self.finished += self._in_flight.take_sent_without_response(self._out.sent_position)
@@ -259,7 +259,7 @@ class Connection:
     def receive_data(self, data: Buffer, now_ms: int) -> int:
         """Take bytes from the socket, split anywhere; return how many requests they answer.
 
-        They are copied where they must be kept. A violation of the protocol ends the connection: `ConnectionFailed`
+        Bytes that must be kept are copied. A violation of the protocol ends the connection: `ConnectionFailed`
         with a CorruptDataError.
         """
         if self._handshake.state is State.CLOSED:
@@ -276,7 +276,7 @@ class Connection:
         return answered
 
     def _frame_limit(self) -> int:
-        """The largest frame to accept now; once connected it is that of the request to be answered next."""
+        """Return the largest frame to accept now; once ready, the limit of the request to be answered next."""
         oldest = self._in_flight.next_answered()
         limit = FRAME_LIMITS[self._handshake.state]
         return limit if oldest is None else min(limit, oldest.max_response_bytes)
@@ -285,12 +285,12 @@ class Connection:
         self._events.append(event)
 
     def events(self) -> list[Event]:
-        """What happened since the last call, in order."""
+        """Return the events since the last call, in order."""
         events, self._events = self._events, []
         return events
 
     def _on_frame(self, frame: Buffer, now_ms: int) -> bool:
-        """Finish the request that a frame answers; False for an answer to the connection's own."""
+        """Finish the request that a frame answers; return False for the connection's own requests."""
         request = self._in_flight.answered_by(peek_correlation_id(frame), self._out.sent_position)
         is_flexible = _is_flexible(request.api_key, request.version)
         _, body = split_response(frame, request.api_key, is_flexible)
@@ -310,7 +310,7 @@ class Connection:
     # --- login -----------------------------------------------------------------------------------------------------
 
     def sasl_token(self, token: bytes, now_ms: int) -> None:
-        """The mechanism's next token for the broker, in answer to `SaslChallenge`.
+        """Send the mechanism's next token to the broker, in answer to `SaslChallenge`.
 
         Raises:
             IllegalStateError: No token is awaited.
@@ -318,7 +318,7 @@ class Connection:
         self._handshake.sasl_token(token, now_ms)
 
     def sasl_complete(self, now_ms: int) -> None:
-        """The mechanism is satisfied: the broker proved what it had to.
+        """Complete the login: the mechanism has accepted the broker's proof.
 
         Raises:
             IllegalStateError: No token is awaited.
@@ -329,21 +329,21 @@ class Connection:
         self._queue(request, version, _on_handshake, now_ms, self._handshake_timeout_ms)
 
     def _maybe_login_again(self, now_ms: int) -> None:
-        # Requests that expect no response need not be awaited: the broker reads them before the login.
+        # There is no need to wait for requests without a response: the broker reads them before the login.
         if self._handshake.state is State.DRAINING and not any(request.expects_response for request in self._in_flight):
             self._handshake.begin_login(now_ms)
 
     # --- time and end ----------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
-        """When `on_time` has something to do; None: nothing is due."""
+        """Return when `on_time` is due; None: never."""
         deadlines = [self._in_flight.next_deadline_ms(), *self._handshake.deadlines_ms()]
         return min([deadline for deadline in deadlines if deadline is not None], default=None)
 
     def on_time(self, now_ms: int) -> None:
-        """An answer that is overdue ends the connection; a session near its end is renewed.
+        """End the connection if an answer is overdue; renew a session near its end.
 
-        All requests in flight then fail with a RequestTimedOutError: behind one answer that does not come, none can.
+        All requests in flight then fail with a RequestTimedOutError: answers come in order, so none can come after it.
         """
         overdue = self._in_flight.expired(now_ms)
         if overdue is not None:
@@ -363,10 +363,10 @@ class Connection:
         self._maybe_login_again(now_ms)
 
     def connection_lost(self, error: KafkaError) -> None:
-        """The connection is over, for whatever reason. Requests in flight fail in the order they were sent.
+        """End the connection. Requests in flight fail in the order they were sent.
 
-        They fail with a ConnectionLostError whose cause is `error`; a timeout or another ConnectionLostError is
-        handed on as it is. Does nothing when the connection is closed already.
+        They fail with a ConnectionLostError whose cause is `error`, or with `error` itself if it is a timeout or a
+        ConnectionLostError. Does nothing when the connection is already closed.
         """
         if self._handshake.state is State.CLOSED:
             return
@@ -383,14 +383,14 @@ class Connection:
 
 @functools.cache
 def _is_flexible(api_key: int, version: int) -> bool:
-    """Whether headers have tagged fields; asked twice for every request."""
+    """Return whether headers have tagged fields; cached, as every request needs it twice."""
     return REQUESTS[ApiKey(api_key)].is_flexible(version)
 
 
 def _decoded(response_type: type[Response], body: memoryview, version: int) -> Response:
-    """Read a response as Kafka's clients do: bytes behind its end are not looked at.
+    """Read a response as Kafka's clients do: bytes after its end are ignored.
 
-    librdkafka's mock cluster 2.16 leaves one behind its Metadata responses.
+    librdkafka's mock cluster 2.16 adds one after its Metadata responses.
     """
     codec = response_type.codec(version, response_type.is_flexible(version))
     try:
@@ -401,7 +401,7 @@ def _decoded(response_type: type[Response], body: memoryview, version: int) -> R
 
 
 def _request_error(error: KafkaError) -> KafkaError:
-    """What a request in flight fails with when the connection ends with `error`."""
+    """Return the error of a request in flight when the connection ends with `error`."""
     if isinstance(error, (RequestTimedOutError, ConnectionLostError)):
         return error
     lost = ConnectionLostError(f"the connection ended: {error}")

@@ -1,4 +1,4 @@
-"""What happens to a client connection as a whole. Frozen. The outcomes of requests are no events: see `in_flight`."""
+"""Events of a client connection as a whole. Frozen. The outcomes of requests are not events: see `in_flight`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kafkaprod.protocol.negotiation import BrokerVersions
 
 @dataclass(frozen=True, slots=True)
 class SaslChallenge:
-    """The login waits for the mechanism's next token: answer with `sasl_token` or `sasl_complete`.
+    """The login needs the mechanism's next token: answer with `sasl_token` or `sasl_complete`.
 
     Attributes:
-        challenge: The server's message; None asks for the first token of a new exchange.
+        challenge: The server's message; None requests the first token of a new exchange.
     """
 
     challenge: bytes | None = field(repr=False)
@@ -21,17 +21,17 @@ class SaslChallenge:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionReady:
-    """The handshake is complete: requests may be sent. Comes once."""
+    """The handshake is complete: requests may be sent. Occurs once."""
 
     versions: BrokerVersions
 
 
 @dataclass(frozen=True, slots=True)
 class SessionReauthenticated:
-    """A login during the connection's life succeeded: requests may be sent again.
+    """A re-authentication succeeded: requests may be sent again.
 
     Attributes:
-        latency_ms: From the last answer before it to its end.
+        latency_ms: Its duration, from the last answer before it.
     """
 
     latency_ms: int

@@ -1,7 +1,7 @@
-"""Every error code a broker answers, as one table. Source: Apache Kafka 4.4, `Errors`; protocol guide "Error Codes".
+"""The error codes of brokers, in one table. Source: Apache Kafka 4.4, `Errors`; protocol guide "Error Codes".
 
-A code that is not in the table (a newer broker's) is kept as it is: its name is UNKNOWN_<code>, it is not retried, and
-the error raised for it carries the number. It is never replaced by another one.
+A code that is not in the table (a newer broker's) is kept: its name is UNKNOWN_<code>, it is not retried, and the error
+raised for it has the number. It is never replaced by another code.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class Retry(Enum):
     AFTER_REFRESH = "after refresh"  # the metadata is stale: refresh it first
 
 
-_MAX_MESSAGE = 1_000  # characters of what a broker says
+_MAX_MESSAGE = 1_000  # characters of a broker's text
 _NO, _YES, _REFRESH = Retry.NO, Retry.YES, Retry.AFTER_REFRESH
 
 
 class ErrorCode(IntEnum):
-    """A code, whether to retry, what it means, and the class raised for it.
+    """A code, its retry rule, its meaning, and the class raised for it.
 
     Attributes:
         retry: Whether the same request may succeed later.
-        text: What happened, in a few words.
-        error_class: What `error_for` makes.
+        text: The meaning in a few words.
+        error_class: The class of `error_for`.
     """
 
     retry: Retry
@@ -60,7 +60,7 @@ class ErrorCode(IntEnum):
         member.error_class = error_class
         return member
 
-    UNKNOWN_SERVER_ERROR = -1, _NO, "the broker failed in a way it has no code for; see its log"
+    UNKNOWN_SERVER_ERROR = -1, _NO, "the broker failed and has no code for it; see its log"
     NONE = 0, _NO, "no error"
     OFFSET_OUT_OF_RANGE = 1, _NO, "the offset is outside of the log"
     CORRUPT_MESSAGE = 2, _YES, "a batch arrived damaged: its checksum or size is wrong"
@@ -193,10 +193,10 @@ class ErrorCode(IntEnum):
     MISMATCHED_ENDPOINT_TYPE = 114, _NO, "the request went to the wrong type of endpoint"
     UNSUPPORTED_ENDPOINT_TYPE = 115, _NO, "the type of endpoint is not supported"
     UNKNOWN_CONTROLLER_ID = 116, _NO, "the controller id is not known"
-    UNKNOWN_SUBSCRIPTION_ID = 117, _NO, "the telemetry subscription has changed: ask for it again"
+    UNKNOWN_SUBSCRIPTION_ID = 117, _NO, "the telemetry subscription has changed: request it again"
     TELEMETRY_TOO_LARGE = 118, _NO, "the metrics exceed the broker's limit"
     INVALID_REGISTRATION = 119, _NO, "the registration of the broker is invalid"
-    TRANSACTION_ABORTABLE = 120, _NO, "the transaction cannot go on: abort it", TransactionAbortableError
+    TRANSACTION_ABORTABLE = 120, _NO, "the transaction cannot continue: abort it", TransactionAbortableError
     INVALID_RECORD_STATE = 121, _NO, "the record is in the wrong state to be acknowledged"
     SHARE_SESSION_NOT_FOUND = 122, _YES, "the share session does not exist"
     INVALID_SHARE_SESSION_EPOCH = 123, _YES, "the epoch of the share session is wrong"
@@ -217,14 +217,14 @@ class ErrorCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorDescription:
-    """What is known about a code.
+    """The properties of a code.
 
     Attributes:
         name: Kafka's name, UNKNOWN_<code> if the code is not in the table.
         retriable: Whether the same request may succeed later.
         needs_metadata: Whether the client's metadata is stale.
-        text: What happened, in a few words.
-        error_class: What `error_for` makes.
+        text: The meaning in a few words.
+        error_class: The class of `error_for`.
     """
 
     code: int
@@ -247,7 +247,7 @@ _DESCRIPTIONS: Final[dict[int, ErrorDescription]] = {
 
 
 def describe(code: int) -> ErrorDescription:
-    """What is known about a code; its str is "LEADER_NOT_AVAILABLE (5): the partition has no leader at the moment"."""
+    """Return the properties of a code; as text "LEADER_NOT_AVAILABLE (5): the partition has no leader ..."."""
     known = _DESCRIPTIONS.get(code)
     if known is not None:
         return known
@@ -255,12 +255,12 @@ def describe(code: int) -> ErrorDescription:
 
 
 def error_for(code: int, message: str | None = None, **context: Any) -> KafkaError:
-    """The error to raise for a code a broker answered.
+    """Make the error to raise for a code in an answer.
 
     Args:
         code: Any code but 0.
-        message: The broker's own words, if it sent some.
-        context: Where: any of topic, partition, node, api, correlation_id.
+        message: The broker's own text, if it sent one.
+        context: Any of topic, partition, node, api, correlation_id.
 
     Returns:
         The class of the table, BrokerError for a code that is not in it. `retriable` and `needs_metadata` are those of

@@ -1,9 +1,9 @@
-"""The types a message declaration is made of.
+"""The types of fields in message declarations.
 
     field(INT16)    field(STRING.nullable(since=12))    field(array(INT32))    field(array(Topic).nullable())
 
-A type answers two questions: what an unset field holds (`zero`), and how a value is read and written at one version
-(`codec`). Null is legal from version `nullable_since` on; before it, or without it, null raises in both directions.
+A type defines what an unset field holds (`zero`) and how a value is read and written at one version (`codec`). Null
+is legal from version `nullable_since` on; before it, or without it, null raises in both directions.
 Where null is legal in every version, it is what an unset field holds.
 
 Source: protocol guide "Protocol Primitive Types", KIP-482 (compact encodings), KIP-893 (nullable structs).
@@ -23,7 +23,7 @@ from kafkaprod.protocol.primitives import Reader, Writer
 
 
 class Codec(NamedTuple):
-    """How values of one type travel at one version.
+    """Reads and writes values of one type at one version.
 
     Attributes:
         read: Takes one value from a reader; raises CorruptDataError.
@@ -49,7 +49,7 @@ class FieldType(ABC):
     nullable_since: int | None = field(default=None, kw_only=True)
 
     def nullable(self, since: int = 0) -> Self:
-        """This type, with null legal from version `since` of the message on."""
+        """Return this type, with null legal from version `since` of the message on."""
         return replace(self, nullable_since=since)
 
     def is_nullable(self, version: int) -> bool:
@@ -57,11 +57,11 @@ class FieldType(ABC):
 
     @abstractmethod
     def zero(self) -> Any:
-        """A fresh value for a field that was not set and declares no default."""
+        """Return a new value for a field that was not set and declares no default."""
 
     @abstractmethod
     def codec(self, version: int, is_flexible: bool, /) -> Codec:
-        """Reader and writer at one version."""
+        """Return reader and writer at one version."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ _WriteElements = Callable[[Writer, Any], None]
 
 @lru_cache(maxsize=256)
 def _layout(count: int, letter: str) -> struct.Struct:
-    """Kept, because a cluster has few replica counts and very many partitions."""
+    """Return the layout; cached, because a cluster has few replica counts and very many partitions."""
     return struct.Struct(f">{count}{letter}")
 
 
@@ -263,10 +263,10 @@ RECORDS = ScalarType(None, _CLASSIC_RECORDS, _CLASSIC_RECORDS, _COMPACT_RECORDS,
 
 
 def array(element: ElementType) -> ArrayType:
-    """An array of a field type or of a struct class."""
+    """Return an array of a field type or of a struct class."""
     return ArrayType(element)
 
 
 def struct_of(struct_class: Any) -> StructType:
-    """A struct as a single field."""
+    """Return a struct as a single field."""
     return StructType(struct_class)

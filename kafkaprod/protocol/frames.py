@@ -1,4 +1,4 @@
-"""Frames of a connection: the headers in front of a body, and the splitting of a byte stream.
+"""Frames of a connection: the headers before a body, and the splitting of a byte stream.
 
     frame             int32 size | header | body                   size excludes itself
     request header 1  int16 api key | int16 version | int32 correlation id | int16-prefixed nullable client id
@@ -8,8 +8,8 @@
 
 Source: protocol guide "Common Request and Response Structure", KIP-482, KIP-511 (ApiVersions).
 
-Sizes are checked before memory is allocated, and memory grows only as bytes arrive: a peer cannot make us allocate
-what it did not send (KAFKA-4090). Threads: one at a time.
+Sizes are checked before memory is allocated, and memory grows only as bytes arrive: a peer cannot make this side
+allocate what it did not send (KAFKA-4090). Threads: one at a time.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _FRAME_START = struct.Struct(">ihhi")
 
 
 class RequestHeader(NamedTuple):
-    """Who asks for what.
+    """The header of a request.
 
-    `api_key` is an int, not an ApiKey: a peer may ask for an API we have no name for.
+    `api_key` is an int, not an ApiKey: a peer may request an API without a name here.
     """
 
     api_key: int
@@ -44,7 +44,7 @@ class RequestHeader(NamedTuple):
 
 
 def encode_request_header(header: RequestHeader, is_flexible: bool) -> bytes:
-    """The header in front of a request body, without the frame size."""
+    """Encode the header of a request, without the frame size."""
     writer = Writer()
     writer.pack(_REQUEST_START, header[:3])
     writer.write_nullable_string(header.client_id)
@@ -54,7 +54,7 @@ def encode_request_header(header: RequestHeader, is_flexible: bool) -> bytes:
 
 
 def encode_request_frame_start(header: RequestHeader, is_flexible: bool, body_bytes: int) -> bytes:
-    """Size and header of a frame whose body is `body_bytes` long."""
+    """Encode size and header of a frame whose body is `body_bytes` long."""
     api_key, version, correlation_id, client_id = header
     rest = _client_id_field(client_id, is_flexible)
     return _FRAME_START.pack(_REQUEST_START.size + len(rest) + body_bytes, api_key, version, correlation_id) + rest
@@ -66,7 +66,7 @@ def _client_id_field(client_id: str | None, is_flexible: bool) -> bytes:
 
 
 def encode_request(request: Request, version: int, correlation_id: int, client_id: str | None = None) -> list[Buffer]:
-    """A whole frame. Large records are referenced, not copied.
+    """Encode a whole frame. Large records are referenced, not copied.
 
     Raises:
         UnsupportedVersionError, ValueError: As `Message.encode`.
@@ -79,7 +79,7 @@ def encode_request(request: Request, version: int, correlation_id: int, client_i
 
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[Buffer]:
-    """A whole frame. Large records are referenced, not copied.
+    """Encode a whole frame. Large records are referenced, not copied.
 
     Raises:
         UnsupportedVersionError, ValueError: As `Message.encode`.
@@ -91,24 +91,24 @@ def encode_response(response: Response, version: int, correlation_id: int) -> li
 
 
 def encode_response_header(api_key: int, is_flexible: bool, correlation_id: int) -> bytes:
-    """The header in front of a response body, without the frame size."""
+    """Encode the header of a response, without the frame size."""
     encoded = _SIZE.pack(correlation_id)
     return encoded + b"\0" if has_tagged_response_header(api_key, is_flexible) else encoded
 
 
 def has_tagged_response_header(api_key: int, is_flexible: bool) -> bool:
-    """Whether the response header is version 1. ApiVersions stays at 0: a client must be able to read any answer."""
+    """Return whether the response header is version 1. ApiVersions stays at 0, so that any client can read it."""
     return is_flexible and api_key != ApiKey.API_VERSIONS
 
 
 def with_size(parts: Iterable[Buffer]) -> list[Buffer]:
-    """The buffers of one frame, with its size in front."""
+    """Return the buffers of one frame, the size first."""
     content = list(parts)
     return [_SIZE.pack(sum(memoryview(part).nbytes for part in content)), *content]
 
 
 def read_request_start(frame: Buffer) -> tuple[int, int, int]:
-    """(api key, version, correlation id): what can be read whatever the version is.
+    """Read (api key, version, correlation id), which are the same in all versions.
 
     Raises:
         CorruptDataError: The frame is too short.
@@ -118,7 +118,7 @@ def read_request_start(frame: Buffer) -> tuple[int, int, int]:
 
 
 def read_request_header(reader: Reader, is_flexible: bool) -> RequestHeader:
-    """The header in front of a request body; the reader stands at the body afterwards.
+    """Read the header of a request; the reader is at the body afterwards.
 
     Raises:
         CorruptDataError: The header is damaged.
@@ -131,7 +131,7 @@ def read_request_header(reader: Reader, is_flexible: bool) -> RequestHeader:
 
 
 def split_response(frame: Buffer, api_key: int, is_flexible: bool) -> tuple[int, memoryview]:
-    """(correlation id, body) of a response frame; the body is a view of it.
+    """Split a response frame into (correlation id, body); the body is a view of it.
 
     Raises:
         CorruptDataError: The header is damaged.
@@ -144,7 +144,7 @@ def split_response(frame: Buffer, api_key: int, is_flexible: bool) -> tuple[int,
 
 
 def peek_correlation_id(frame: Buffer) -> int:
-    """The correlation id of a response frame, whatever its header version.
+    """Return the correlation id of a response frame of any header version.
 
     Raises:
         CorruptDataError: The frame is too short.
@@ -165,16 +165,16 @@ class FrameSplitter:
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes of an unfinished frame are held."""
+        """The number of bytes of an incomplete frame."""
         return len(self._pending)
 
     def feed(self, data: Buffer) -> Iterator[memoryview]:
-        """Take bytes; yield each frame they complete, without its size. A frame owns its memory and may be written to.
+        """Take bytes; yield each frame they complete, without its size. A frame owns its memory and is writable.
 
-        The bytes are taken as the iterator is consumed: consume it to the end before the next call.
+        The iterator takes the bytes: consume it to the end before the next call.
 
         Raises:
-            CorruptDataError: A size is negative or above the limit; nothing can be read from this connection any more.
+            CorruptDataError: A size is negative or above the limit; the rest of this connection is unreadable.
         """
         view = memoryview(data).cast("B")
         if self._pending:
@@ -194,7 +194,7 @@ class FrameSplitter:
         self._pending += view
 
     def _complete_pending(self, view: memoryview) -> int:
-        """Move what the unfinished frame still lacks, or all there is; return how many bytes that was."""
+        """Move the missing bytes of the incomplete frame, as many as there are; return their number."""
         taken = 0
         if len(self._pending) < _SIZE.size:
             taken = min(_SIZE.size - len(self._pending), len(view))

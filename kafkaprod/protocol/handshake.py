@@ -1,10 +1,10 @@
-"""The conversation that makes a connection usable: ApiVersions, the SASL login, and later logins. Pure state.
+"""The handshake of a connection: ApiVersions, the SASL login, and later logins. Pure state.
 
     without SASL   NEGOTIATING -> READY
     with SASL      PROBING_SASL -> SASL_HANDSHAKE -> AUTHENTICATING -> NEGOTIATING -> READY
     session over   READY -> DRAINING -> SASL_HANDSHAKE -> AUTHENTICATING -> READY
 
-One request at a time. The owner queues what is asked, hands over the responses, and reports the events.
+There is one request at a time. The owner queues the requests, passes on the responses, and reports the events.
 Source: protocol guide "Protocol", KIP-35 (ApiVersions), KIP-43 and KIP-152 (SASL), KIP-368 (re-authentication).
 """
 
@@ -27,20 +27,20 @@ from kafkaprod.protocol.negotiation import (
 )
 from kafkaprod.protocol.schema import Request
 
-FIRST_FRAME_MAX_BYTES = 1 << 20  # an ApiVersions answer; bounded before we know whom we talk to
+FIRST_FRAME_MAX_BYTES = 1 << 20  # an ApiVersions answer; bounded while the peer is unknown
 SASL_FRAME_MAX_BYTES = 512 << 10  # Kafka's own bound of SASL frames
 
 
 class State(Enum):
-    """Where a connection is in its life."""
+    """The stage of a connection."""
 
     CREATED = auto()
     PROBING_SASL = auto()  # ApiVersions v0 sent: which SASL requests does the broker know?
-    SASL_HANDSHAKE = auto()  # SaslHandshake sent: does it accept our mechanism?
-    AUTHENTICATING = auto()  # tokens go to and fro
+    SASL_HANDSHAKE = auto()  # SaslHandshake sent: does it accept the mechanism?
+    AUTHENTICATING = auto()  # tokens are exchanged
     NEGOTIATING = auto()  # full ApiVersions sent
     READY = auto()
-    DRAINING = auto()  # the session is nearly over: answers are awaited, then the login is repeated
+    DRAINING = auto()  # the session is nearly over: wait for answers, then log in again
     CLOSED = auto()
 
 
@@ -55,7 +55,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     State.CLOSED: frozenset(),
 }
 
-# The largest frame to accept, so that a peer we do not trust yet cannot fill our memory.
+# The largest frame to accept, so that a peer that is not trusted yet cannot fill the memory.
 FRAME_LIMITS: dict[State, int] = {
     State.CREATED: FIRST_FRAME_MAX_BYTES,
     State.PROBING_SASL: FIRST_FRAME_MAX_BYTES,
@@ -74,15 +74,15 @@ class Handshake:
     Args:
         ask: Queues a request (request, version, now_ms) whose response comes to `on_response`.
         emit: Takes an event for the owner of the connection.
-        software: Our name and version.
+        software: Name and version of this client.
         sasl_mechanism: Name of the mechanism; None: no login.
         identity: (cluster id, node id) the broker must have; None: not checked.
         timeout_ms: How long the mechanism may take for each token.
-        random: Spreads the moment of re-authentication.
+        random: Spreads the times of re-authentication.
 
     Attributes:
-        state: Where the connection is in its life.
-        versions: What the broker announced; None before the connection is ready.
+        state: The stage of the connection.
+        versions: The versions the broker announced; None before the connection is ready.
     """
 
     def __init__(
@@ -109,11 +109,11 @@ class Handshake:
         self._session_lifetime_ms = 0  # of the last login; 0: unlimited
         self._login_started_ms = 0
         self._login_answered_ms = 0
-        self._token_deadline_ms: int | None = None  # set while the mechanism is to give a token
+        self._token_deadline_ms: int | None = None  # set while the mechanism makes a token
         self._reauthenticate_at_ms: int | None = None
 
     def start(self, now_ms: int) -> None:
-        """Ask the first question.
+        """Send the first request.
 
         Raises:
             IllegalStateError: It was started before.
@@ -126,18 +126,18 @@ class Handshake:
             self._ask_for_versions(0, now_ms)
 
     def begin_login(self, now_ms: int) -> None:
-        """Name the mechanism: the first login, or the next one when no answer is awaited any more."""
+        """Begin the first login, or the next one when no answer is outstanding."""
         self._transition(State.SASL_HANDSHAKE)
         self._login_started_ms = now_ms
         self._ask(login.handshake_request(self._sasl_mechanism), login.HANDSHAKE_VERSION, now_ms)
 
     def sasl_token(self, token: bytes, now_ms: int) -> None:
-        """The mechanism's token. Raises IllegalStateError if none is awaited."""
+        """Send the mechanism's token. Raises IllegalStateError if none is expected."""
         self._check_token_awaited()
         self._ask(SaslAuthenticateRequest(auth_bytes=token), self._sasl_authenticate_version, now_ms)
 
     def sasl_complete(self, now_ms: int) -> None:
-        """The mechanism is satisfied. Raises IllegalStateError if no token is awaited."""
+        """Complete the login. Raises IllegalStateError if no token is expected."""
         self._check_token_awaited()
         if self._session_lifetime_ms > 0:
             after_ms = login.reauthenticate_after_ms(self._session_lifetime_ms, self._random)
@@ -150,10 +150,10 @@ class Handshake:
             self._emit(SessionReauthenticated(now_ms - self._login_started_ms))
 
     def on_response(self, version: int, body: memoryview, now_ms: int) -> None:
-        """The answer to the last question, which was asked in `version`.
+        """Handle the answer to the last request, which had this version.
 
         Raises:
-            KafkaError: The connection is of no use: AuthenticationError, BrokerError or CorruptDataError.
+            KafkaError: The connection is unusable: AuthenticationError, BrokerError or CorruptDataError.
         """
         match self.state:
             case State.PROBING_SASL:
@@ -170,10 +170,10 @@ class Handshake:
             case State.NEGOTIATING:
                 self._on_versions(version, body, now_ms)
             case _:
-                raise IllegalStateError(f"no answer is awaited in state {self.state.name}")
+                raise IllegalStateError(f"no answer is expected in state {self.state.name}")
 
     def deadlines_ms(self) -> tuple[int | None, int | None]:
-        """When `on_time` has something to do; None: nothing is due."""
+        """Return the times at which `on_time` is due; None: never."""
         return self._token_deadline_ms, self._reauthenticate_at_ms
 
     def on_time(self, now_ms: int) -> None:
@@ -189,7 +189,7 @@ class Handshake:
             self._transition(State.DRAINING)
 
     def close(self) -> None:
-        """The connection is over."""
+        """End the handshake with its connection."""
         self._transition(State.CLOSED)
         self._token_deadline_ms = self._reauthenticate_at_ms = None
 
@@ -212,7 +212,7 @@ class Handshake:
 
     def _check_token_awaited(self) -> None:
         if self._token_deadline_ms is None:
-            raise IllegalStateError(f"no SASL token is awaited in state {self.state.name}")
+            raise IllegalStateError(f"no SASL token is expected in state {self.state.name}")
         self._token_deadline_ms = None
 
     def _transition(self, target: State) -> None:

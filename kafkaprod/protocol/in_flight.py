@@ -1,7 +1,7 @@
 """Requests from `send` to their outcome, in the order they were sent. Pure state.
 
-One `InFlightRequest` goes all the way: the connection fills in the outcome and appends it to its owner's list of
-finished requests, and the loop that polls calls its `on_done`. Nothing is repacked on the way.
+The connection fills in the outcome of an `InFlightRequest` and appends the same object to its owner's list of finished
+requests; the loop that polls calls its `on_done`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class InFlightRequest:
         node_id: The broker it was sent to.
         on_done: Called once, with this object and the time in ms, when the outcome is known; never by the connection.
         sent_at_ms: When it was queued.
-        deadline_ms: When it counts as unanswered; moves when the broker throttles us, to `latest_deadline_ms` at most.
-        expects_response: False for acks=0: then the request ends when its last byte was taken.
-        response_type: Declaration that decodes the response; None hands over the raw body.
+        deadline_ms: When it counts as unanswered; a throttle moves it, to `latest_deadline_ms` at most.
+        expects_response: False for acks=0: the request then ends when the socket has taken its last byte.
+        response_type: Declaration that decodes the response; None: the raw body.
         max_response_bytes: A longer response ends the connection.
-        end_position: Where its last byte is in the connection's outgoing stream.
+        end_position: The position after its last byte in the connection's outgoing stream.
         written_at_ms: When the socket took its last byte; None before that.
         response: The decoded response of a declared request.
-        body: The response behind its header, of a request that was given encoded; it owns its memory.
+        body: The raw response after its header, of a request that was sent encoded; it owns its memory.
         error: Why there is no response; None on success.
         is_possibly_persisted: On error: whether the broker may have acted on the request.
         latency_ms: From `send` to the response; 0 without one.
@@ -61,7 +61,7 @@ class InFlightRequest:
 
     @property
     def write_ms(self) -> int:
-        """From when it was queued to when the socket had taken it; 0 before that."""
+        """The time from queuing until the socket took it; 0 before that."""
         return 0 if self.written_at_ms is None else self.written_at_ms - self.sent_at_ms
 
 
@@ -85,17 +85,17 @@ class InFlightRequests:
         self._requests.append(request)
 
     def next_answered(self) -> InFlightRequest | None:
-        """The request that the next response must answer; None if none is awaited."""
+        """Return the request that the next response must answer; None if none is expected."""
         for request in self._requests:  # mostly the first
             if request.expects_response:
                 return request
         return None
 
     def answered_by(self, correlation_id: int, sent_position: int) -> InFlightRequest:
-        """The request that a response with `correlation_id` answers; it stays in flight until `remove`.
+        """Return the request that a response with `correlation_id` answers; it stays in flight until `remove`.
 
         Raises:
-            CorruptDataError: It is not the oldest one that waits, or was not even sent to its last byte.
+            CorruptDataError: It is not the oldest one, or was not sent to its last byte.
         """
         oldest = self.next_answered()
         if oldest is None or oldest.end_position > sent_position:
@@ -109,14 +109,14 @@ class InFlightRequests:
         return oldest
 
     def remove(self, request: InFlightRequest) -> None:
-        """Take out a request that was answered; mostly the oldest one."""
+        """Remove a request that was answered; mostly the oldest one."""
         if self._requests[0] is request:
             self._requests.popleft()
         else:
             self._requests.remove(request)
 
     def note_written(self, sent_position: int, now_ms: int) -> None:
-        """The socket has taken the bytes before `sent_position`."""
+        """Note that the socket has taken the bytes before `sent_position`."""
         for request in self._requests:
             if request.written_at_ms is None and request.end_position <= sent_position:
                 request.written_at_ms = now_ms
@@ -135,14 +135,14 @@ class InFlightRequests:
         return requests
 
     def expired(self, now_ms: int) -> InFlightRequest | None:
-        """The first request whose deadline has come, if any."""
+        """Return the first request whose deadline has come, if any."""
         return next((request for request in self._requests if request.deadline_ms <= now_ms), None)
 
     def next_deadline_ms(self) -> int | None:
-        """The earliest deadline, None when nothing is in flight."""
+        """Return the earliest deadline; None when nothing is in flight."""
         return min([request.deadline_ms for request in self._requests], default=None)
 
     def extend_deadlines(self, extra_ms: int) -> None:
-        """Give every request more time, up to twice what it had: a timeout stays a timeout."""
+        """Give every request more time, up to twice its timeout."""
         for request in self._requests:
             request.deadline_ms = min(request.deadline_ms + extra_ms, request.latest_deadline_ms)

@@ -1,4 +1,4 @@
-"""What the client's side of a SASL login asks and reads. The tokens themselves belong to the mechanism, not to us.
+"""Requests and responses of a client's SASL login. The mechanism makes and reads the tokens.
 
 Source: KIP-43, KIP-152 (SaslHandshake 1, SaslAuthenticate), KIP-368 (session lifetime).
 """
@@ -14,26 +14,28 @@ from kafkaprod.protocol.messages.sasl_authenticate import SaslAuthenticateReques
 from kafkaprod.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafkaprod.protocol.negotiation import BrokerVersions
 
-HANDSHAKE_VERSION = 1  # version 0 would be followed by bare tokens without a header
+HANDSHAKE_VERSION = 1  # after version 0, tokens follow without a header
 REAUTHENTICATION_WINDOW = (0.85, 0.95)  # share of the session's lifetime (KIP-368)
 MAX_REASON_CHARACTERS = 200
 
 
 def authenticate_version(versions: BrokerVersions) -> int:
-    """The version of SaslAuthenticate to use.
+    """Return the version of SaslAuthenticate to use.
 
     Raises:
-        AuthenticationError: The broker cannot log us in.
+        AuthenticationError: The broker does not support logins here.
     """
     handshake = versions.usable_version(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, HANDSHAKE_VERSION)
     version = versions.usable_version(ApiKey.SASL_AUTHENTICATE, *SaslAuthenticateRequest.versions)
     if handshake is None or version is None:
-        raise AuthenticationError("the broker offers no SaslHandshake 1 and SaslAuthenticate: it is no SASL listener")
+        raise AuthenticationError(
+            "the broker offers no SaslHandshake 1 and SaslAuthenticate: it is not a SASL listener"
+        )
     return version
 
 
 def handshake_request(mechanism: str | None) -> SaslHandshakeRequest:
-    """Asks for the mechanism. It is the configuration's choice alone: what the broker offers never changes it."""
+    """Make the request for the mechanism. Only the configuration chooses it, never the broker's offer."""
     if mechanism is None:
         raise AuthenticationError("no SASL mechanism is configured")
     return SaslHandshakeRequest(mechanism=mechanism)
@@ -66,6 +68,6 @@ def read_token(body: memoryview, version: int) -> tuple[bytes, int]:
 
 
 def reauthenticate_after_ms(lifetime_ms: int, random: Callable[[], float]) -> int:
-    """How long after a login to begin the next one: spread, so that not all clients come at once."""
+    """Return how long after a login to begin the next one; spread, so that not all clients log in at once."""
     earliest, latest = REAUTHENTICATION_WINDOW
     return int(lifetime_ms * (earliest + (latest - earliest) * random()))

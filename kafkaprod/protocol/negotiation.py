@@ -1,9 +1,9 @@
-"""Which version of each API both sides speak.
+"""Negotiates the version of each API.
 
 Source: protocol guide "Retrieving Supported API versions", KIP-35, KIP-511, KIP-584, KIP-1242.
 
-A client asks with the highest ApiVersions version it knows. A broker that does not know that version answers error 35
-in the encoding of version 0, whatever was asked; since 2.4 it adds its own range of ApiVersions.
+A client uses the highest ApiVersions version it supports. A broker without that version answers error 35 in the
+encoding of version 0; since 2.4 it adds its own range of ApiVersions.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from kafkaprod.protocol.error_codes import ErrorCode, error_for
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 HIGHEST_VERSION = 4
-IDENTITY_VERSION = 5  # only adds the identity check and is known since 4.4: asked for when there is one to check
+IDENTITY_VERSION = 5  # only adds the identity check (since 4.4): used when there is one to check
 _ERROR_AND_COUNT = struct.Struct(">hi")
 _RANGE = struct.Struct(">hhh")
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerVersions:
-    """What one broker announced.
+    """The versions and features one broker announced.
 
     Attributes:
         ranges: API key -> (lowest, highest version). Kafka announces Produce from 0 although it refuses 0-2
-            (KAFKA-18659); our own minimum takes care of that.
+            (KAFKA-18659); this client's minimum excludes these.
         finalized_features: Feature name -> level, e.g. transaction.version: 2.
-        finalized_features_epoch: Grows with each change of the features; -1 when unknown.
+        finalized_features_epoch: Grows with each change of the features; -1 if unknown.
     """
 
     ranges: Mapping[int, tuple[int, int]]
@@ -38,7 +38,7 @@ class BrokerVersions:
     finalized_features_epoch: int = -1
 
     def usable_version(self, api_key: int, our_min: int, our_max: int) -> int | None:
-        """The highest version both sides speak, None if there is none."""
+        """Return the highest version that both sides support, None without one."""
         if api_key not in self.ranges:
             return None
         lowest, highest = self.ranges[api_key]
@@ -47,12 +47,12 @@ class BrokerVersions:
 
 
 def versions_request(name: str, version: str, identity: tuple[str, int] | None) -> ApiVersionsRequest:
-    """Asks for the versions, and says who asks.
+    """Make the request for the versions, which names the client.
 
     Args:
-        name: Of the client software.
-        version: Of the client software.
-        identity: (cluster id, node id) the broker must have; None: whatever it is.
+        name: Name of the client software.
+        version: Its version.
+        identity: (cluster id, node id) the broker must have; None: any.
     """
     cluster_id, node_id = identity or (None, -1)
     return ApiVersionsRequest(
@@ -61,7 +61,7 @@ def versions_request(name: str, version: str, identity: tuple[str, int] | None) 
 
 
 def highest_versions_request(identity: tuple[str, int] | None) -> int:
-    """The version of ApiVersions to ask with first."""
+    """Return the version of the first ApiVersions request."""
     return HIGHEST_VERSION if identity is None else IDENTITY_VERSION
 
 
@@ -69,7 +69,7 @@ def read_versions(body: memoryview, version: int) -> BrokerVersions:
     """Read an ApiVersions response.
 
     Raises:
-        BrokerError: The broker refused, e.g. with 129 REBOOTSTRAP_REQUIRED as it is not who we think it is.
+        BrokerError: The broker refused, e.g. with 129 REBOOTSTRAP_REQUIRED because its identity is another.
         CorruptDataError: The bytes violate the format.
     """
     error_code = _error_code(body)
@@ -88,7 +88,7 @@ def _error_code(body: memoryview) -> int:
 
 
 def version_after_refusal(body: memoryview, refused: int) -> int | None:
-    """The ApiVersions version to try after `body` answered version `refused`; None: it is no refusal, or the last.
+    """Return the ApiVersions version to try after `body` answered `refused`; None: no refusal, or no version left.
 
     The range is a hint only. Brokers before 2.4 leave it out, and librdkafka's mock cluster sends a body that is in
     no version's encoding: both mean version 0.

@@ -1,7 +1,7 @@
-"""Bytes on their way to a socket: a queue of buffers that is consumed from the front, at any byte.
+"""The queue of bytes for a socket: buffers that are consumed from the front, at any byte.
 
-Buffers are referenced, never copied, and released as soon as their last byte was taken: the owner of the memory
-counts on that. Positions are bytes since the connection began, so "fully sent" is one comparison.
+Buffers are referenced, never copied, and released as soon as their last byte was taken; the owner of the memory relies
+on that. Positions are bytes since the connection began, so "fully sent" is one comparison.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ Buffer = bytes | bytearray | memoryview
 
 
 class ByteChain(Protocol):
-    """Many buffers in a row that are queued as one, such as the records of a request."""
+    """Consecutive buffers that are queued as one, such as the records of a request."""
 
     @property
     def nbytes(self) -> int:
-        """Their length together."""
+        """The length of all buffers."""
         ...
 
     def from_byte(self, start: int, limit: int) -> list[Buffer]:
-        """The first `limit` buffers of what is left from byte `start` on; none is empty."""
+        """Return at most `limit` buffers from byte `start` on, none empty."""
         ...
 
 
@@ -30,8 +30,8 @@ class OutgoingBytes:
     """The queue of one connection.
 
     Attributes:
-        queued_position: Position behind the last byte queued so far.
-        sent_position: Position behind the last byte taken so far; equal to the above when the queue is empty.
+        queued_position: Position after the last queued byte.
+        sent_position: Position after the last byte taken; equal to the above when the queue is empty.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class OutgoingBytes:
         return self.queued_position - self.sent_position
 
     def append(self, parts: Iterable[Buffer | ByteChain]) -> int:
-        """Queue buffers and chains; return the position behind their last byte. Empty ones are dropped."""
+        """Queue buffers and chains; return the position after their last byte. Empty ones are dropped."""
         for part in parts:
             if isinstance(part, bytes | bytearray | memoryview):
                 part = memoryview(part).cast("B")
@@ -54,7 +54,7 @@ class OutgoingBytes:
         return self.queued_position
 
     def front(self, limit: int) -> list[Buffer]:
-        """The first `limit` buffers, the first one from its first byte that was not taken. Valid until `advance`."""
+        """Return at most `limit` buffers, beginning with the first byte that was not taken; valid until `advance`."""
         buffers: list[Buffer] = []
         start = self._taken
         for part in self._parts:
@@ -71,7 +71,7 @@ class OutgoingBytes:
         """Drop `nbytes` from the front.
 
         Raises:
-            ValueError: More than is queued, or negative; nothing has changed.
+            ValueError: `nbytes` is more than is queued, or negative; nothing has changed.
         """
         if not 0 <= nbytes <= len(self):
             raise ValueError(f"{nbytes} bytes reported as sent, but {len(self)} are queued")
@@ -90,7 +90,7 @@ class OutgoingBytes:
             self._drop_first()
 
     def clear(self) -> None:
-        """Drop everything that was not taken, and release it. Positions stay."""
+        """Drop and release everything that was not taken. Positions do not change."""
         while self._parts:
             self._drop_first()
         self.queued_position = self.sent_position

@@ -1,7 +1,7 @@
-"""A declaration at one version, compiled into the steps that read and write it.
+"""Compiles a declaration at one version into the steps that read and write it.
 
-A plan is made once per (class, version) and kept. Fields that follow each other and have a fixed size form one step,
-one `struct` layout: that is what makes decoding of large Metadata responses fast. A plan writes the fields present in
+A plan is made once per (class, version) and kept. Consecutive fields of fixed size form one step with one `struct`
+layout, which makes decoding of large Metadata responses fast. A plan writes the fields present in
 its version, and refuses to drop information: a field absent in the version must hold its default, unless it is
 declared ignorable.
 
@@ -20,7 +20,7 @@ from kafkaprod.errors import CorruptDataError, UnsupportedVersionError
 from kafkaprod.protocol.field_types import Codec, FieldType, FixedType
 from kafkaprod.protocol.primitives import Reader, Writer
 
-# What packing a value of a wrong type or size raises.
+# Errors of packing a value of a wrong type or size.
 _WRONG_VALUE = (ValueError, TypeError, AttributeError, struct.error)
 
 
@@ -30,9 +30,9 @@ class Field:
 
     Attributes:
         since: First version of the message that has it.
-        until: Last such version; None: all that follow.
-        tag: Number of a tagged field; None: an ordinary one.
-        make_default: Returns what the field holds when it was not set, or is absent in the version.
+        until: Last such version; None: no last one.
+        tag: Number of a tagged field; None: an ordinary field.
+        make_default: Returns the value of a field that was not set, or is absent in the version.
         is_ignorable: Whether a value may be dropped silently when the version has no such field.
     """
 
@@ -59,7 +59,7 @@ class _Step:
 
 
 def compile_struct(struct_class: type[Any], fields: Iterable[Field], version: int, is_flexible: bool) -> Codec:
-    """The codec of a struct class at one version of the message it is part of."""
+    """Return the codec of a struct class at one version of the message around it."""
     present = [field for field in fields if field.is_in(version)]
     absent = [field for field in fields if not field.is_in(version)]
     tagged = sorted((field for field in present if field.tag is not None), key=lambda field: field.tag or 0)
@@ -141,9 +141,9 @@ def _fixed_run(fields: list[Field]) -> _Step:
 
 
 def _tagged_section(fields: list[Field], version: int) -> _Step:
-    """Defaults are in place already when this reads: only what the peer sent is set."""
+    """Return the step of the tagged fields. Reading sets only what the peer sent: defaults are already set."""
     known = {field.tag: _single(field.name, field.type.codec(version, True)) for field in fields}
-    defaults = [(field, field.make_default()) for field in fields]  # to compare with only: they may be mutable
+    defaults = [(field, field.make_default()) for field in fields]  # only for comparison: they may be mutable
 
     def read(reader: Reader, message: Any) -> None:
         tag = -1

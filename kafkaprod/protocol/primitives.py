@@ -11,7 +11,7 @@
 
 Source: protocol guide "Protocol Primitive Types", KIP-482 (flexible versions, unsigned varints), KIP-98 (zigzag).
 
-Every read is checked against the end of the buffer, and every count against the bytes left, before anything is
+Every read is checked against the end of the buffer, and every count against the bytes left, before memory is
 allocated. Damage raises CorruptDataError; the position of the reader is then undefined, so drop the reader.
 
 Threads: one at a time.
@@ -50,7 +50,7 @@ class Reader:
 
     Attributes:
         position: Index of the next byte to read.
-        elements_left: How many array elements may still be read.
+        elements_left: The number of array elements that may still be read.
     """
 
     __slots__ = ("_end", "_view", "elements_left", "position")
@@ -63,11 +63,11 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """How many bytes are left."""
+        """The number of bytes left."""
         return self._end - self.position
 
     def damage(self, what: str) -> CorruptDataError:
-        """The error for damage found at the current position; the caller raises it."""
+        """Make the error for damage at the current position; the caller raises it."""
         return CorruptDataError(f"{what}, at byte {self.position} of {self._end}")
 
     def skip(self, size: int) -> int:
@@ -79,7 +79,7 @@ class Reader:
         return start
 
     def unpack(self, layout: struct.Struct) -> Any:
-        """The values of one fixed layout, as a tuple."""
+        """Read the values of one fixed layout, as a tuple."""
         start = self.position
         end = start + layout.size
         if end > self._end:
@@ -93,7 +93,7 @@ class Reader:
             raise self.damage(f"{self.remaining} bytes left over")
 
     def begin_region(self, size: int) -> int:
-        """Make the next `size` bytes all there is to read; return what `end_region` wants back."""
+        """Limit reading to the next `size` bytes; return the argument for `end_region`."""
         outer_end = self._end
         if size > self.remaining:
             raise self.damage(f"{size} bytes announced where {self.remaining} are left")
@@ -175,7 +175,7 @@ class Reader:
             if byte < 0x80:
                 return value
 
-    # -- lengths and counts: -1 stands for null in both encodings
+    # -- lengths and counts: -1 means null in both encodings
 
     def read_compact_length(self) -> int:
         start = self.position
@@ -195,7 +195,7 @@ class Reader:
         return None if length == -1 else self._required(length)
 
     def checked_count(self, count: int, min_element_bytes: int) -> int:
-        """`count` elements of at least so many bytes must fit in what is left, else raise; -1 (null) is refused too."""
+        """Return `count` if that many elements of the least size fit in the bytes left; -1 (null) is refused, too."""
         needed = count * min_element_bytes
         if not 0 <= needed <= self._end - self.position:
             self._required(count)
@@ -208,7 +208,7 @@ class Reader:
     # -- variable sizes
 
     def read_view(self, size: int) -> memoryview:
-        """The next `size` bytes, not copied."""
+        """Return the next `size` bytes, not copied."""
         start = self.skip(size)
         return self._view[start : start + size]
 
@@ -248,24 +248,24 @@ class Reader:
         return None if length is None else self.read_view(length).tobytes()
 
     def read_records(self) -> memoryview | None:
-        """Record batches as a view of the buffer, not copied."""
+        """Return record batches as a view of the buffer, not copied."""
         length = self._optional(self.read_int32())
         return None if length is None else self.read_view(length)
 
     def read_compact_records(self) -> memoryview | None:
-        """Record batches as a view of the buffer, not copied."""
+        """Return record batches as a view of the buffer, not copied."""
         length = self._optional(self.read_compact_length())
         return None if length is None else self.read_view(length)
 
     def skip_tagged_fields(self) -> None:
-        """Pass over a tagged section of which no field is known."""
+        """Skip a tagged section without known fields."""
         previous_tag = -1
         for _ in range(self.checked_count(self.read_uvarint(), 2)):
             previous_tag = self.read_tag(previous_tag)
             self.skip(self.read_uvarint())
 
     def read_tag(self, previous_tag: int) -> int:
-        """The next tag of a tagged section; it must be higher than the one before."""
+        """Read the next tag of a tagged section; it must be higher than the previous one."""
         tag = self.read_uvarint()
         if tag <= previous_tag:
             raise self.damage(f"tag {tag} follows tag {previous_tag}")
@@ -285,19 +285,19 @@ class Writer:
         self._parts: list[Buffer] = []
 
     def parts(self) -> list[Buffer]:
-        """All buffers in order. Records buffers are the caller's own: they must not change until sent."""
+        """Return all buffers in order. Records buffers are the caller's: they must not change until sent."""
         return [*self._parts, self._data] if self._data else [*self._parts]
 
     def getvalue(self) -> bytes:
-        """Everything written, as one new bytes object."""
+        """Return everything written as one new bytes object."""
         return b"".join(self.parts())
 
     def write_raw(self, data: Buffer) -> None:
-        """Bytes that are already encoded."""
+        """Write bytes that are already encoded."""
         self._data += data
 
     def pack(self, layout: struct.Struct, values: Sequence[Any]) -> None:
-        """The values of one fixed layout."""
+        """Write the values of one fixed layout."""
         self._data += layout.pack(*values)
 
     # -- fixed sizes

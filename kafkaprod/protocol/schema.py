@@ -1,4 +1,4 @@
-"""Messages as declarations: fields with their version ranges, both directions, every version.
+"""Messages as declarations: fields with their version ranges, for both directions and every version.
 
     class PartitionProduceData(Struct):
         index: int = field(INT32)
@@ -47,7 +47,7 @@ def field(
         since: First version that has the field.
         until: Last version that has it.
         tag: Makes it a tagged field; such fields need a flexible version.
-        default: What the field holds if nobody set it; else the type's zero (0, "", null if always nullable ...).
+        default: The value of a field that was not set; else the type's zero (0, "", null if always nullable ...).
             Arrays and structs take no default but None or an empty list.
         ignorable: The value is dropped silently in versions without the field; otherwise a value other than the default
             raises there.
@@ -100,7 +100,7 @@ class Struct(metaclass=_Declaration):
 
     @classmethod
     def codec(cls, version: int, is_flexible: bool, /) -> Codec:
-        """Reader and writer at one version of the message around it; compiled at the first use."""
+        """Return reader and writer at one version of the message around it; compiled at the first use."""
         return _codec(cls, version, is_flexible)
 
     def __eq__(self, other: object) -> bool:
@@ -116,7 +116,7 @@ class Struct(metaclass=_Declaration):
 
 
 def _shown(value: Any) -> str:
-    """Buffers by their size only: they are large, or secret (SASL tokens)."""
+    """Show buffers only by size: they are large, or secret (SASL tokens)."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return f"<{memoryview(value).nbytes} bytes>"
     return repr(value)
@@ -154,7 +154,7 @@ class Message(Struct):
 
     @classmethod
     def is_flexible(cls, version: int) -> bool:
-        """Whether this version has compact encodings and tagged fields."""
+        """Return whether this version has compact encodings and tagged fields."""
         return cls.flexible_from is not None and version >= cls.flexible_from
 
     @classmethod
@@ -180,11 +180,11 @@ class Message(Struct):
     def decode_start(cls, buffer: Buffer, version: int, max_elements: int = UNLIMITED_ELEMENTS) -> tuple[Self, int]:
         """Read a body that other bytes may follow; return it and the number of those bytes.
 
-        A broker reads requests so, as Kafka does: librdkafka writes more than the message in some (see `server`).
+        A broker reads requests this way, as Kafka does: librdkafka writes more than the message in some (see `server`).
 
         Args:
             buffer: Holds the body from its first byte on.
-            version: Of the message.
+            version: The version of the message.
             max_elements: Most elements of all arrays together, so that a small frame cannot take much memory and time.
 
         Raises:
@@ -200,7 +200,7 @@ class Message(Struct):
         return message, reader.remaining
 
     def encode(self, version: int) -> bytes:
-        """The body as new bytes.
+        """Encode the body as new bytes.
 
         Raises:
             UnsupportedVersionError: No such version is declared, or it has no place for a value that was set.

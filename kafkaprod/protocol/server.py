@@ -3,12 +3,12 @@
     socket -> receive_data() -> events(): RequestReceived* [, ConnectionRefused]
     RequestReceived.decode() -> handler -> send_response() | send_nothing() -> data_to_send() -> socket -> data_sent()
 
-Responses leave in the order of the requests, in whatever order they are given: a client matches them by that order.
+Responses are sent in the order of the requests, even if given in another: a client matches them by that order.
 A request whose API or version the broker does not announce ends the connection without an answer, as Kafka does. Only
 ApiVersions is answered in any version: error 35 in the encoding of version 0, with the range of ApiVersions itself.
 
-Bytes behind a complete request are ignored. librdkafka (to 2.16) writes the null array of Metadata v9+, which asks for
-all topics, as four zero bytes where one is right, so that three bytes are left over.
+Bytes after a complete request are ignored. librdkafka (to 2.16) writes the null array of Metadata v9+, which means all
+topics, as four zero bytes where one is right, so that three bytes are left over.
 
 Threads: one at a time; no I/O, no clock, no lock inside. Source: protocol guide "Network", KIP-35, KIP-511.
 """
@@ -43,12 +43,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """A client asks.
+    """A request of the client.
 
     Attributes:
         header: Its API and version are among those the broker announces.
-        body: What follows the header. It owns its memory and may be written to.
-        position: Counts the requests of the connection from 0.
+        body: The bytes after the header. It owns its memory and is writable.
+        position: The number of the request on its connection, from 0.
     """
 
     header: RequestHeader
@@ -57,11 +57,11 @@ class RequestReceived:
 
     @property
     def api(self) -> ApiKey:
-        """The API asked for."""
+        """The API of the request."""
         return ApiKey(self.header.api_key)
 
     def decode(self, max_elements: int = UNLIMITED_ELEMENTS) -> Request:
-        """Decode the request; its records are views of `body`. Bytes behind the message are ignored, as Kafka does.
+        """Decode the request; its records are views of `body`. Bytes after the message are ignored, as Kafka does.
 
         Args:
             max_elements: Most elements of all its arrays together.
@@ -77,7 +77,7 @@ class RequestReceived:
 
 @functools.lru_cache(maxsize=256)  # so that each kind of request is logged once
 def _log_left_bytes(api: ApiKey, version: int, left_bytes: int) -> None:
-    logger.debug("%s v%d: %d bytes behind the request are ignored", api.name, version, left_bytes)
+    logger.debug("%s v%d: %d bytes after the request are ignored", api.name, version, left_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class ServerConnection:
     """The broker's side of one connection.
 
     Args:
-        versions: What the broker announces: API -> (lowest, highest) version. Must contain ApiVersions.
+        versions: The versions the broker announces: API -> (lowest, highest). Must contain ApiVersions.
         max_frame_bytes: The largest request to accept.
     """
 
@@ -104,7 +104,7 @@ class ServerConnection:
         self._events: list[ServerEvent] = []
         self._received_count = 0
         self._is_refused = False
-        # One place for each request not answered, oldest first; a response given early waits in its place.
+        # One entry for each unanswered request, oldest first; an early response waits in its entry.
         self._answers: deque[list[Buffer] | None] = deque()
         self._out = OutgoingBytes()
 
@@ -119,16 +119,16 @@ class ServerConnection:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of an unfinished request that are held."""
+        """The number of bytes of an incomplete request."""
         return self._splitter.pending_bytes
 
     @property
     def unanswered_count(self) -> int:
-        """Requests received whose response was not queued yet."""
+        """The number of requests whose response was not queued yet."""
         return len(self._answers)
 
     def receive_data(self, data: Buffer) -> None:
-        """Take bytes from the client; `events` tells what they were.
+        """Take bytes from the client; `events` returns what they contain.
 
         Raises:
             IllegalStateError: The connection was refused before.
@@ -143,7 +143,7 @@ class ServerConnection:
             self._events.append(ConnectionRefused(error))
 
     def events(self) -> list[ServerEvent]:
-        """What happened since the last call."""
+        """Return the events since the last call."""
         events, self._events = self._events, []
         return events
 
@@ -152,7 +152,7 @@ class ServerConnection:
 
         Raises:
             UnsupportedVersionError, ValueError: As `Message.encode`; nothing is queued.
-            IllegalStateError: The request has its answer.
+            IllegalStateError: The request was answered already.
         """
         if response.api != request.api:
             raise IllegalStateError(f"{type(response).__name__} cannot answer {request.api.name}")
@@ -164,20 +164,20 @@ class ServerConnection:
         """Settle a request that has no response (produce with acks=0).
 
         Raises:
-            IllegalStateError: The request has its answer.
+            IllegalStateError: The request was answered already.
         """
         self._answer(request.position, [])
 
     def data_to_send(self, limit: int) -> list[Buffer]:
-        """The first `limit` buffers for the client. Valid until `data_sent`."""
+        """Return at most `limit` buffers for the client; valid until `data_sent`."""
         return self._out.front(limit)
 
     def data_sent(self, nbytes: int) -> None:
-        """The socket took so many bytes."""
+        """Note that the socket took `nbytes`."""
         self._out.advance(nbytes)
 
     def connection_lost(self) -> None:
-        """Drop all that waits to be sent, and release its memory."""
+        """Drop everything not sent, and release its memory."""
         self._is_refused = True
         self._answers.clear()
         self._out.clear()
@@ -196,7 +196,7 @@ class ServerConnection:
         self._events.append(RequestReceived(header, reader.read_view(reader.remaining), position))
 
     def _request_class(self, api_key: int, version: int) -> type[Request] | None:
-        """None: ApiVersions in a version we do not know."""
+        """Return the request's class; None: ApiVersions in an unknown version."""
         api = ApiKey(api_key) if api_key in self._versions else None
         if api is not None:
             request_class = REQUESTS[api]
@@ -218,7 +218,9 @@ class ServerConnection:
     def _answer(self, position: int, frame: list[Buffer]) -> None:
         place = position - (self._received_count - len(self._answers))
         if not 0 <= place < len(self._answers) or self._answers[place] is not None:
-            raise IllegalStateError(f"request {position} of this connection has its answer, or the connection is gone")
+            raise IllegalStateError(
+                f"request {position} of this connection was answered already, or the connection has ended"
+            )
         self._answers[place] = frame
         while self._answers and (ready := self._answers[0]) is not None:
             self._out.append(ready)

@@ -1,1 +1,1 @@
-"""Client security: SASL mechanisms and TLS contexts. Imports nothing of this package but errors."""
+"""Client security: SASL mechanisms and TLS contexts. Imports only configuration and errors of this package."""

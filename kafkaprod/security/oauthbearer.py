@@ -1,7 +1,7 @@
 """OAUTHBEARER: login with a bearer token that the caller's provider fetches. Source: RFC 7628; KIP-255.
 
-Tokens are taken anew for each login, so a re-authentication sends a fresh one. This package opens no URL and reads no
-file for a token: the provider is the caller's code (fault S13).
+Each login fetches a new token, so a re-authentication sends a fresh one. This package opens no URL and reads no file
+for a token: the provider is the caller's code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TokenProvider(Protocol):
     """Fetches tokens. `token` may block; it is called off the I/O thread, once for each login."""
 
     def token(self) -> str | BearerToken:
-        """A token that is valid now."""
+        """Return a token that is valid now."""
         ...
 
 
@@ -54,7 +54,7 @@ class OAuthBearerMechanism:
     """One OAUTHBEARER login.
 
     Args:
-        provider: Where the token comes from.
+        provider: Fetches the token.
     """
 
     name = "OAUTHBEARER"
@@ -85,9 +85,9 @@ class OAuthBearerMechanism:
         return "\x01".join([*parts, "\x01"]).encode()
 
     def step(self, challenge: bytes) -> bytes | None:
-        """An empty answer completes the login; anything else is a refusal, which is acknowledged with one 0x01."""
+        """Complete the login after an empty answer; acknowledge anything else, a refusal, with one 0x01."""
         if self._has_failed:
-            raise AuthenticationError("OAUTHBEARER server went on after its refusal")
+            raise AuthenticationError("OAUTHBEARER server sent another message after its refusal")
         if not challenge:
             return None
         if len(challenge) > MAX_ERROR_BYTES:

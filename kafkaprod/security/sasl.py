@@ -22,7 +22,7 @@ class Mechanism(Protocol):
         ...
 
     def first(self) -> bytes:
-        """The client's first message."""
+        """Return the client's first message."""
         ...
 
     def step(self, challenge: bytes) -> bytes | None:
@@ -52,11 +52,11 @@ class PlainMechanism:
         self._token = f"{authorization_id}\0{username}\0{password}".encode()
 
     def first(self) -> bytes:
-        """The whole login: `authzid NUL authcid NUL password`."""
+        """Return the whole login: `authzid NUL authcid NUL password`."""
         return self._token
 
     def step(self, challenge: bytes) -> bytes | None:
-        """PLAIN has one message; the server's answer must be empty."""
+        """Check the server's answer, which must be empty: PLAIN has one message."""
         if challenge:
             raise AuthenticationError(f"PLAIN server sent a challenge of {len(challenge)} bytes, expected none")
         return None

@@ -11,7 +11,7 @@ bounded before it is used, and the iteration count is checked before anything is
 (one PBKDF2 run: about 0.6 us an iteration), so it runs off the I/O thread.
 
 Apache Kafka hashes the password's UTF-8 bytes as they are (it does not apply SASLprep, and neither do its clients),
-so that is the default here; pass `prepare=saslprep` for servers that follow the RFC to the letter. The two differ
+which is the default here; pass `prepare=saslprep` for servers that follow the RFC to the letter. The two differ
 only for passwords with compatibility characters, non-ASCII spaces or unnormalised accents.
 """
 
@@ -40,7 +40,7 @@ _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
 def random_nonce() -> str:
-    """A nonce of 192 random bits in printable ASCII without a comma."""
+    """Return a nonce of 192 random bits in printable ASCII without a comma."""
     return secrets.token_urlsafe(NONCE_BYTES)
 
 
@@ -86,7 +86,7 @@ class ScramMechanism:
         self._is_done = False
 
     def first(self) -> bytes:
-        """The client-first message."""
+        """Return the client-first message."""
         return (_GS2_HEADER + self._client_first_bare).encode()
 
     def step(self, challenge: bytes) -> bytes | None:
@@ -146,7 +146,7 @@ class ScramMechanism:
         return nonce, salt, self._iterations(self._field(parts[2], "i"))
 
     def _iterations(self, text: str) -> int:
-        # At most 10 digits: the bound must not cost anything itself.
+        # At most 10 digits: the check itself must be cheap.
         if not (text.isascii() and text.isdigit() and len(text) <= 10):
             raise AuthenticationError(f"{self.name}: iteration count {text[:20]!r} is not a small number")
         iterations = int(text)

@@ -1,6 +1,6 @@
 """An `ssl.SSLContext` from options: PEM files, TLS 1.2 or later, chain and host name verified.
 
-A context the user made himself is used as it is and never passes through here. New files (rotated certificates) take
+A context that the user made is used unchanged and never passes through here. New files (rotated certificates) take
 effect with a new context; connections that are open keep theirs.
 """
 

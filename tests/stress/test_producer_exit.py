@@ -156,4 +156,4 @@ assert began.wait(20)
 """
     process, _, _ = run(sink, program)
     assert process.returncode == 0, process.stderr
-    assert "the sender thread does not end, it runs hang()" in process.stderr
+    assert "the sender thread does not end; it runs hang()" in process.stderr

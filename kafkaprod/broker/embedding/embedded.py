@@ -83,7 +83,7 @@ class EmbeddedBroker:
             listeners: several sockets in one broker, "PLAINTEXT://:0,SSL://:0,SASL_PLAINTEXT://:0" say, in place of
                 `port`; see the attribute of this name. Those with TLS need `tls_files`, those with SASL `sasl_users`.
             topics: name -> partition count, made at the start if missing.
-            auto_create_topics: make topics that clients ask for, as Kafka does by default.
+            auto_create_topics: create topics that clients request, as Kafka does by default.
             num_partitions: of topics made without a count.
             flush_policy: "each", "interval:<ms>" or "never".
             retention_ms: of topics that say nothing else; -1: records stay however old their timestamps are, which
@@ -91,7 +91,7 @@ class EmbeddedBroker:
             initial_rebalance_delay_ms: how long a new group waits for its first members.
             transaction_version: level of the feature `transaction.version`: 2 for the protocol of Kafka 4 (KIP-890),
                 0 or 1 for the one before.
-            transaction_max_timeout_ms: longest transaction timeout a producer may ask for.
+            transaction_max_timeout_ms: longest transaction timeout a producer may request.
             transactional_id_expiration_ms: transactional ids that are not used for so long are forgotten.
             sasl_users: user name -> password; clients must log in if there are any (PLAIN, SCRAM-SHA-256, -512).
             tls_files: certificate chain, private key and, to ask clients for certificates, their authority; PEM files.

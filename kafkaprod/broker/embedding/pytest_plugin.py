@@ -11,6 +11,6 @@ from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 
 @pytest.fixture(scope="session")
 def kafkaprod_broker() -> Iterator[EmbeddedBroker]:
-    """One broker for the session, which makes the topics that clients ask for; use names of your own in each test."""
+    """One broker for the session, which creates the topics that clients request; use different names in each test."""
     with EmbeddedBroker(auto_create_topics=True) as broker:
         yield broker

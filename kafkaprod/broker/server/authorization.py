@@ -145,7 +145,7 @@ class Authorizer:
         return self.broker.acls.is_allowed_for_any(request.principal, request.client_host, operation, resource_type)
 
     def refusal(self) -> ErrorCode:
-        """Return the error for the whole request; NONE if it may go on."""
+        """Return the error for the whole request; NONE if it is allowed."""
         for right in RIGHTS.get(self.request.body.api, ()):
             name = getattr(self.request.body, right.attribute) if right.attribute else CLUSTER_NAME
             if name is not None and not self.may(right.operation, right.resource_type, name):

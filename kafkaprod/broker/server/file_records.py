@@ -35,5 +35,5 @@ def records_field(source: FileSlice, ranges: list[FileSlice]) -> Buffer:
 
 
 def is_stand_in(part: Buffer) -> bool:
-    """Whether a buffer of an encoded response, or what is left of it, stands in for a file range."""
+    """Return whether a buffer of an encoded response, or the rest of one, represents a file range."""
     return isinstance(part, memoryview) and part.obj is _NOWHERE

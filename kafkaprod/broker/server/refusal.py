@@ -7,7 +7,7 @@ from kafkaprod.protocol.error_codes import ErrorCode
 
 
 class RequestRefusedError(BrokerError):
-    """The broker does not do what a request asks for; nothing was changed."""
+    """The broker refuses a request; nothing was changed."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message, code=int(error_code), name=error_code.name)

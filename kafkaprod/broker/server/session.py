@@ -130,7 +130,7 @@ class Session:
 
         Raises:
             OSError: the connection failed.
-            KafkaError: the client broke the protocol, or asks for what is not announced.
+            KafkaError: the client broke the protocol, or requested a version that is not announced.
         """
         size = self.transport.receive_into(scratch)
         if size is None:

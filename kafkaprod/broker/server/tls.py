@@ -13,7 +13,7 @@ def server_context(certificate: str, key: str, client_authority: str | None = No
     Args:
         certificate: path of the chain, the broker's own first.
         key: path of its private key, without a password.
-        client_authority: path of the authorities clients must have a certificate of; None asks for none.
+        client_authority: path of the authorities of clients' certificates; None: clients need none.
 
     Raises:
         ConfigError: a file cannot be read or does not fit.

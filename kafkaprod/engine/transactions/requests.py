@@ -89,7 +89,7 @@ def find_coordinator(key: str, group_id: str | None) -> TransactionRequest:
 
 
 def init_producer_id(producer: Producer, node: Node, timeout_ms: int, *, is_bump: bool) -> TransactionRequest:
-    """Ask for a producer id; a bump asks for the next epoch of the present one."""
+    """Request a producer id; a bump requests the next epoch of the current one."""
     has_id = is_bump and producer.producer_id >= 0
     message = InitProducerIdRequest(
         transactional_id=producer.transactional_id,

@@ -18,7 +18,7 @@ from kafkaprod.protocol.schema import Request, Response, Struct, field
 
 
 class ApiVersionsRequest(Request, api=ApiKey.API_VERSIONS, versions=(0, 5), flexible_from=3):
-    """Asks for the versions, and says who asks."""
+    """Requests the versions, and names the client."""
 
     client_software_name: str = field(STRING, since=3, ignorable=True)
     client_software_version: str = field(STRING, since=3, ignorable=True)

@@ -1,6 +1,6 @@
 """CreateTopics (19).
 
-    4  -1 asks for the broker's defaults (KIP-464)     6  may answer THROTTLING_QUOTA_EXCEEDED
+    4  -1 means the broker's defaults (KIP-464)        6  may answer THROTTLING_QUOTA_EXCEEDED
     5  flexible; answers partitions and configs        7  topic id (KIP-516)
 
 Source: KIP-4, KIPs above.

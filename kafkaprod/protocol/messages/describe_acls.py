@@ -17,7 +17,7 @@ from kafkaprod.protocol.schema import Request, Response, Struct, field
 
 
 class DescribeAclsRequest(Request, api=ApiKey.DESCRIBE_ACLS, versions=(1, 3), flexible_from=2):
-    """Asks for the entries that match a filter; null matches all."""
+    """Requests the entries that match a filter; null matches all."""
 
     resource_type_filter: int = field(INT8)
     resource_name_filter: str | None = field(NULLABLE_STRING)

@@ -15,7 +15,7 @@ NOT_REQUESTED = -(1 << 31)  # of authorized operations
 
 
 class DescribeClusterRequest(Request, api=ApiKey.DESCRIBE_CLUSTER, versions=(0, 2), flexible_from=0):
-    """Asks for the cluster."""
+    """Requests the cluster's brokers."""
 
     include_cluster_authorized_operations: bool = field(BOOL)
     endpoint_type: int = field(INT8, since=1, default=1)  # 1 brokers, 2 controllers

@@ -17,7 +17,7 @@ from kafkaprod.protocol.schema import Request, Response, Struct, field
 
 
 class DescribeConfigsResource(Struct):
-    """A resource and the options asked for."""
+    """A resource and the requested options."""
 
     resource_type: int = field(INT8)
     resource_name: str = field(STRING)

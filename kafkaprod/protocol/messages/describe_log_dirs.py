@@ -21,7 +21,7 @@ class DescribableLogDirTopic(Struct):
 
 
 class DescribeLogDirsRequest(Request, api=ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5), flexible_from=2):
-    """Asks for partitions; null means all."""
+    """Requests partitions; null means all."""
 
     topics: list[DescribableLogDirTopic] | None = field(array(DescribableLogDirTopic).nullable())
 

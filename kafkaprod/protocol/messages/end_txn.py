@@ -1,7 +1,7 @@
 """EndTxn (26): commit or abort a transaction.
 
     2  may answer PRODUCER_FENCED     4  may answer TRANSACTION_ABORTABLE
-    3  flexible                       5  answers the id and epoch to go on with (KIP-890)
+    3  flexible                       5  answers the next id and epoch (KIP-890)
 
 Source: KIP-98, KIP-890.
 """
@@ -27,5 +27,5 @@ class EndTxnResponse(Response, api=ApiKey.END_TXN, versions=(0, 5), flexible_fro
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
-    producer_id: int = field(INT64, since=5, default=-1, ignorable=True)  # -1: go on with the same
+    producer_id: int = field(INT64, since=5, default=-1, ignorable=True)  # -1: keep the same
     producer_epoch: int = field(INT16, since=5, default=-1, ignorable=True)

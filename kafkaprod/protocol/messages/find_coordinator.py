@@ -14,7 +14,7 @@ from kafkaprod.protocol.schema import Request, Response, Struct, field
 
 
 class FindCoordinatorRequest(Request, api=ApiKey.FIND_COORDINATOR, versions=(0, 6), flexible_from=3):
-    """Asks for coordinators."""
+    """Requests coordinators."""
 
     key: str = field(STRING, until=3)
     key_type: int = field(INT8, since=1)  # 0 group, 1 transaction, 2 share group

@@ -12,7 +12,7 @@ from kafkaprod.protocol.schema import Request, Response, field
 class GetTelemetrySubscriptionsRequest(
     Request, api=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions=(0, 0), flexible_from=0
 ):
-    """Asks for the subscription of a client."""
+    """Requests the subscription of a client."""
 
     client_instance_id: uuid.UUID | None = field(UUID)  # None: the broker gives one
 

@@ -15,7 +15,7 @@ from kafkaprod.protocol.schema import Request, Response, field
 
 
 class InitProducerIdRequest(Request, api=ApiKey.INIT_PRODUCER_ID, versions=(0, 6), flexible_from=2, unstable_from=6):
-    """Asks for a producer id, or for the next epoch of one."""
+    """Requests a producer id, or the next epoch of one."""
 
     transactional_id: str | None = field(NULLABLE_STRING)  # null: idempotent only
     transaction_timeout_ms: int = field(INT32)

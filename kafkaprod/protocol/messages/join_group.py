@@ -23,7 +23,7 @@ class JoinGroupRequestProtocol(Struct):
 
 
 class JoinGroupRequest(Request, api=ApiKey.JOIN_GROUP, versions=(0, 9), flexible_from=6):
-    """Asks for membership."""
+    """Requests membership."""
 
     group_id: str = field(STRING)
     session_timeout_ms: int = field(INT32)

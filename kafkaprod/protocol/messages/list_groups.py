@@ -13,7 +13,7 @@ from kafkaprod.protocol.schema import Request, Response, Struct, field
 
 
 class ListGroupsRequest(Request, api=ApiKey.LIST_GROUPS, versions=(0, 5), flexible_from=3):
-    """Asks for the groups."""
+    """Requests the groups."""
 
     states_filter: list[str] = field(array(STRING), since=4)
     types_filter: list[str] = field(array(STRING), since=5)

@@ -1,10 +1,10 @@
 """Metadata (3): brokers, topics, partitions and their leaders.
 
-    0  an empty topic list asks for all       8  authorized operations, as bit fields
-    1  null asks for all, empty for none      9  flexible; leader epochs are reliable from here on
+    0  an empty topic list means all          8  authorized operations, as bit fields
+    1  null means all, empty means none       9  flexible; leader epochs are reliable from here on
     2  cluster id                            10  topic ids in the response
     3  throttle time                         11  no cluster operations any more (see DescribeCluster)
-    4  auto-creation can be declined         12  topics can be asked for by id
+    4  auto-creation can be declined         12  topics can be requested by id
     5  offline replicas                      13  top-level error code (KIP-1102)
     7  leader epochs
 
@@ -30,7 +30,7 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Request, api=ApiKey.METADATA, versions=(0, 13), flexible_from=9):
-    """Asks for the cluster and some or all topics."""
+    """Requests the cluster and some or all topics."""
 
     topics: list[MetadataRequestTopic] | None = field(array(MetadataRequestTopic).nullable(since=1))  # null: all topics
     allow_auto_topic_creation: bool = field(BOOL, since=4, default=True)
@@ -63,7 +63,7 @@ class MetadataResponseTopic(Struct):
     """A topic and its partitions."""
 
     error_code: int = field(INT16)
-    name: str | None = field(STRING.nullable(since=12))  # null: the id asked for is unknown
+    name: str | None = field(STRING.nullable(since=12))  # null: the requested id is unknown
     topic_id: uuid.UUID | None = field(UUID, since=10, ignorable=True)
     is_internal: bool = field(BOOL, since=1, ignorable=True)
     partitions: list[MetadataResponsePartition] = field(array(MetadataResponsePartition))

@@ -1,6 +1,6 @@
 """OffsetFetch (9): a group's stored positions.
 
-    2  null asks for all topics; top-level error    7  only offsets of finished transactions (KIP-447)
+    2  null means all topics; top-level error       7  only offsets of finished transactions (KIP-447)
     3  throttle time                                8  many groups at once (KIP-709)
     5  leader epoch                                 9  member id and epoch (KIP-848)
     6  flexible                                    10  topic ids instead of names

@@ -20,7 +20,7 @@ class SyncGroupRequestAssignment(Struct):
 
 
 class SyncGroupRequest(Request, api=ApiKey.SYNC_GROUP, versions=(0, 5), flexible_from=4):
-    """Asks for the own assignment; the leader adds everybody's."""
+    """Requests the member's assignment; the leader adds the assignments of all."""
 
     group_id: str = field(STRING)
     generation_id: int = field(INT32)

@@ -144,7 +144,7 @@ def test_a_request_cannot_be_answered_twice_or_by_another_api() -> None:
     connection.send_response(first, HeartbeatResponse())
     connection.send_response(second, HeartbeatResponse())
 
-    with pytest.raises(IllegalStateError, match="request 0 of this connection has its answer"):
+    with pytest.raises(IllegalStateError, match="request 0 of this connection was answered already"):
         connection.send_response(first, HeartbeatResponse())
     with pytest.raises(IllegalStateError, match="request 1"):
         connection.send_nothing(second)
@@ -234,7 +234,7 @@ def test_bytes_behind_a_complete_request_are_ignored(caplog: pytest.LogCaptureFi
     first, second = received(connection)
 
     assert first.decode() == second.decode() == MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    assert [record.message for record in caplog.records] == ["METADATA v12: 3 bytes behind the request are ignored"]
+    assert [record.message for record in caplog.records] == ["METADATA v12: 3 bytes after the request are ignored"]
 
 
 def test_a_request_cut_short_is_damage() -> None:

@@ -41,7 +41,7 @@ class IndexRule:
         return is_due
 
     def resume(self, first_timestamp: int, largest: TimestampOffset) -> None:
-        """Go on at a batch that is in the index: the next `add` is that batch, and it is due again."""
+        """Continue at a batch that is in the index: the next `add` is that batch, and it is due again."""
         self.is_empty = False
         self.first_timestamp = first_timestamp
         self.largest = largest

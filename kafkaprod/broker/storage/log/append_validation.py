@@ -6,7 +6,7 @@
      11  CRC                                    2     15  size again, if the batch was re-encoded   10
                                                       16  size against segment.bytes                18
 (1-3 and 5-8 belong to the request path, 17 to `producer_state`.) Pure but for the batch: attributes, maxTimestamp and
-CRC are rewritten in place where the topic asks for it. Source: Kafka storage, UnifiedLog, LogValidator.
+CRC are rewritten in place where the topic requires it. Source: Kafka storage, UnifiedLog, LogValidator.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FAULT_TEXTS = {
 
 
 class ValidBatch(NamedTuple):
-    """A batch ready to get its offset: the caller's bytes, or re-encoded ones where compression.type asks for it."""
+    """A batch ready to get its offset: the caller's bytes, or re-encoded ones where compression.type requires it."""
 
     data: memoryview
     header: BatchHeader

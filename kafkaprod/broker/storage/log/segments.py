@@ -52,7 +52,7 @@ class ReadResult(NamedTuple):
 
     Attributes:
         records: whole batches, the last one possibly cut; None if there is nothing to read.
-        first_offset: of the first batch in `records`, at or below the offset asked for.
+        first_offset: of the first batch in `records`, at or below the requested offset.
         end_offset: no record in `records` has an offset at or above it; for `aborted_transactions`.
     """
 

@@ -1,4 +1,4 @@
-"""The high watermark: what consumers may see. Not thread-safe: the partition's lock guards it."""
+"""The high watermark, up to which consumers may read. Not thread-safe: the partition's lock guards it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from enum import Enum
 
 
 class WatermarkRule(Enum):
-    """Who moves the high watermark."""
+    """What moves the high watermark."""
 
     SOLE_REPLICA = "own log end"
     """The log itself, as soon as the flush policy allows an acknowledgement."""
-    REPLICATED = "told"
+    REPLICATED = "replication"
     """Replication, by `PartitionLog.update_high_watermark`."""
 
 
 class Watermark:
-    """The high watermark of one partition and who hears of it.
+    """The high watermark of one partition and the listeners to its changes.
 
     Attributes:
-        rule: who moves it.
+        rule: what moves it.
         listeners: called with the new value, under the partition's lock: must not block or call back.
     """
 

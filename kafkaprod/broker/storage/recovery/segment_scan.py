@@ -118,7 +118,7 @@ def scan_segment(
     epochs: LeaderEpochs | None = None,
     replay_from: int = 0,
 ) -> None:
-    """Go on with a scan up to the segment's first invalid byte.
+    """Continue a scan up to the segment's first invalid byte.
 
     Args:
         data: the .log file.
