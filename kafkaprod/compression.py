@@ -64,6 +64,10 @@ _ZSTD_SMALL_BYTES: Final = 128 * 1024  # of a batch; the library's parameters fo
 _per_thread = threading.local()
 
 
+class ExpansionError(CorruptDataError):
+    """Compressed data has more bytes plain than the caller wants; it may be right or a decompression bomb."""
+
+
 @dataclass(frozen=True, slots=True)
 class Codec:
     """A codec at a level. Thread-safe.
@@ -125,7 +129,7 @@ def decompress(codec_id: int, data: BytesLike, limit: int) -> bytearray:
 
     Raises:
         CorruptDataError: unknown codec, damaged or cut data, bytes after the last frame, too many frames, or more than
-            `limit` bytes.
+            `limit` bytes (`ExpansionError`).
         ConfigError: the library for the codec is not installed.
     """
     decompressors = {1: _decompress_gzip, 2: _decompress_snappy, 3: _decompress_lz4, 4: _decompress_zstd}
@@ -136,8 +140,14 @@ def decompress(codec_id: int, data: BytesLike, limit: int) -> bytearray:
         return function(data, limit)
     except ConfigError:
         raise
+    except ExpansionError as error:
+        raise ExpansionError(_damaged(codec_id, data, error)) from error
     except Exception as error:  # each library has its own exception type, cramjam's is not even public
-        raise CorruptDataError(f"damaged {CODEC_NAMES[codec_id]} data of {len(data)} bytes: {error}") from error
+        raise CorruptDataError(_damaged(codec_id, data, error)) from error
+
+
+def _damaged(codec_id: int, data: BytesLike, error: Exception) -> str:
+    return f"damaged {CODEC_NAMES[codec_id]} data of {len(data)} bytes: {error}"
 
 
 def _gzip_compressor(level: int) -> Callable[[Sequence[BytesLike]], bytes]:
@@ -318,5 +328,5 @@ def _decompress_snappy_block(block: memoryview, room: int, limit: int) -> bytear
     return plain
 
 
-def _beyond(limit: int) -> CorruptDataError:
-    return CorruptDataError(f"the data expands beyond the limit of {limit} bytes")
+def _beyond(limit: int) -> ExpansionError:
+    return ExpansionError(f"the data expands beyond the limit of {limit} bytes")

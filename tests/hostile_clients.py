@@ -2,8 +2,9 @@
 
     python -m tests.hostile_clients [attack ...] [--seconds 5]
 
-Each attack is made in another process, again and again. The honest client opens a connection, produces a record and
-reads it back, ten times a second. Exit code 1 if a wait exceeds `MAX_WAIT_S`, or the memory `MAX_RESIDENT_BYTES`.
+Each attack is made in another process, again and again. The honest client opens a connection, produces a record, reads
+it back and asks for metadata, ten times a second. Exit code 1 if a wait exceeds
+`MAX_WAIT_S`, or the memory `MAX_RESIDENT_BYTES`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +28,11 @@ from kafkaprod.compression import CODEC_IDS, make_codec
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.frames import encode_request
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest
+from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kafkaprod.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafkaprod.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -43,6 +49,8 @@ MAX_WAIT_S = 1.0
 MAX_RESIDENT_BYTES = 300 << 20
 MIB = 1 << 20
 TOPIC = "orders"
+MANY = 49_000
+"""Elements of a request, a little below the broker's limit."""
 USERS = {"ada": "lovelace"}
 
 
@@ -89,8 +97,8 @@ def batch_of(count: int, section: bytes, codec: int, base_timestamp: int) -> byt
     return bytes(batch)
 
 
-def produce(batch: bytes) -> bytes:
-    data = [TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)])]
+def produce(batch: bytes, times: int = 1) -> bytes:
+    data = [TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)] * times)]
     return frame_of(ProduceRequest(acks=-1, timeout_ms=1, topic_data=data), 9)
 
 
@@ -122,9 +130,34 @@ def wrong_times_in_order(count: int = 100_000) -> bytes:
     return produce(batch_of(count, section, CODEC_IDS["gzip"], 2**41))
 
 
-def zstd_bomb() -> bytes:
+def zstd_bomb(times: int = 1) -> bytes:
     block = ((128 * 1024) << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
-    return produce(batch_of(1, bytes.fromhex("28b52ffd0058") + block * 8192, CODEC_IDS["zstd"], 0))
+    return produce(batch_of(1, bytes.fromhex("28b52ffd0058") + block * 8192, CODEC_IDS["zstd"], 0), times)
+
+
+def many_batches() -> bytes:
+    """As many batches as a request may have."""
+    return produce(bytes(make_batch()), MANY)
+
+
+def looked_up_by_time() -> Iterator[bytes]:
+    """A batch that is small on the wire and large in the reader, then as many look-ups in it as a request may have."""
+    now_ms, count = int(time.time() * 1000), 4_000_000
+    records = [b"\0" + zigzag(0) + zigzag(index) + b"\x01\x01\x00" for index in range(count)]
+    section = compressed("gzip", b"".join([zigzag(len(record)) + record for record in records]))
+    yield produce(batch_of(count, section, CODEC_IDS["gzip"], now_ms))
+    wanted = [ListOffsetsPartition(partition_index=0, timestamp=now_ms)] * MANY
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=wanted)])
+    while True:
+        yield frame_of(request, 5)
+
+
+def topic_of_many_partitions() -> Iterator[bytes]:
+    """A topic of 3,000 partitions, deleted and made again."""
+    while True:
+        topic = CreatableTopic(name="many", num_partitions=3000, replication_factor=1)
+        yield frame_of(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+        yield frame_of(DeleteTopicsRequest(topic_names=["many"], timeout_ms=1000), 5)
 
 
 def empty_members() -> bytes:
@@ -168,6 +201,23 @@ def repeat(make: Callable[[], bytes]) -> Callable[[str], None]:
                 while True:
                     client.socket.sendall(frame)
                     client.receive_frame()
+
+    return attack
+
+
+def talk(make: Callable[[], Iterator[bytes]]) -> Callable[[str], None]:
+    """An attack that sends one request after another, each when the one before is answered."""
+
+    def attack(address: str) -> None:
+        frames = make()
+        frame = next(frames)
+        ready()
+        while True:
+            with suppress(OSError), RawClient(address, patience_s=60) as client:
+                while True:
+                    client.socket.sendall(frame)
+                    client.receive_frame()
+                    frame = next(frames)
 
     return attack
 
@@ -219,6 +269,10 @@ ATTACKS: dict[str, Callable[[str], None]] = {
     "records with wrong times": repeat(wrong_times),
     "wrong times, right offsets": repeat(wrong_times_in_order),
     "zstd bomb": repeat(zstd_bomb),
+    "500 zstd bombs in one request": repeat(partial(zstd_bomb, 500)),
+    "49,000 batches in one request": repeat(many_batches),
+    "49,000 offsets by time": talk(looked_up_by_time),
+    "3,000 partitions": talk(topic_of_many_partitions),
     "empty gzip members": repeat(empty_members),
     "half requests": half_requests,
     "one partition fetched 3M times": repeat(same_partition_fetched),
@@ -241,8 +295,8 @@ def ready() -> None:
 
 
 def ask(address: str, with_login: bool) -> None:
-    """Connect, produce a record and read it."""
-    with RawClient(address) as client:
+    """Connect, produce a record and read it, and ask for the topic's metadata."""
+    with RawClient(address, patience_s=60) as client:
         if with_login:
             log_in(client)
         data = [TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=make_batch())])]
@@ -252,6 +306,8 @@ def ask(address: str, with_login: bool) -> None:
         place = FetchPartition(partition=0, fetch_offset=outcome.base_offset, partition_max_bytes=MIB)
         request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[place])])
         assert client.call(request, FetchResponse, 11).responses[0].partitions[0].records
+        described = client.call(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), MetadataResponse, 9)
+        assert described.topics[0].partitions, described
 
 
 def log_in(client: RawClient) -> None:

@@ -41,7 +41,7 @@ class Limits:
     max_connections: int = 1_000
     max_connections_per_ip: int = 2**31 - 1
     max_request_bytes: int = 100 * 1024 * 1024
-    max_queued_bytes: int = 256 * 1024 * 1024
+    max_queued_bytes: int = 200 * 1024 * 1024
     max_unauthenticated_bytes: int = 512 * 1024
     max_request_elements: int = 50_000
     max_fetch_bytes: int = 55 * 1024 * 1024

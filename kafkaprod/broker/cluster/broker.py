@@ -61,6 +61,7 @@ class Broker:
         purgatory: Purgatory,
         run_blocking: RunBlocking,
         run_control: RunBlocking,
+        run_long: RunBlocking,
     ) -> None:
         """Take the data directory over and read what is in it.
 
@@ -70,6 +71,7 @@ class Broker:
             purgatory: holds requests that wait for data.
             run_blocking: runs a call on a thread that may block.
             run_control: runs a call on the control thread, after those before it.
+            run_long: runs a call on the thread for long calculations, after those before it.
 
         Raises:
             DirectoryLockedError: another broker uses the directory.
@@ -82,6 +84,7 @@ class Broker:
         self.purgatory = purgatory
         self.run_blocking = run_blocking
         self.run_control = run_control
+        self.run_long = run_long
         self.faults = Faults()
         self.credentials = Credentials(config.sasl_users)
         self.endpoints = {

@@ -25,9 +25,13 @@ MAX_VERSION = 4
 
 
 def handle(broker: Broker, request: ClientRequest[DescribeConfigsRequest]) -> DescribeConfigsResponse:
-    """Describe each resource."""
+    """Describe each resource, once."""
+    asked = {
+        (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())): resource
+        for resource in request.body.resources
+    }
     results = []
-    for resource in request.body.resources:
+    for resource in asked.values():
         result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
         try:
             result.configs = _describe(broker, resource, with_synonyms=request.body.include_synonyms)

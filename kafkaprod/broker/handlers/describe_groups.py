@@ -27,8 +27,9 @@ _FIRST_VERSION_WITH_NOT_FOUND = 6
 
 
 def handle(broker: Broker, request: ClientRequest[DescribeGroupsRequest]) -> DescribeGroupsResponse:
-    """Describe each group."""
-    groups = [_describe(group_id, broker.groups.get(group_id), request.version) for group_id in request.body.groups]
+    """Describe each group, once."""
+    asked = dict.fromkeys(request.body.groups)
+    groups = [_describe(group_id, broker.groups.get(group_id), request.version) for group_id in asked]
     if request.body.include_authorized_operations:
         for group in groups:
             group.authorized_operations = GROUP_OPERATIONS

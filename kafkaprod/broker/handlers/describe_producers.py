@@ -21,14 +21,14 @@ MAX_VERSION = 0
 
 
 def handle(broker: Broker, request: ClientRequest[DescribeProducersRequest]) -> DescribeProducersResponse:
-    """Look each partition up."""
+    """Look each partition up, once."""
+    asked: dict[str, dict[int, None]] = {}
+    for topic in request.body.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
         topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_describe(broker, topic.name, index) for index in topic.partition_indexes],
-            )
-            for topic in request.body.topics
+            TopicResponse(name=name, partitions=[_describe(broker, name, index) for index in indexes])
+            for name, indexes in asked.items()
         ]
     )
 

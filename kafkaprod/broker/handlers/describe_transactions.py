@@ -23,7 +23,7 @@ def handle(broker: Broker, request: ClientRequest[DescribeTransactionsRequest]) 
     """Look each id up: 105 for one that is not known, 42 for an empty one."""
     states = broker.transactions.states
     return DescribeTransactionsResponse(
-        transaction_states=[_describe(key, states.get(key)) for key in request.body.transactional_ids]
+        transaction_states=[_describe(key, states.get(key)) for key in dict.fromkeys(request.body.transactional_ids)]
     )
 
 

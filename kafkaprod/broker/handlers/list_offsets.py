@@ -7,9 +7,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import check_leader_epoch
-from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
+from kafkaprod.broker.server.steps import Pause, Steps, run_in_steps
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segments import RecordPosition
 from kafkaprod.errors import BrokerError
@@ -40,16 +43,15 @@ _FIRST_VERSION_WITH_EPOCH = 4
 _READ_COMMITTED = 1
 
 
-def handle(broker: Broker, request: ClientRequest[ListOffsetsRequest]) -> ListOffsetsResponse:
-    """Look each partition up; offset -1 where no record is that young."""
-    topics = [
-        ListOffsetsTopicResponse(
-            name=topic.name,
-            partitions=[_look_up(broker, request, topic.name, wanted) for wanted in topic.partitions],
-        )
-        for topic in request.body.topics
-    ]
-    return ListOffsetsResponse(topics=topics)
+def handle(broker: Broker, request: ClientRequest[ListOffsetsRequest]) -> Outcome:
+    """Look each partition up; offset -1 where no record is that young. A partition that is named twice is refused."""
+    return run_in_steps(
+        _look_up_all(broker, request),
+        broker.clock,
+        broker.run_long,
+        lambda response: response,
+        lambda error_code: refuse(request, error_code),
+    )
 
 
 def refuse(request: ClientRequest[ListOffsetsRequest], error_code: int) -> ListOffsetsResponse:
@@ -66,6 +68,25 @@ def refuse(request: ClientRequest[ListOffsetsRequest], error_code: int) -> ListO
             for topic in request.body.topics
         ]
     )
+
+
+def _look_up_all(broker: Broker, request: ClientRequest[ListOffsetsRequest]) -> Steps[ListOffsetsResponse]:
+    named = Counter(
+        (topic.name, wanted.partition_index) for topic in request.body.topics for wanted in topic.partitions
+    )
+    topics = []
+    for topic in request.body.topics:
+        partitions = []
+        for wanted in topic.partitions:
+            if named[topic.name, wanted.partition_index] > 1:
+                index, error_code = wanted.partition_index, ErrorCode.INVALID_REQUEST
+                partitions.append(ListOffsetsPartitionResponse(partition_index=index, error_code=error_code))
+                continue
+            # A time is looked for within a batch, which is decompressed.
+            yield Pause.LONG if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP else Pause.SHORT
+            partitions.append(_look_up(broker, request, topic.name, wanted))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
 
 
 def _look_up(

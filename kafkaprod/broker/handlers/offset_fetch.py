@@ -57,7 +57,12 @@ def handle(broker: Broker, request: ClientRequest[OffsetFetchRequest]) -> Offset
         found = _find(table, body.group_id, body.topics, body.require_stable)
         return OffsetFetchResponse(topics=[_topic(name, answers) for name, answers in found])
     groups = []
+    whole: set[str] = set()  # of these all topics are answered already
     for group in body.groups:
+        if group.group_id in whole:
+            continue
+        if group.topics is None:
+            whole.add(group.group_id)
         topics = _with_ids(broker, request, group)
         groups.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))
     return OffsetFetchResponse(groups=groups)
@@ -118,8 +123,11 @@ def _find(
         for name, keys in groupby(sorted(offsets), key=lambda key: key.topic):
             yield name, [answer(name, key.partition) for key in keys]
         return
+    asked: dict[str, dict[int, None]] = {}  # each once: an answer may hold 4 KiB of metadata
     for topic in wanted:
-        yield topic.name, [answer(topic.name, index) for index in topic.partition_indexes]
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    for name, indexes in asked.items():
+        yield name, [answer(name, index) for index in indexes]
 
 
 def _topic(name: str, answers: list[_Answer]) -> OffsetFetchResponseTopic:

@@ -25,7 +25,9 @@ from kafkaprod.broker.server.request import (
     Outcome,
     Ready,
 )
+from kafkaprod.broker.server.steps import Pause, Steps, run_in_steps
 from kafkaprod.broker.storage.errors import RecordsRefusedError
+from kafkaprod.broker.storage.log.append_validation import LargeBatchError
 from kafkaprod.broker.storage.log.batch_header import TRANSACTIONAL
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.errors import BrokerError
@@ -51,6 +53,8 @@ _FIRST_VERSION_WITH_ZSTD = 7
 _ATTRIBUTES = struct.Struct(">h")
 _ATTRIBUTES_POSITION = 21
 _ZSTD = 4
+_MAX_BYTES_IN_LOOP = 1024 * 1024
+"""Most bytes of a batch's records, plain, that the event loop checks itself: some milliseconds."""
 
 
 class _Appended(NamedTuple):
@@ -89,29 +93,55 @@ def _append_verified(
         deferred.complete(refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR))
     else:
         if isinstance(outcome, Deferred):
+            deferred.on_abandon = outcome.abandon
             outcome.then(deferred.complete)
         else:
             deferred.complete(outcome)
 
 
 def _append_all(broker: Broker, request: ClientRequest[ProduceRequest], verification: Verification) -> Outcome:
-    body = request.body
     appended: list[_Appended] = []
+    return run_in_steps(
+        _append_steps(broker, request, verification, appended),
+        broker.clock,
+        broker.run_long,
+        lambda response: _acknowledge(broker, request.body, response, appended),
+        lambda error_code: refuse(request, error_code),
+    )
+
+
+def _append_steps(
+    broker: Broker, request: ClientRequest[ProduceRequest], verification: Verification, appended: list[_Appended]
+) -> Steps[ProduceResponse]:
+    """Append batch after batch; a batch of many bytes, plain, is a long step."""
     responses = []
-    for topic in body.topic_data:
+    for topic in request.body.topic_data:
         name = broker.topics.name_of(topic.name, topic.topic_id)
-        outcomes = [
-            _failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID)
-            if name is None
-            else _append(broker, request, name, data, verification, appended)
-            for data in topic.partition_data
-        ]
+        outcomes: list[PartitionProduceResponse] = []
+        for data in topic.partition_data:
+            if name is None:
+                outcomes.append(_failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID))
+                continue
+            append = partial(_append, broker, request, name, data, verification, appended)
+            try:
+                outcomes.append(append(_MAX_BYTES_IN_LOOP))
+            except LargeBatchError:
+                yield Pause.LONG
+                outcomes.append(append(None))
+            yield Pause.SHORT
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=outcomes))
-    response = ProduceResponse(responses=responses)
+    return ProduceResponse(responses=responses)
+
+
+def _acknowledge(broker: Broker, body: ProduceRequest, response: ProduceResponse, appended: list[_Appended]) -> Outcome:
+    """Answer when the flush policy allows it."""
     if not broker.config.flush_policy.syncs_before_ack or not appended:
         return _outcome(body, response)
     deferred = Deferred()
-    left_count = len(appended)
+    by_log: dict[PartitionLog, list[_Appended]] = {}
+    for batch in appended:
+        by_log.setdefault(batch.log, []).append(batch)
+    left_count = len(by_log)
 
     def on_committed() -> None:
         nonlocal left_count
@@ -119,8 +149,8 @@ def _append_all(broker: Broker, request: ClientRequest[ProduceRequest], verifica
         if left_count == 0:
             deferred.complete(_ready(body, response))
 
-    for batch in appended:  # side by side: they are different files
-        broker.run_blocking(partial(_commit, batch), on_committed)
+    for log, batches in by_log.items():  # side by side: they are different files
+        broker.run_blocking(partial(_commit, log, batches), on_committed)
     return deferred
 
 
@@ -145,6 +175,7 @@ def _append(
     data: PartitionProduceData,
     verification: Verification,
     appended: list[_Appended],
+    max_bytes_now: int | None,
 ) -> PartitionProduceResponse:
     partition = broker.topics.partition(topic, data.index)
     if partition is None:
@@ -158,7 +189,7 @@ def _append(
     assert isinstance(data.records, memoryview)
     try:
         guard = verification.guard(topic_partition, request.version)
-        result = partition.log.append(data.records, partition.leader_epoch, guard)
+        result = partition.log.append(data.records, partition.leader_epoch, guard, max_bytes_now)
     except RecordsRefusedError as error:
         response = _failed(data.index, error.code, str(error))
         response.record_errors = [
@@ -196,15 +227,15 @@ def _why_refuse(
     return ErrorCode.NONE
 
 
-def _commit(batch: _Appended) -> None:
-    """Sync what was appended; if that fails the batch is answered with the error."""
-    log, end_offset, response = batch
+def _commit(log: PartitionLog, batches: list[_Appended]) -> None:
+    """Sync what was appended to a log; if that fails the batches are answered with the error."""
     try:
-        log.commit(end_offset)
+        log.commit(max(batch.end_offset for batch in batches))
     except BrokerError as error:
-        failed = _failed(response.index, error.code, str(error))
-        for name in ("error_code", "base_offset", "log_append_time_ms", "log_start_offset", "error_message"):
-            setattr(response, name, getattr(failed, name))
+        for _, _, response in batches:
+            failed = _failed(response.index, error.code, str(error))
+            for name in ("error_code", "base_offset", "log_append_time_ms", "log_start_offset", "error_message"):
+                setattr(response, name, getattr(failed, name))
 
 
 def _outcome(body: ProduceRequest, response: ProduceResponse) -> Outcome:

@@ -1,10 +1,12 @@
-"""The broker's sockets: accept, read, hand to handlers, write. One event loop, one control thread, one for maintenance.
+"""The broker's sockets: accept, read, hand to handlers, write. One event loop, one control thread, one for long
+calculations, one for maintenance.
 
     socket -> Session.receive -> requests -> handler in the loop (data plane) or on the control thread -> Session.send
     -> socket
 
-Why the data plane has no threads of its own: see `Lane`. Only a sync that must precede an acknowledgement (flush policy
-"each") leaves the loop, so that waiting requests share one. Fairness: one read and one request of a connection a turn.
+Why the data plane has no threads of its own: see `Lane`. What leaves the loop is a sync that must precede an
+acknowledgement (flush policy "each"), so that waiting requests share one, and long calculations (`steps`), so that no
+client waits for another one's batch of millions of records. Fairness: one read and one request of a connection a turn.
 Memory: `read_budget` bounds what all connections hold of requests, `admission` the connections; answers with records
 are file ranges. Threads: `run` belongs to one thread; `stop` and `post` may be called from any.
 """
@@ -92,10 +94,13 @@ class BrokerServer:
         self._ready: deque[Session] = deque()  # have requests waiting, and none in progress
         self._scratch = memoryview(bytearray(_READ_BYTES))
         self._syncs = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="kafkaprod-broker-sync")
+        self._long_work = ThreadPoolExecutor(1, thread_name_prefix="kafkaprod-broker-long")
         self._acceptors = _open_acceptors(config)
         self._purgatory = Purgatory(self._poller.wakeup)
         try:
-            self.broker = Broker(config, self._clock, self._purgatory, self._run_blocking, self._run_control)
+            self.broker = Broker(
+                config, self._clock, self._purgatory, self._run_blocking, self._run_control, self._run_long
+            )
         except BaseException:
             for acceptor in self._acceptors:
                 acceptor.sock.close()
@@ -152,6 +157,7 @@ class BrokerServer:
         for session in self._admission:
             self.close_session(session)
         self._control.stop()
+        self._long_work.shutdown(cancel_futures=True)
         self._syncs.shutdown()
         self._maintenance.stop()
         self._poller.close()
@@ -163,6 +169,13 @@ class BrokerServer:
             self.post(then)
 
         self._syncs.submit(run)
+
+    def _run_long(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        def run() -> None:
+            work()
+            self.post(then)
+
+        self._long_work.submit(run)
 
     def _run_control(self, work: Callable[[], None], then: Callable[[], None]) -> None:
         def run() -> None:
@@ -179,7 +192,7 @@ class BrokerServer:
                 self._on_ready(data, mask)
             else:
                 self._accept(data)
-        while self._posted:
+        for _ in range(len(self._posted)):  # what these post runs in the next turn
             self._posted.popleft()()
         for _ in range(len(self._ready)):
             session = self._ready.popleft()

@@ -30,7 +30,7 @@ from kafkaprod.broker.storage.log.batch_header import (
 )
 from kafkaprod.broker.storage.log.log_config import INT64_MAX, LogConfig
 from kafkaprod.broker.storage.log.records import MAX_PLAIN_BYTES, open_batch
-from kafkaprod.compression import CODEC_IDS, decompress, make_codec
+from kafkaprod.compression import CODEC_IDS, ExpansionError, decompress, make_codec
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode
 
@@ -44,6 +44,10 @@ _FAULT_TEXTS = {
 }
 
 
+class LargeBatchError(Exception):
+    """A batch has more bytes of records than the caller wants to check now; nothing was changed."""
+
+
 class ValidBatch(NamedTuple):
     """A batch ready to get its offset: the caller's bytes, or re-encoded ones where compression.type requires it."""
 
@@ -51,7 +55,9 @@ class ValidBatch(NamedTuple):
     header: BatchHeader
 
 
-def validate_client_batch(data: memoryview, config: LogConfig, now_ms: int) -> ValidBatch:
+def validate_client_batch(
+    data: memoryview, config: LogConfig, now_ms: int, max_bytes_now: int | None = None
+) -> ValidBatch:
     """Check a client's batch and set what the broker sets under the CRC.
 
     The records are checked by compiled code, in time proportional to their bytes; at most `MAX_FAILING` of those that
@@ -61,12 +67,16 @@ def validate_client_batch(data: memoryview, config: LogConfig, now_ms: int) -> V
         data: the records field of a produce request for one partition; writable, changed in place.
         config: of the topic.
         now_ms: wall time.
+        max_bytes_now: most bytes of records to check; None for as many as the rules allow.
 
     Raises:
+        LargeBatchError: there are more of them than `max_bytes_now`.
         RecordsRefusedError: a rule is broken; only a batch that passed all of them is changed.
     """
     header = _check_header(data, config)
-    scan = _scan(data, header, config, now_ms)
+    if max_bytes_now is not None and len(data) > max_bytes_now:
+        raise LargeBatchError
+    scan = _scan(data, header, config, now_ms, max_bytes_now)
     _check_records(scan, header)
     wanted = CODEC_IDS.get(config.compression_type, 0)
     if config.compression_type != "producer" and wanted != header.codec:
@@ -118,16 +128,21 @@ def _check_header(data: memoryview, config: LogConfig) -> BatchHeader:
     return header
 
 
-def _scan(data: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> RecordScan:
+def _scan(
+    data: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, max_bytes_now: int | None
+) -> RecordScan:
     earliest, latest = -INT64_MAX, INT64_MAX
     if not config.uses_log_append_time:
         earliest = max(now_ms - config.message_timestamp_before_max_ms, -INT64_MAX)
         latest = min(now_ms + config.message_timestamp_after_max_ms, INT64_MAX)
+    limit = max_plain_bytes(config)
     try:
-        scan = open_batch(data, max_plain_bytes(config)).scan(
+        scan = open_batch(data, limit if max_bytes_now is None else min(limit, max_bytes_now)).scan(
             earliest, latest, needs_key=config.is_compacted, refuses_append_time=not config.uses_log_append_time
         )
     except CorruptDataError as error:
+        if max_bytes_now is not None and isinstance(error, ExpansionError):
+            raise LargeBatchError from error
         raise RecordsRefusedError(ErrorCode.INVALID_RECORD, f"malformed records: {error}") from error
     if header.codec and not scan.has_consecutive_offsets:
         # Kafka re-encodes such a batch; no client writes one, so it is refused here.

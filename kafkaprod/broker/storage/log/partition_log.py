@@ -40,7 +40,11 @@ class PartitionLog(ReadableLog):
     # -- append --------------------------------------------------------------------------------------------------
 
     def append(
-        self, records: bytearray | memoryview, leader_epoch: int, guard: TransactionGuard = UNGUARDED
+        self,
+        records: bytearray | memoryview,
+        leader_epoch: int,
+        guard: TransactionGuard = UNGUARDED,
+        max_bytes_now: int | None = None,
     ) -> AppendResult:
         """Append a client's batch. It is not acknowledged before `commit(result.last_offset + 1)` has returned.
 
@@ -49,14 +53,17 @@ class PartitionLog(ReadableLog):
                 says so, timestamps are set in place.
             leader_epoch: of this broker for the partition, at least `latest_epoch`.
             guard: the transaction coordinator's answer about a transactional batch.
+            max_bytes_now: most bytes of records to check in this call; None for as many as the rules allow.
 
         Raises:
+            LargeBatchError: there are more of them than `max_bytes_now`; nothing was done.
             RecordsRefusedError: the batch breaks a rule; nothing was written.
             PartitionFencedError: the partition takes no appends.
             LogError: 56, the disk refused the write; nothing of it stays.
             IllegalStateError: the leader epoch is older than the log's.
         """
-        valid = validate_client_batch(memoryview(records), self.config, self._environment.clock.wall_ms())
+        now_ms = self._environment.clock.wall_ms()
+        valid = validate_client_batch(memoryview(records), self.config, now_ms, max_bytes_now)
         return self._append(lambda: log_appends.append_produced(self._store, valid, leader_epoch, guard))
 
     def append_internal(self, records: bytearray | memoryview, leader_epoch: int) -> AppendResult:

@@ -6,6 +6,7 @@ Thread-safe: one lock guards all state. Offsets: log start <= high watermark <= 
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 from kafkaprod.broker.storage.errors import OffsetOutOfRangeError
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
@@ -14,11 +15,13 @@ from kafkaprod.broker.storage.log.fence import Fence
 from kafkaprod.broker.storage.log.group_commit import GroupCommit
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_store import LogStore
+from kafkaprod.broker.storage.log.records import open_batch
 from kafkaprod.broker.storage.log.segments import ReadResult, RecordPosition
 from kafkaprod.broker.storage.log.watermark import Watermark
 from kafkaprod.broker.storage.producers.producer_entry import ProducerEntry
 from kafkaprod.broker.storage.producers.producer_state import VerificationToken
 from kafkaprod.broker.storage.recovery.recovery import Damage
+from kafkaprod.errors import CorruptDataError
 from kafkaprod.structs import TopicPartition
 
 
@@ -169,12 +172,26 @@ class ReadableLog:
     def find_timestamp(self, timestamp: int) -> RecordPosition | None:
         """Return the first record at or after `timestamp` (ms), None without one (ListOffsets).
 
+        The lock is free while a batch is decompressed and searched.
+
         Raises:
             LogError: 2, a batch on the way is damaged.
         """
-        with self._lock:
-            start, segments = self._store.log_start_offset, self._store.segments
-            return self._fence.guard_read(lambda: segments.find_timestamp(timestamp, start))
+        min_offset = self._store.log_start_offset
+        while True:
+            with self._lock:
+                min_offset = max(min_offset, self._store.log_start_offset)
+                find = partial(self._store.segments.find_batch, timestamp, min_offset)
+                candidate = self._fence.guard_read(find)
+            if candidate is None:
+                return None
+            found, damage = _search(candidate.data, timestamp, min_offset)
+            if damage is not None:
+                with self._lock:
+                    self._fence.guard_read(partial(_raise, damage))
+            if found is not None:
+                return RecordPosition(*found, candidate.header.partition_leader_epoch)
+            min_offset = candidate.header.last_offset + 1
 
     def find_max_timestamp(self) -> RecordPosition | None:
         """Return the first record with the largest timestamp, None if no record has one (ListOffsets -3, KIP-734).
@@ -184,4 +201,17 @@ class ReadableLog:
         """
         with self._lock:
             start, segments = self._store.log_start_offset, self._store.segments
-            return self._fence.guard_read(lambda: segments.find_max_timestamp(start))
+            largest = self._fence.guard_read(lambda: segments.max_timestamp(start))
+        return self.find_timestamp(largest) if largest >= 0 else None
+
+
+def _search(batch: bytes, timestamp: int, min_offset: int) -> tuple[tuple[int, int] | None, CorruptDataError | None]:
+    """Return the offset and timestamp of the record that is looked for, or why the batch cannot be read."""
+    try:
+        return open_batch(batch).find_timestamp(timestamp, min_offset), None
+    except CorruptDataError as error:
+        return None, error
+
+
+def _raise(error: CorruptDataError) -> None:
+    raise error

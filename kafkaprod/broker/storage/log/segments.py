@@ -16,7 +16,7 @@ from kafkaprod.broker.storage.disk import Disk, LogFile, replace_file
 from kafkaprod.broker.storage.index.index_rule import IndexRule
 from kafkaprod.broker.storage.index.time_index import TimestampOffset
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
-from kafkaprod.broker.storage.log.batch_header import NO_TIMESTAMP
+from kafkaprod.broker.storage.log.batch_header import NO_TIMESTAMP, BatchHeader
 from kafkaprod.broker.storage.log.compaction import CleanedSegment
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_files import (
@@ -29,7 +29,6 @@ from kafkaprod.broker.storage.log.log_files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from kafkaprod.broker.storage.log.records import open_batch
 from kafkaprod.broker.storage.log.segment import FileSlice, Segment, SegmentIndexes
 from kafkaprod.broker.storage.lru_cache import LruCache
 from kafkaprod.broker.storage.recovery.checkpoints import IndexChecksums
@@ -67,6 +66,13 @@ class RecordPosition(NamedTuple):
     offset: int
     timestamp: int
     leader_epoch: int
+
+
+class CandidateBatch(NamedTuple):
+    """A batch that may hold the record that is looked for; `data` is a copy of it."""
+
+    header: BatchHeader
+    data: bytes
 
 
 class SegmentList:
@@ -149,23 +155,22 @@ class SegmentList:
             return ReadResult(records, header.base_offset, beyond.offset if beyond is not None else segment_end)
         return ReadResult(None, offset, offset)
 
-    def find_timestamp(self, timestamp: int, min_offset: int) -> RecordPosition | None:
-        """Return the first record at or after `timestamp` (ms) with an offset not below `min_offset`, or None."""
+    def find_batch(self, timestamp: int, min_offset: int) -> CandidateBatch | None:
+        """Return the first batch that may hold a record at or after both `timestamp` (ms) and `min_offset`, or None."""
         for segment in self.starting_at(max(self.position_of(min_offset), 0)):
             if self.largest_timestamp(segment).timestamp < timestamp:
                 continue
             for position, header in segment.locate_timestamp(timestamp, min_offset, self.indexes(segment)):
-                batch = segment.read(position, header.base_offset, header.size_bytes).read()
-                found = open_batch(batch).find_timestamp(timestamp, min_offset)
-                if found is not None:
-                    return RecordPosition(found[0], found[1], header.partition_leader_epoch)
+                return CandidateBatch(header, segment.read(position, header.base_offset, header.size_bytes).read())
         return None
 
-    def find_max_timestamp(self, min_offset: int) -> RecordPosition | None:
-        """Return the first record with the largest timestamp of the log (KIP-734), None if no record has one."""
+    def max_timestamp(self, min_offset: int) -> int:
+        """Return the largest timestamp of the segments from the one that contains `min_offset` on, -1 if none has one.
+
+        See KIP-734.
+        """
         candidates = self.starting_at(max(self.position_of(min_offset), 0))
-        largest = max((self.largest_timestamp(segment).timestamp for segment in candidates), default=NO_TIMESTAMP)
-        return self.find_timestamp(largest, min_offset) if largest >= 0 else None
+        return max((self.largest_timestamp(segment).timestamp for segment in candidates), default=NO_TIMESTAMP)
 
     def collect_aborted(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records in [fetch_offset, upper_bound), by their markers' offsets."""

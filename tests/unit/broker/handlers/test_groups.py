@@ -10,7 +10,21 @@ import pytest
 
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kafkaprod.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from kafkaprod.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kafkaprod.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from kafkaprod.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from kafkaprod.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkaprod.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from kafkaprod.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -134,6 +148,25 @@ def test_offset_fetch_of_several_groups_and_of_all_topics(box: BrokerWithoutSock
         for group in answer.groups
     ]
     assert found == [[(1, 8), (5, -1)], [(0, 7), (1, 8)], []]
+
+
+def test_what_is_named_again_and_again_is_answered_once(box: BrokerWithoutSockets) -> None:
+    commit(box, 7)
+    some = OffsetFetchRequestGroup(
+        group_id="g", topics=[OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0, 0])] * 2
+    )
+    everything = OffsetFetchRequestGroup(group_id="g", topics=None)
+    groups = box.ask(OffsetFetchRequest(groups=[some, everything, everything]), OffsetFetchResponse, 8).groups
+    assert [[len(topic.partitions) for topic in group.topics] for group in groups] == [[1], [1]]
+    assert len(box.ask(DescribeGroupsRequest(groups=["g", "g"]), DescribeGroupsResponse, 5).groups) == 1
+    resource = DescribeConfigsResource(resource_type=2, resource_name=TOPIC, configuration_keys=None)
+    described = box.ask(DescribeConfigsRequest(resources=[resource] * 3), DescribeConfigsResponse, 4)
+    assert len(described.results) == 1
+    producers = DescribeProducersRequest(topics=[TopicRequest(name=TOPIC, partition_indexes=[1, 1])] * 2)
+    (topic,) = box.ask(producers, DescribeProducersResponse, 0).topics
+    assert len(topic.partitions) == 1
+    transactions = DescribeTransactionsRequest(transactional_ids=["t", "t"])
+    assert len(box.ask(transactions, DescribeTransactionsResponse, 0).transaction_states) == 1
 
 
 def test_groups_are_described_listed_and_deleted(box: BrokerWithoutSockets) -> None:

@@ -84,6 +84,39 @@ def test_failing_records_are_listed(tmp_path: Path) -> None:
     assert [error.batch_index for error in answer.record_errors] == [1, 2]
 
 
+def test_batch_of_many_plain_bytes_is_checked_outside_the_event_loop(box: BrokerWithoutSockets) -> None:
+    waiting = []
+    box.broker.run_long = lambda *calls: waiting.append(calls)
+    small, large = make_batch([b"s"], codec=1), make_batch([b"v" * (2 << 20)], codec=1)
+    request = produce_request(small)
+    for batch in (large, small, b"x"):
+        request.topic_data[0].partition_data.append(PartitionProduceData(index=0, records=memoryview(bytearray(batch))))
+    received = box.begin(request, 9)
+    assert fetch(box).high_watermark == 1
+    assert not received
+    while waiting:
+        work, then = waiting.pop()
+        work()
+        then()
+    (answer,) = received
+    assert isinstance(answer, ProduceResponse)
+    assert [part.base_offset for part in answer.responses[0].partition_responses] == [0, 1, 2, -1]
+    assert fetch(box).high_watermark == 3
+
+
+def test_syncs_of_a_request_are_one_a_partition(tmp_path: Path) -> None:
+    box = BrokerWithoutSockets(tmp_path, topics={TOPIC: 2}, flush_policy=each())
+    syncs = []
+    run_blocking = box.broker.run_blocking
+    box.broker.run_blocking = lambda work, then: (syncs.append(work), run_blocking(work, then))  # type: ignore[func-returns-value]
+    request = produce_request(make_batch())
+    data = request.topic_data[0].partition_data
+    data.extend(PartitionProduceData(index=index, records=memoryview(make_batch())) for index in (1, 0, 0, 1))
+    answer = box.ask(request, ProduceResponse, 9)
+    assert [part.base_offset for part in answer.responses[0].partition_responses] == [0, 0, 1, 2, 1]
+    assert len(syncs) == 2
+
+
 def test_clients_cannot_write_to_internal_topics(box: BrokerWithoutSockets) -> None:
     box.broker.topics.create("__consumer_offsets", 1, {})
     assert produce(box, make_batch(), topic="__consumer_offsets").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -326,6 +359,23 @@ def test_list_offsets_finds_start_end_and_times(
     box.broker.topics.get(TOPIC).partitions[0].log.delete_records(1)  # type: ignore[union-attr]
     answer = list_offsets(box, timestamp)
     assert (answer.error_code, answer.offset, answer.timestamp) == (0, offset, found_timestamp)
+
+
+def test_offsets_by_time_are_looked_up_outside_the_event_loop_and_once(box: BrokerWithoutSockets) -> None:
+    waiting = []
+    box.broker.run_long = lambda *calls: waiting.append(calls)
+    produce(box, make_batch([b"a", b"b"], timestamps=[NOW_MS, NOW_MS + 5], codec=1))
+    wanted = [ListOffsetsPartition(partition_index=index, timestamp=NOW_MS + 1) for index in (0, 1, 1)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=wanted)])
+    received = box.begin(request, 5)
+    assert not received
+    ((work, then),) = waiting
+    work()
+    then()
+    (answer,) = received
+    assert isinstance(answer, ListOffsetsResponse)
+    found = [(part.partition_index, part.error_code, part.offset) for part in answer.topics[0].partitions]
+    assert found == [(0, 0, 1), (1, ErrorCode.INVALID_REQUEST, -1), (1, ErrorCode.INVALID_REQUEST, -1)]
 
 
 def test_list_offsets_errors(box: BrokerWithoutSockets) -> None:

@@ -1,0 +1,130 @@
+"""Work for one request in steps, so that no client holds a thread for long.
+
+A handler whose work grows with the request writes it as a generator and yields between two steps. The first slice
+runs where the handler runs; what is left is put at the end of a queue, after what other clients want. Pure: how calls
+are scheduled is given.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from enum import Enum
+from typing import Generic, TypeVar
+
+from kafkaprod.broker.server.request import CloseConnectionError, Deferred, Outcome, Ready
+from kafkaprod.clock import Clock
+from kafkaprod.protocol.error_codes import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_FIRST_SLICE_MS = 5
+_LATER_SLICE_MS = 50
+
+
+class Pause(Enum):
+    """What comes after a yield."""
+
+    SHORT = "a step of some microseconds"
+    LONG = "a step of many milliseconds, which is not to run on the handler's thread"
+
+
+Steps = Generator[Pause, None, T]
+RunLater = Callable[[Callable[[], None], Callable[[], None]], None]
+"""Run the first call behind those that wait, on a thread of its own choice; then the second on the handler's thread."""
+
+
+def run_in_steps(
+    steps: Steps[T],
+    clock: Clock,
+    run_later: RunLater,
+    finish: Callable[[T], Outcome],
+    refuse: Callable[[int], Ready],
+) -> Outcome:
+    """Run the first slice, and have the others run later, each behind the work that waits by then.
+
+    Args:
+        steps: the work; two threads never run it at a time.
+        clock: measures the slices.
+        run_later: runs all slices but the first, which ends early before a long step.
+        finish: makes the outcome of what the steps return; on the handler's thread.
+        refuse: makes the answer to an exception after the first slice, of an error code.
+
+    Returns:
+        The outcome, if one slice was enough; else a `Deferred`. If the client goes, the work ends at the next yield.
+    """
+    work = _Work(steps, clock)
+    work.run(_FIRST_SLICE_MS, stops_at_long=True)
+    if work.results:
+        return finish(work.results[0])
+    deferred = Deferred()
+    deferred.on_abandon = work.stop
+
+    def run_slice() -> None:
+        try:
+            work.run(_LATER_SLICE_MS, stops_at_long=False)
+        except Exception as error:
+            work.failure = error
+
+    def after_slice() -> None:
+        if work.is_stopped:
+            return
+        if work.failure is None and not work.results:
+            run_later(run_slice, after_slice)
+            return
+        try:
+            if work.failure is not None:
+                raise work.failure
+            outcome = finish(work.results[0])
+        except CloseConnectionError as error:
+            deferred.complete(error)
+        except Exception:
+            logger.exception("a request failed after its first steps")
+            deferred.complete(refuse(ErrorCode.UNKNOWN_SERVER_ERROR))
+        else:
+            _pass_on(outcome, deferred)
+
+    run_later(run_slice, after_slice)
+    return deferred
+
+
+def _pass_on(outcome: Outcome, deferred: Deferred) -> None:
+    if isinstance(outcome, Deferred):
+        deferred.on_abandon = outcome.abandon
+        outcome.then(deferred.complete)
+    else:
+        deferred.complete(outcome)
+
+
+class _Work(Generic[T]):
+    """A generator that runs in slices.
+
+    Attributes:
+        results: what it returned, once it has.
+        failure: what it raised after its first slice.
+        is_stopped: nobody waits for it any more.
+    """
+
+    def __init__(self, steps: Steps[T], clock: Clock) -> None:
+        self._steps = steps
+        self._clock = clock
+        self.results: list[T] = []
+        self.failure: Exception | None = None
+        self.is_stopped = False
+
+    def run(self, slice_ms: int, *, stops_at_long: bool) -> None:
+        """Run until the time is over, a long step comes, or the end."""
+        ends_ms = self._clock.now_ms() + slice_ms
+        try:
+            while not self.is_stopped:
+                pause = next(self._steps)
+                if self._clock.now_ms() >= ends_ms or (stops_at_long and pause is Pause.LONG):
+                    return
+        except StopIteration as end:
+            self.results.append(end.value)
+
+    def stop(self) -> None:
+        """Let the work end at its next yield."""
+        self.is_stopped = True
