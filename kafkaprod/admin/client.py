@@ -16,6 +16,7 @@ from kafkaprod.errors import ConnectionLostError, KafkaError, RequestTimedOutErr
 from kafkaprod.net.pool import NodePool
 from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kafkaprod.protocol.negotiation import BrokerVersions
 from kafkaprod.protocol.schema import Request
 from kafkaprod.structs import Node
 
@@ -110,6 +111,15 @@ class ClusterClient:
             if versions is not None:
                 return versions.ranges.get(api_key)
         return None
+
+    def broker_versions(self) -> dict[int, BrokerVersions]:
+        """Return what each connected broker announced, by node id."""
+        found = {node_id: self._pool.versions(node_id) for node_id in self._pool.node_ids() if node_id >= 0}
+        return {node_id: versions for node_id, versions in found.items() if versions is not None}
+
+    def connect(self, node_id: int) -> None:
+        """Connect to a node of the metadata. Raises as `ask`."""
+        self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), node_id)
 
     def _ask_once(self, request: Request, node_id: int | None, version: int | None) -> Any:
         deadline_ms = self._clock.now_ms() + self._timeout_ms

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.coordinators import TRANSACTION, find_coordinator
 from kafkaprod.admin.topics import find_topic, first
 from kafkaprod.errors import BrokerError, CorruptDataError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
 from kafkaprod.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from kafkaprod.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from kafkaprod.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkaprod.protocol.messages.list_transactions import ListTransactionsRequest
 from kafkaprod.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -23,8 +23,6 @@ from kafkaprod.structs import TopicPartition
 MAX_TRIES = 100
 RETRY_MS = 100
 
-_TRANSACTION_KEY = 1
-_FIND_VERSION = 3  # the last one with a single key
 _OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 
 
@@ -126,7 +124,7 @@ def describe_transaction(client: ClusterClient, transactional_id: str) -> Transa
     """
     error: KafkaError | None = None
     for _ in range(MAX_TRIES):
-        coordinator = _find_coordinator(client, transactional_id)
+        coordinator = find_coordinator(client, transactional_id, TRANSACTION)
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         state = first(client.ask(request, coordinator).transaction_states, "transaction")
         if not state.error_code:
@@ -230,20 +228,6 @@ def abort_in_partition(client: ClusterClient, producer: ProducerInfo) -> None:
     result = first(first(first(answer.markers, "marker").topics, "topic").partitions, "partition")
     if result.error_code:
         raise error_for(result.error_code, topic=topic, partition=partition)
-
-
-def _find_coordinator(client: ClusterClient, transactional_id: str) -> int:
-    request = FindCoordinatorRequest(key=transactional_id, key_type=_TRANSACTION_KEY)
-    client.metadata([])
-    answer = client.ask(request, None, _FIND_VERSION)
-    for _ in range(MAX_TRIES):
-        if not (answer.error_code and describe(answer.error_code).retriable):
-            break
-        client.wait(RETRY_MS)
-        answer = client.ask(request, None, _FIND_VERSION)
-    if answer.error_code:
-        raise error_for(answer.error_code, f"coordinator of transactional id {transactional_id!r}")
-    return int(answer.node_id)
 
 
 def _leader_of(client: ClusterClient, topic: str, partition: int) -> int:

@@ -11,10 +11,12 @@ from typing import Final
 from kafkaprod.admin.checkup import Facts, Finding, Level, examine
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import find_topic, topic_options
+from kafkaprod.admin.transaction_checkup import examine_transactions, query_transactions
 from kafkaprod.cli.doctor_spark import examine_spark, look_at_spark
 from kafkaprod.cli.main import examples
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config, open_cluster, read_options
 from kafkaprod.cli.terminal import coloured
+from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -29,10 +31,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "doctor",
         help="find what will go wrong with a cluster, a topic and your options",
         description="Connects, compares the effective configuration with the cluster and the topic, and reports what "
-        "will go wrong and what to change. Exit code 1 if something will.",
+        "will go wrong and what to change; with a transactional.id among the options, also what transactions need. "
+        "Exit code 1 if something will go wrong.",
         epilog=examples(
             "kafkaprod doctor -b localhost:9092 -t orders",
             "kafkaprod doctor -F producer.properties -t orders --json",
+            "kafkaprod doctor -b localhost:9092 -t orders -X transactional.id=orders-0",
             "kafkaprod doctor -b localhost:9092 --spark",
         ),
     )
@@ -93,4 +97,8 @@ def examine_cluster(client: ClusterClient, config: ProducerConfig, topic_name: s
         except KafkaError as error:
             refusals.append(f"the topic's options cannot be read: {error}")
     facts = Facts(len(cluster.brokers), client.api_versions(ApiKey.PRODUCE), topic, topic_config, refusals)
-    return [connected, *examine(config, facts)]
+    findings = [connected, *examine(config, facts)]
+    if config.transactional_id is not None:
+        transactions = query_transactions(client, config, topic_name)
+        findings += examine_transactions(config, transactions, SystemClock().wall_ms())
+    return findings

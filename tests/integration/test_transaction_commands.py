@@ -10,8 +10,17 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.cli.main import main
 from tests.support.broker.fixtures_log import make_batch
@@ -127,3 +136,39 @@ def test_tail_leaves_out_what_was_not_committed(server: BrokerServer, capsys: py
     assert values("--isolation", "read_uncommitted") == ["0", "1", "2", "3"]
     producer.commit_transaction(30)
     assert values() == ["0", "2", "3"]
+
+
+def test_doctor_looks_at_what_transactions_need(server: BrokerServer, capsys: pytest.CaptureFixture[str]) -> None:
+    doctor = ("doctor", "-t", TOPIC, "-X", "transactional.id=busy")
+    assert run(server, *doctor) == 0
+    assert "transactions: transaction.version: level 2" in capsys.readouterr().out
+    write(producer_of(server, "busy"), b"open")
+    assert run(server, *doctor, "-q") == 0
+    assert "'busy' has a transaction in state Ongoing" in capsys.readouterr().out
+    assert run(server, *doctor, "-q", "-X", "transaction.timeout.ms=900001") == 1
+    assert "lower transaction_timeout_ms to 900000" in capsys.readouterr().out
+
+
+def test_doctor_names_a_right_that_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    users = {"admin": "secret", "ann": "hers"}
+    with EmbeddedBroker(sasl_users=users, topics={TOPIC: 1}, options={"super.users": "User:admin"}) as broker:
+        login = ["-b", broker.bootstrap_servers, "-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN"]
+        login += ["-X", "transactional.id=mine"]
+        as_admin = ["-X", "sasl.username=admin", "-X", "sasl.password=secret"]
+        admin = AdminClient(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "admin",
+                "sasl.password": "secret",
+            }
+        )
+        operation, permission = AclOperation.WRITE, AclPermissionType.ALLOW
+        kind, pattern = ResourceType.TRANSACTIONAL_ID, ResourcePatternType.LITERAL
+        bobs = AclBinding(kind, "mine", pattern, "User:bob", "*", operation, permission)
+        admin.create_acls([bobs])[bobs].result(30)
+        assert main(["doctor", "-q", *login, *as_admin]) == 0
+        capsys.readouterr()
+        assert main(["doctor", "-q", *login, "-X", "sasl.username=ann", "-X", "sasl.password=hers"]) == 1
+        assert "this user may not use the transactional id 'mine'" in capsys.readouterr().out

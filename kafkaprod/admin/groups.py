@@ -1,0 +1,93 @@
+"""Offsets that groups have committed, and what a user may do with a group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.coordinators import GROUP, find_coordinator
+from kafkaprod.admin.topics import first
+from kafkaprod.errors import ConnectionLostError
+from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
+from kafkaprod.protocol.messages.describe_groups import NOT_REQUESTED, DescribeGroupsRequest
+from kafkaprod.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kafkaprod.structs import TopicPartition
+
+STABLE_VERSION: Final = 7  # of OffsetFetch: the first that waits for open transactions, and the last with one group
+RETRY_MS: Final = 100
+_MAX_MOVES: Final = 100  # RETRY_MS apart
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """The next offset to read, and the text that was committed with it."""
+
+    offset: int
+    metadata: str
+
+
+def committed_offset(
+    client: ClusterClient, group: str, place: TopicPartition, patience_ms: int = 10_000
+) -> CommittedOffset | None:
+    """Return what a group has committed for a partition, by finished transactions alone; None: nothing.
+
+    Args:
+        client: Of the cluster.
+        group: Its id; it needs no members.
+        place: The partition.
+        patience_ms: How long to wait while an unfinished transaction holds an offset of the partition.
+
+    Raises:
+        BrokerError: UNSTABLE_OFFSET_COMMIT after `patience_ms`, or as the coordinator answered.
+        UnsupportedVersionError: The brokers are older than Kafka 2.5.
+    """
+    wanted = OffsetFetchRequestTopic(name=place.topic, partition_indexes=[place.partition])
+    request = OffsetFetchRequest(group_id=group, topics=[wanted], require_stable=True)
+    coordinator: int | None = None
+    moves = 0
+    while True:
+        if coordinator is None:
+            coordinator = find_coordinator(client, group, GROUP)
+        code, answer = ErrorCode.COORDINATOR_NOT_AVAILABLE.value, None
+        try:
+            answer = client.ask(request, coordinator, STABLE_VERSION)
+            code = answer.error_code
+        except ConnectionLostError:
+            pass  # the coordinator has gone: look for the next one
+        if answer is not None and not code:
+            found = first(first(answer.topics, "topic").partitions, "partition")
+            if not found.error_code:
+                if found.committed_offset < 0:
+                    return None
+                return CommittedOffset(found.committed_offset, found.metadata or "")
+            code = found.error_code
+        error = error_for(code, f"committed offset of group {group!r}", topic=place.topic, partition=place.partition)
+        if code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            patience_ms -= RETRY_MS
+            has_ended = patience_ms < 0
+        else:
+            coordinator, moves = None, moves + 1
+            has_ended = moves > _MAX_MOVES or not describe(code).retriable
+        if has_ended:
+            raise error
+        client.wait(RETRY_MS)
+
+
+def group_operations(client: ClusterClient, group: str) -> int | None:
+    """Return what this user may do with a group, as Kafka's bit field; None: the brokers do not say.
+
+    Raises:
+        BrokerError: GROUP_AUTHORIZATION_FAILED, or as the coordinator answered.
+    """
+    request = DescribeGroupsRequest(groups=[group], include_authorized_operations=True)
+    for _ in range(_MAX_MOVES):
+        described = first(client.ask(request, find_coordinator(client, group, GROUP)).groups, "group")
+        code = described.error_code
+        if not code or code == ErrorCode.GROUP_ID_NOT_FOUND:
+            operations = int(described.authorized_operations)
+            return None if operations == NOT_REQUESTED else operations
+        if not describe(code).retriable:
+            break
+        client.wait(RETRY_MS)
+    raise error_for(code, f"group {group!r}")
