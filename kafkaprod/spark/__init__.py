@@ -3,6 +3,8 @@
 source.py    the data source `kafkaprod`        frames.py    write(df, ...), foreach_batch(...)
 options.py   options and their errors           plan.py      columns and their errors
 task.py      the part on executors              rows.py      record batches to the producer
+exactly_once.py  a task as one transaction     markers.py   which micro-batch is written
+writing.py   rows through a producer           replay.py    are repeated rows the same
 pool.py      one producer a worker              report.py    counts and offsets
 reader.py    topics back into DataFrames        deduplication.py  headers that identify rows
 preflight.py the topic, checked on the driver    session.py   settings and data source of a session

@@ -10,9 +10,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from kafkaprod.errors import ConfigError
+from kafkaprod.spark.exactly_once import check_markers
 from kafkaprod.spark.options import parse_options
 from kafkaprod.spark.plan import make_plan
-from kafkaprod.spark.preflight import check_topic
+from kafkaprod.spark.preflight import check_topic, check_transactions
+from kafkaprod.spark.replay import check_frame
 from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.task import REPORT_SCHEMA, report_task
 
@@ -39,10 +41,15 @@ def write(df: DataFrame, options: Mapping[str, Any] | None = None, /, **more: An
     parsed = parse_options({**(options or {}), **{name.replace("_", "."): value for name, value in more.items()}})
     plan = make_plan(df.schema, parsed)
     check_topic(parsed)
+    if parsed.transactions is not None:
+        check_frame(df, parsed.transactions)
+        check_transactions(parsed)
     rows = df.mapInArrow(partial(report_task, plan), REPORT_SCHEMA).collect()
     report = WriteReport.sum(
         sorted((WriteReport.from_json(row.report) for row in rows), key=lambda task: task.partition)
     )
+    if parsed.transactions is not None:
+        check_markers(plan, parsed.transactions, report.tasks)
     _log.info("written: %s", report)
     return report
 

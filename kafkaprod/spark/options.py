@@ -19,7 +19,11 @@ from kafkaprod.errors import ConfigError
 KAFKA_PREFIX: Final = "kafka."
 VALUE_FORMATS: Final = ("bytes", "json")
 
-SINK_OPTIONS: Final = frozenset(
+COUNT, CONTENT, NONE = "count", "content", "none"  # of verify.replay
+DELIVERIES: Final = ("at_least_once", "transactional")
+
+_TRANSACTION_OPTIONS: Final = frozenset(("txn.prefix", "txn.twin.wait.ms", "marker.topic", "verify.replay"))
+SINK_OPTIONS: Final = _TRANSACTION_OPTIONS | frozenset(
     ("topic", "value.format", "value.columns", "dedup.headers", "write.id", "preflight", "delivery")
 )
 _NOT_OURS: Final = frozenset(("includeheaders", "path", "checkpointlocation", "queryname", "provider"))
@@ -36,6 +40,23 @@ _log = logging.getLogger("kafkaprod.spark")
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionOptions:
+    """The options of delivery=transactional.
+
+    Attributes:
+        prefix: Begins each transactional id and group.
+        marker_topic: Partition 0 of it has the committed offsets that serve as markers.
+        twin_wait_ms: How long a task that another attempt has fenced waits for that attempt's rows.
+        verify: What a repeated task compares with what was written: "count", "content" or "none".
+    """
+
+    prefix: str
+    marker_topic: str
+    twin_wait_ms: int
+    verify: str
+
+
+@dataclass(frozen=True, slots=True)
 class SinkOptions:
     """The validated options of a write.
 
@@ -47,6 +68,7 @@ class SinkOptions:
         is_deduplicable: Whether headers tell which row of which write a record is.
         write_id: Stands for the query in those headers; None: the query's own id, or one made for this write.
         is_preflighted: Whether the driver looks for the topic before any task starts.
+        transactions: None: at least once.
     """
 
     kafka: Mapping[str, Any] = field(repr=False)
@@ -56,6 +78,7 @@ class SinkOptions:
     is_deduplicable: bool = False
     write_id: str | None = None
     is_preflighted: bool = True
+    transactions: TransactionOptions | None = None
 
 
 def parse_options(options: Mapping[str, Any]) -> SinkOptions:
@@ -70,9 +93,6 @@ def parse_options(options: Mapping[str, Any]) -> SinkOptions:
         if not name.startswith(KAFKA_PREFIX):
             check_unprefixed(name, SINK_OPTIONS)
     check_kafka_options(kafka, "producer")
-    delivery = given.get("delivery", "at_least_once")
-    if delivery != "at_least_once":
-        raise ConfigError(f"delivery={delivery!r} is not supported: 'at_least_once' is what there is")
     value_format = given.get("value.format", "bytes")
     if value_format not in VALUE_FORMATS:
         raise ConfigError(f"value.format={value_format!r} must be one of {', '.join(VALUE_FORMATS)}")
@@ -88,7 +108,40 @@ def parse_options(options: Mapping[str, Any]) -> SinkOptions:
         is_deduplicable=boolean_option(given, "dedup.headers", False),
         write_id=given.get("write.id"),
         is_preflighted=boolean_option(given, "preflight", True),
+        transactions=_transactions(given, kafka),
     )
+
+
+def _transactions(given: Mapping[str, Any], kafka: Mapping[str, Any]) -> TransactionOptions | None:
+    delivery = given.get("delivery", DELIVERIES[0])
+    if delivery not in DELIVERIES:
+        raise ConfigError(f"delivery={delivery!r} must be one of {', '.join(DELIVERIES)}")
+    if any(name.replace("_", ".") == "transactional.id" for name in kafka):
+        raise ConfigError(
+            "kafka.transactional.id cannot be set: with delivery=transactional each task has an id of its own, which "
+            "begins with txn.prefix"
+        )
+    if delivery == DELIVERIES[0]:
+        for name in sorted(_TRANSACTION_OPTIONS & given.keys()):
+            raise ConfigError(f"{name} needs delivery=transactional")
+        return None
+    check_kafka_options({**kafka, "transactional.id": "of a task"}, "producer")
+    marker_topic = str(given.get("marker.topic", given.get("topic", ""))).strip()
+    if not marker_topic:
+        raise ConfigError(
+            "delivery=transactional needs marker.topic if rows name their topics: an existing topic, of whose "
+            "partition 0 offsets are committed as markers"
+        )
+    verify = str(given.get("verify.replay", COUNT)).lower()
+    if verify not in (COUNT, CONTENT, NONE):
+        raise ConfigError(f"verify.replay={verify!r} must be {COUNT}, {CONTENT} or {NONE}")
+    wait = str(given.get("txn.twin.wait.ms", "30000"))
+    if not wait.isdecimal():
+        raise ConfigError(f"txn.twin.wait.ms={wait!r} must be a number of milliseconds")
+    prefix = str(given.get("txn.prefix", "kafkaprod"))
+    if not prefix:
+        raise ConfigError("txn.prefix must not be empty")
+    return TransactionOptions(prefix, marker_topic, int(wait), verify)
 
 
 def check_kafka_options(kafka: Mapping[str, Any], client: str) -> ProducerConfig:

@@ -37,6 +37,7 @@ class WritePlan:
             -1 if there is no such column (or, for the topic, if the option names it).
         json_columns: Positions of the columns of a JSON value.
         write_id: Replaces the query id if Spark has none: the option, or an id of this write.
+        token: Identifies this write; all attempts at its tasks share it.
     """
 
     options: SinkOptions
@@ -48,6 +49,7 @@ class WritePlan:
     timestamp: int
     json_columns: tuple[int, ...]
     write_id: str
+    token: str
 
 
 def make_plan(schema: StructType, options: SinkOptions) -> WritePlan:
@@ -81,6 +83,7 @@ def make_plan(schema: StructType, options: SinkOptions) -> WritePlan:
         value = find("value", _is_a(StringType, BinaryType), "string or binary")
         if value < 0:
             raise ConfigError("Required attribute 'value' not found")
+    token = uuid.uuid4().hex
     return WritePlan(
         options=options,
         value=value,
@@ -90,7 +93,8 @@ def make_plan(schema: StructType, options: SinkOptions) -> WritePlan:
         partition=find("partition", _is_a(IntegerType), "int"),
         timestamp=find("timestamp", _is_a(TimestampType), "timestamp"),
         json_columns=_json_columns(schema, options),
-        write_id=options.write_id or uuid.uuid4().hex,
+        write_id=options.write_id or token,
+        token=token,
     )
 
 

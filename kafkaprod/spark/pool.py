@@ -15,10 +15,12 @@ from pyspark import cloudpickle
 
 from kafkaprod.errors import KafkaError
 from kafkaprod.producer import Producer
+from kafkaprod.spark.options import SinkOptions
 
 # A worker has the share of one core, and Spark makes rows slower than one thread compresses them: more threads would
 # only evict each other's tables from the cache.
 _COMPRESSION_WORKERS: Final = "compression.workers"
+TIMEOUT_MS: Final = 900_000  # of a transaction: the brokers' own limit, unless they are configured otherwise
 MAX_PRODUCERS: Final = 4  # of a worker; the least recently used one is closed
 
 _producers: dict[tuple[int, bytes], Producer] = {}  # by process id and pickled options; the last used is the last
@@ -39,8 +41,7 @@ def borrowed_producer(kafka: Mapping[str, Any]) -> Iterator[Producer]:
     if producer is None:
         while len(_producers) >= MAX_PRODUCERS:
             _producers.pop(next(iter(_producers))).close()  # it has nothing to send: tasks end with a flush
-        is_set = any(name.replace("_", ".") == _COMPRESSION_WORKERS for name in kafka)
-        producer = Producer(kafka if is_set else {**kafka, _COMPRESSION_WORKERS: 0})
+        producer = Producer(executor_options(kafka))
     _producers[key] = producer
     try:
         yield producer
@@ -49,3 +50,19 @@ def borrowed_producer(kafka: Mapping[str, Any]) -> Iterator[Producer]:
         with contextlib.suppress(KafkaError, TimeoutError):
             producer.close(0)
         raise
+
+
+def executor_options(kafka: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a producer in a worker: those given, and without threads for compression by default."""
+    is_set = any(name.replace("_", ".") == _COMPRESSION_WORKERS for name in kafka)
+    return dict(kafka) if is_set else {**kafka, _COMPRESSION_WORKERS: 0}
+
+
+def transactional_options(options: SinkOptions, name: str) -> dict[str, Any]:
+    """Return the options of a task's producer.
+
+    Args:
+        options: Of the write.
+        name: The transactional id.
+    """
+    return {"transaction.timeout.ms": TIMEOUT_MS} | executor_options(options.kafka) | {"transactional.id": name}

@@ -1,13 +1,20 @@
-"""Checks on the driver before any task starts: the cluster can be reached, and the topic exists."""
+"""Checks on the driver before any task starts: cluster, topic, and what transactions need."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from kafkaprod.admin.checkup import Level
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.topics import demand_topic, find_topic
+from kafkaprod.admin.transaction_checkup import READ, examine_transactions, query_transactions
+from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
-from kafkaprod.errors import BrokerError, KafkaError, MetadataTimeoutError
+from kafkaprod.errors import BrokerError, ConfigError, KafkaError, MetadataTimeoutError
 from kafkaprod.producer import Producer
+from kafkaprod.spark.markers import MarkerPlace
 from kafkaprod.spark.options import SinkOptions
+from kafkaprod.spark.pool import transactional_options
 
 PATIENCE_MS: Final = 15_000  # a topic that was just made may take a moment; max.block.ms if that is less
 
@@ -34,3 +41,35 @@ def check_topic(options: SinkOptions) -> None:
         raise KafkaError(f"Topic {options.topic} cannot be written to: {error}") from error
     finally:
         producer.close(0)
+
+
+def check_transactions(options: SinkOptions) -> None:
+    """Look at what the transactions of tasks need: versions, timeouts, rights, the marker topic.
+
+    Does nothing without delivery=transactional.
+
+    Raises:
+        ConfigError: They would fail; the message has every reason.
+        KafkaError: No broker can be used, or the marker topic does not exist.
+    """
+    transactions = options.transactions
+    if transactions is None or not options.is_preflighted:
+        return
+    place = MarkerPlace.of(transactions, options.write_id or "preflight", 0)
+    config = ProducerConfig.from_options(transactional_options(options, place.name))
+    with ClusterClient(config) as client:
+        demand_topic(client, transactions.marker_topic)
+        marker_topic = find_topic(client, transactions.marker_topic, operations=True)
+        facts = query_transactions(client, config, group=place.name)
+    findings = examine_transactions(config, facts, SystemClock().wall_ms())
+    problems = [
+        f"{finding.subject}: {finding.text} -> {finding.remedy}"
+        for finding in findings
+        if finding.level is Level.PROBLEM
+    ]
+    if marker_topic.operations is not None and not marker_topic.operations >> READ & 1:
+        problems.append(
+            f"this user may not commit offsets for the marker topic {marker_topic.name} -> give it the READ operation"
+        )
+    if problems:
+        raise ConfigError("delivery=transactional cannot work: " + "; ".join(problems))

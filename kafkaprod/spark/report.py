@@ -40,6 +40,9 @@ class WriteReport:
         offsets: Topic -> partition -> range.
         tasks: The single reports, in the order of partitions; empty in a task's own.
         partition, attempt: Of the task; -1 in a sum.
+        already_written: Tasks whose rows an earlier attempt had committed, with delivery=transactional. Their rows are
+            counted, their offsets and bytes are not known.
+        query, batch: What the task's transaction belongs to; "" and -1 without transactions and in a sum.
     """
 
     rows: int = 0
@@ -51,6 +54,9 @@ class WriteReport:
     tasks: list[WriteReport] = field(default_factory=list)
     partition: int = -1
     attempt: int = -1
+    already_written: int = 0
+    query: str = ""
+    batch: int = -1
 
     def add_range(self, topic: str, partition: int, first: int, last: int, count: int) -> None:
         """Count records of a partition."""
@@ -70,6 +76,7 @@ class WriteReport:
             total.batches += task.batches
             total.retries += task.retries
             total.seconds += task.seconds
+            total.already_written += task.already_written
             for topic, partitions in task.offsets.items():
                 for partition, places in partitions.items():
                     total.add_range(topic, partition, places.first, places.last, places.count)
@@ -91,7 +98,9 @@ class WriteReport:
 
     def __str__(self) -> str:
         spread = (f"{topic} ({counted(len(numbers), 'partition')})" for topic, numbers in self.offsets.items())
+        repeats = f", of {counted(self.already_written, 'task')} already there" if self.already_written else ""
         return (
             f"{counted(self.rows, 'row')}, {counted(self.bytes, 'byte')}, {counted(self.batches, 'batch', 'batches')}, "
-            f"{counted(self.retries, 'retry', 'retries')}, {self.seconds:.2f} s, to {', '.join(spread) or 'no topic'}"
+            f"{counted(self.retries, 'retry', 'retries')}, {self.seconds:.2f} s, "
+            f"to {', '.join(spread) or 'no topic'}{repeats}"
         )

@@ -17,9 +17,10 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 
 from kafkaprod.errors import ConfigError
+from kafkaprod.spark.exactly_once import check_markers
 from kafkaprod.spark.options import boolean_option, parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
-from kafkaprod.spark.preflight import check_topic
+from kafkaprod.spark.preflight import check_topic, check_transactions
 from kafkaprod.spark.reader import HEADERS, SCHEMA, TopicReader, make_reader
 from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.task import write_task
@@ -46,10 +47,17 @@ class BatchWriter(DataSourceArrowWriter):
         return TaskDone(write_task(self._plan, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        _commit(self._plan, messages)
         _log.info("written: %s", _sum(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         _log.error("aborted; the tasks that succeeded have written: %s", _sum(messages))
+
+
+def _commit(plan: WritePlan, messages: Sequence[WriterCommitMessage | None]) -> None:
+    if plan.options.transactions is not None:
+        tasks = [message.report for message in messages if isinstance(message, TaskDone)]
+        check_markers(plan, plan.options.transactions, tasks)
 
 
 def _sum(messages: Sequence[WriterCommitMessage | None]) -> WriteReport:
@@ -68,6 +76,7 @@ if hasattr(datasource, "DataSourceStreamArrowWriter"):  # Spark 4.1+
             return TaskDone(write_task(self._plan, iterator))
 
         def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+            _commit(self._plan, messages)
             _log.info("micro-batch %d written: %s", batchId, _sum(messages))
 
         def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
@@ -103,6 +112,7 @@ class KafkaProdSource(DataSource):
         options = parse_options(self.options)
         plan = make_plan(schema, options)
         check_topic(options)
+        check_transactions(options)
         return BatchWriter(plan)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
@@ -111,7 +121,10 @@ class KafkaProdSource(DataSource):
                 "format('kafkaprod') writes streams from Spark 4.1 on; before that use "
                 "writeStream.foreachBatch(kafkaprod.spark.foreach_batch(...))"
             )
-        return StreamWriter(make_plan(schema, parse_options(self.options)))
+        options = parse_options(self.options)
+        plan = make_plan(schema, options)
+        check_transactions(options)
+        return StreamWriter(plan)
 
     def _refuse_catalog_table(self) -> None:
         if not self.options:

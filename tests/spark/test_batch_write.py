@@ -11,11 +11,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 from kafkaprod._core.records.murmur2 import partition_of_key
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.producer import Producer
-from kafkaprod.spark import task, write
+from kafkaprod.spark import write, writing
 from kafkaprod.spark.options import parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
 from kafkaprod.spark.rows import SentRows, send_batch
-from kafkaprod.spark.task import SMALL_BYTES, FailedRecordError, write_task
+from kafkaprod.spark.task import write_task
+from kafkaprod.spark.writing import SMALL_BYTES, FailedRecordError
 from tests.spark.topics import read_topic
 
 ROWS = """
@@ -100,6 +101,6 @@ def test_task_whose_rows_were_not_all_acknowledged_fails(
     def losing(producer: Producer, plan: WritePlan, batch: pa.RecordBatch, *more: Any) -> list[SentRows]:
         return [] if batch is batches[1] else send_batch(producer, plan, batch, *more)
 
-    monkeypatch.setattr(task, "send_batch", losing)
+    monkeypatch.setattr(writing, "send_batch", losing)
     with pytest.raises(FailedRecordError, match="task -1 had 4 rows, of which 2 were acknowledged"):
         write_task(plan, batches)

@@ -104,7 +104,7 @@ class _Work(Generic[T]):
     Attributes:
         results: what it returned, once it has.
         failure: what it raised after its first slice.
-        is_stopped: nobody waits for it any more.
+        is_stopped: its result is not needed any more.
     """
 
     def __init__(self, steps: Steps[T], clock: Clock) -> None:

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from kafkaprod.spark.task import JOINED_BYTES, SMALL_BYTES, _joined
+from kafkaprod.spark.writing import JOINED_BYTES, SMALL_BYTES, _joined
 
 
 def batch(first: int, size: int) -> pa.RecordBatch:

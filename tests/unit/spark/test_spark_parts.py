@@ -38,7 +38,7 @@ def test_kafka_options_lose_their_prefix_and_secrets_are_not_shown() -> None:
         ("topics", "t", "unknown option 'topics'; did you mean 'topic'?"),
         ("dedup.header", "true", "unknown option 'dedup.header'; did you mean 'dedup.headers'?"),
         ("compression.type", "zstd", "write it as 'kafka.compression.type'"),
-        ("delivery", "exactly_once", "delivery='exactly_once' is not supported"),
+        ("delivery", "exactly_once", "delivery='exactly_once' must be one of at_least_once, transactional"),
         ("dedup.headers", "maybe", "dedup.headers='maybe' must be true or false"),
         ("value.format", "xml", "value.format='xml' must be one of bytes, json"),
         ("value.columns", "a", "value.columns needs value.format=json"),

@@ -1,0 +1,260 @@
+"""A task whose rows and marker stand or fall together: `delivery=transactional`.
+
+1. Look for the marker without fencing any attempt. If the micro-batch is written, return.
+2. init_transactions: fences every earlier attempt at this partition, and ends what it left open.
+3. Look again. What is seen now holds: no earlier attempt can commit any more.
+4. One transaction: the rows, the marker, the commit.
+5. If another attempt has fenced this one, or the commit's outcome is unknown: wait for the marker.
+
+Two attempts at a micro-batch cannot both commit: when the later one looks, the earlier one is decided. `write()`
+returns only after a commit was acknowledged or a marker seen, so no row is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.config import ProducerConfig
+from kafkaprod.errors import BrokerError, CommitUnknownError, ConfigError, KafkaError
+from kafkaprod.producer import Producer
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.spark.markers import Marker, MarkerPlace, read_marker
+from kafkaprod.spark.options import TransactionOptions
+from kafkaprod.spark.plan import WritePlan
+from kafkaprod.spark.pool import transactional_options
+from kafkaprod.spark.replay import RowCount, check_rows
+from kafkaprod.spark.report import WriteReport
+from kafkaprod.spark.writing import TaskWriter, retry_count
+
+GLANCE_MS: Final = 1_000  # an open transaction that holds a marker for longer is fenced
+SETTLED_MS: Final = 30_000  # after init a marker is held only until its decided transaction is applied
+_POLL_S: Final = 0.2
+_ABORT_S: Final = 10.0  # after that the transaction is left to the next attempt, or to its timeout
+
+_log = logging.getLogger("kafkaprod.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlace:
+    """Which part of which write a task is; the same for every attempt.
+
+    Attributes:
+        query: Id of the stream, or the option write.id.
+        batch: Micro-batch; 0 for a write that is no stream.
+        partition: Of the DataFrame.
+        run: Of the stream; "" for a write that is no stream.
+    """
+
+    query: str
+    batch: int
+    partition: int
+    run: str
+
+    @classmethod
+    def of_task(cls, plan: WritePlan, context: TaskContext) -> TaskPlace:
+        """Return the place of the running task.
+
+        Raises:
+            ConfigError: It belongs to no stream and has no write.id.
+        """
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        query = plan.options.write_id or context.getLocalProperty("sql.streaming.queryId")
+        if not query:
+            raise ConfigError(no_write_id())
+        run = "" if batch is None else context.getLocalProperty("spark.jobGroup.id") or ""
+        return cls(query, int(batch or 0), context.partitionId(), run)
+
+    def __str__(self) -> str:
+        return f"task {self.partition} of micro-batch {self.batch} of {self.query}"
+
+
+def no_write_id() -> str:
+    """Return why a write that is no stream needs the option."""
+    return (
+        "delivery=transactional needs the option write.id for a batch: a name of this write, by which a repetition "
+        "finds what is already written. A stream has an id of its own"
+    )
+
+
+def write_exactly_once(
+    plan: WritePlan, options: TransactionOptions, batches: Iterator[pa.RecordBatch], report: WriteReport
+) -> None:
+    """Write a task's rows, unless an attempt has done so; see the module.
+
+    Args:
+        plan: Of the write.
+        options: Its transactions.
+        batches: The rows.
+        report: Filled in.
+
+    Raises:
+        ReplayError: An earlier attempt has written other rows.
+        ConfigError: Brokers, rights or options do not allow it; nothing was written.
+        KafkaError: Nothing was written, as far as is known. Spark runs the task again.
+    """
+    context = TaskContext.get()
+    if context is None:
+        raise ConfigError("delivery=transactional runs in Spark's tasks alone")
+    place = TaskPlace.of_task(plan, context)
+    report.query, report.batch = place.query, place.batch
+    _Attempt(plan, options, place, report).run(batches)
+
+
+@contextlib.contextmanager
+def _task_producer(config: Mapping[str, Any]) -> Iterator[Producer]:
+    """Yield a producer for one transaction; if the task fails, it is aborted, so that it does not hold up readers."""
+    producer = Producer(config)
+    try:
+        yield producer
+    except BaseException:
+        with contextlib.suppress(KafkaError):
+            producer.abort_transaction(_ABORT_S)
+        raise
+    finally:
+        producer.close(0)  # everything has its outcome
+
+
+class _Attempt:
+    def __init__(self, plan: WritePlan, options: TransactionOptions, place: TaskPlace, report: WriteReport) -> None:
+        self._plan = plan
+        self._options = options
+        self._place = place
+        self._report = report
+        self._marker_place = MarkerPlace.of(options, place.query, place.partition)
+        self._config = transactional_options(plan.options, self._marker_place.name)
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> None:
+        with ClusterClient(ProducerConfig.from_options(self._config)) as client:
+            marker = self._glance(client)
+            if self._is_done(marker):
+                self._skip(marker, batches)
+                return
+            with _task_producer(self._config) as producer:
+                producer.init_transactions()
+                marker = read_marker(client, self._marker_place, SETTLED_MS)
+                if self._is_done(marker):
+                    self._skip(marker, batches)
+                    return
+                if marker is None and self._place.batch > 0:
+                    _log.info("%s finds no marker: it is the first with rows, or markers have expired", self._place)
+                try:
+                    self._write(producer, batches)
+                except KafkaError as error:
+                    marker = self._seek_outcome(client, producer, error)
+                    if not self._is_done(marker):
+                        raise
+                    self._take_over(marker)
+
+    def _glance(self, client: ClusterClient) -> Marker | None:
+        """Look without fencing; a transaction that stays open counts as no marker."""
+        try:
+            return read_marker(client, self._marker_place, GLANCE_MS)
+        except BrokerError as error:
+            if error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                raise
+            return None
+
+    def _is_done(self, marker: Marker | None) -> bool:
+        return marker is not None and marker.batch >= self._place.batch
+
+    def _write(self, producer: Producer, batches: Iterator[pa.RecordBatch]) -> None:
+        count = RowCount(self._options)
+        producer.begin_transaction()
+        TaskWriter(self._plan, producer, self._report).run(count.watch(batches))
+        place, plan = self._place, self._plan
+        marker = Marker(place.batch, count.rows, count.checksum, self._report.attempt, place.run, plan.token)
+        producer.send_offsets_to_transaction(
+            {self._marker_place.partition: (place.batch + 1, marker.to_text())}, self._marker_place.name
+        )
+        deadline_s = time.monotonic() + self._options.twin_wait_ms / 1000
+        while True:
+            try:
+                producer.commit_transaction()
+                self._report.retries = retry_count(producer)
+                return
+            except CommitUnknownError:
+                if time.monotonic() > deadline_s:
+                    raise
+
+    def _seek_outcome(self, client: ClusterClient, producer: Producer, error: KafkaError) -> Marker | None:
+        """Return the marker that another attempt, or our own commit, has written in spite of an error."""
+        if error.category in (None, "abortable") and getattr(error, "outcome", "not committed") == "not committed":
+            try:
+                producer.abort_transaction()
+            except KafkaError as refusal:
+                error.add_note(f"the transaction could not be aborted: {refusal}")
+            else:
+                return None  # it was ours to the end: no other attempt can have written
+        deadline_s = time.monotonic() + self._options.twin_wait_ms / 1000
+        while True:
+            marker = self._glance(client)
+            if self._is_done(marker) or time.monotonic() > deadline_s:
+                return marker
+            time.sleep(_POLL_S)
+
+    def _skip(self, marker: Marker | None, batches: Iterator[pa.RecordBatch]) -> None:
+        """End without writing: the rows are in Kafka."""
+        assert marker is not None
+        place = self._place
+        if marker.batch == place.batch:
+            if place.run and marker.run == place.run and marker.write != self._plan.token:
+                raise ConfigError(
+                    f"two writes of micro-batch {place.batch} have the same id {place.query!r} and the same marker "
+                    f"topic {self._options.marker_topic!r}, so the second would be taken for a repetition of the "
+                    "first: give each a write.id of its own"
+                )
+            check_rows(self._options, marker, batches, str(place))
+        else:
+            _log.warning("%s is late: micro-batch %d is already written", place, marker.batch)
+        self._take_over(marker)
+
+    def _take_over(self, marker: Marker | None) -> None:
+        """Report what another attempt has written."""
+        assert marker is not None
+        report = self._report
+        report.rows = marker.rows if marker.batch == self._place.batch else 0
+        report.bytes = report.batches = report.retries = 0
+        report.offsets = {}
+        report.already_written = 1
+        _log.info("%s was written by attempt %d: %d rows", self._place, marker.attempt, marker.rows)
+
+
+def check_markers(plan: WritePlan, options: TransactionOptions, tasks: list[WriteReport]) -> None:
+    """Look, on the driver, for rows that an earlier attempt wrote as more partitions than there are now.
+
+    Args:
+        plan: Of the write.
+        options: Its transactions.
+        tasks: The reports of all tasks.
+
+    Raises:
+        KafkaError: There are such rows: some are in Kafka twice.
+    """
+    written = [task for task in tasks if task.query]
+    if not written:
+        return  # no task had rows
+    query, batch, count = written[0].query, written[0].batch, len(tasks)
+    with ClusterClient(ProducerConfig.from_options(plan.options.kafka)) as client:
+        for partition in range(count, count + 4):
+            place = MarkerPlace.of(options, query, partition)
+            try:
+                marker = read_marker(client, place, 0)
+            except BrokerError as error:
+                if error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                    raise
+                continue
+            if marker is not None and marker.batch >= batch:
+                raise KafkaError(
+                    f"micro-batch {batch} of {query} has {count} partitions now, but an earlier attempt wrote "
+                    f"partition {partition}: some rows are in Kafka twice. The partitions must be the same in every "
+                    "repetition"
+                )

@@ -1,0 +1,108 @@
+"""The marker of a task: a committed offset that says which micro-batch of a query's partition is in Kafka.
+
+The marker of query q and partition p is what the group `<txn.prefix>-<q>-<p>` has committed for partition 0 of the
+marker topic: b + 1, once micro-batch b is written. It is committed in the transaction of the rows. The transactional id
+has the name of the group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+from urllib.parse import parse_qsl, urlencode
+
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.groups import CommittedOffset, committed_offset
+from kafkaprod.errors import ConfigError
+from kafkaprod.spark.options import TransactionOptions
+from kafkaprod.structs import TopicPartition
+
+_FORMAT: Final = "kp1"
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerPlace:
+    """Where the marker of a task is.
+
+    Attributes:
+        name: Of the group, and the transactional id.
+        partition: Partition 0 of the marker topic.
+    """
+
+    name: str
+    partition: TopicPartition
+
+    @classmethod
+    def of(cls, options: TransactionOptions, query: str, partition: int) -> Self:
+        """Return the place for a partition of a query, which is the same for every attempt and micro-batch."""
+        return cls(f"{options.prefix}-{query}-{partition}", TopicPartition(options.marker_topic, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What is known of the last micro-batch that was written.
+
+    Attributes:
+        batch: Its number; 0 for a write that is no stream.
+        rows: Of the task.
+        checksum: Of their content; None: it was not computed.
+        attempt: Which attempt at the task wrote them.
+        run: Of the stream; "" for a write that is no stream.
+        write: Identifies the write, which all attempts at its tasks share.
+    """
+
+    batch: int
+    rows: int
+    checksum: int | None
+    attempt: int
+    run: str
+    write: str
+
+    def to_text(self) -> str:
+        """Return the metadata of the committed offset."""
+        checksum = "" if self.checksum is None else f"{self.checksum:x}"
+        fields = {"rows": self.rows, "sum": checksum, "at": self.attempt, "run": self.run, "write": self.write}
+        return f"{_FORMAT} {urlencode(fields)}"
+
+    @classmethod
+    def from_committed(cls, committed: CommittedOffset, place: MarkerPlace) -> Self:
+        """Read a committed offset.
+
+        Raises:
+            ConfigError: It is no marker: something else uses the group.
+        """
+        kind, _, text = committed.metadata.partition(" ")
+        fields = dict(parse_qsl(text, keep_blank_values=True))
+        try:
+            if kind != _FORMAT:
+                raise ValueError(kind)
+            return cls(
+                batch=committed.offset - 1,
+                rows=int(fields["rows"]),
+                checksum=int(fields["sum"], 16) if fields["sum"] else None,
+                attempt=int(fields["at"]),
+                run=fields["run"],
+                write=fields["write"],
+            )
+        except (KeyError, ValueError) as error:
+            raise ConfigError(
+                f"group {place.name!r} has committed offset {committed.offset} with metadata {committed.metadata!r} "
+                f"for {place.partition.topic}-{place.partition.partition}, which is no marker of a transactional "
+                "write: something else uses this group. Set another txn.prefix"
+            ) from error
+
+
+def read_marker(client: ClusterClient, place: MarkerPlace, patience_ms: int) -> Marker | None:
+    """Return the marker; None: the partition was never written.
+
+    Args:
+        client: Of the cluster.
+        place: Of the marker.
+        patience_ms: How long to wait for an unfinished transaction that holds a marker.
+
+    Raises:
+        ConfigError: Something else uses the group.
+        BrokerError: UNSTABLE_OFFSET_COMMIT after `patience_ms`, or as the coordinator answered.
+    """
+    committed = committed_offset(client, place.name, place.partition, patience_ms)
+    return None if committed is None else Marker.from_committed(committed, place)
