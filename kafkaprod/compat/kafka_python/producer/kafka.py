@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Iterator
 from types import TracebackType
@@ -17,6 +18,7 @@ from kafkaprod.compat.kafka_python.producer.future import FutureRecordMetadata
 
 _BYTES: Final = (bytes, bytearray, memoryview, type(None))
 _CONNECT_RETRY_S: Final = 0.2
+_log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -150,8 +152,8 @@ class KafkaProducer:
             return
         try:
             self._producer.flush(timeout)
-        except ours.DeliveryFailedError:
-            return
+        except ours.DeliveryFailedError as error:
+            _log.error("records failed whose futures were not read: %s", error)
         except TimeoutError as error:
             raise KafkaTimeoutError(str(error)) from error
 

@@ -1,0 +1,357 @@
+"""confluent-kafka's Producer over `kafkaprod.Producer`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kafkaprod import Producer as Engine
+from kafkaprod import errors as ours
+from kafkaprod.compat.confluent_kafka.codes import CODES
+from kafkaprod.compat.confluent_kafka.error import KafkaError, KafkaException, kafka_exception
+from kafkaprod.compat.confluent_kafka.metadata import ClusterMetadata, cluster_metadata
+from kafkaprod.compat.confluent_kafka.observers import Observer
+from kafkaprod.compat.confluent_kafka.options import read
+from kafkaprod.compat.confluent_kafka.reports import FOREVER_S, Delivery, Events, Report
+
+FLUSH_STEP_S: Final = 0.1  # how long flush() leaves callbacks unserved at most
+METADATA_S: Final = 60.0  # a request for metadata without a timeout
+_log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def _theirs() -> Iterator[None]:
+    """Raise KafkaException for kafkaprod's errors."""
+    try:
+        yield
+    except (ours.KafkaError, TimeoutError) as error:
+        raise kafka_exception(error) from error
+
+
+class Producer:
+    """Sends records to Kafka, with confluent-kafka's interface. Thread-safe.
+
+    Callbacks run in poll() and flush(), on the thread that calls them.
+
+    Args:
+        conf: librdkafka's options; docs/from-confluent-kafka.md has the differences.
+        options: The same by name.
+
+    Raises:
+        KafkaException: With _INVALID_ARG: an option is unknown, has a wrong value, or is not offered.
+        TypeError: There are no options.
+    """
+
+    def __init__(self, conf: Mapping[str, Any] | None = None, /, **options: Any) -> None:
+        if conf is None and not options:
+            raise TypeError("expected configuration dict")
+        given = {**(conf or {}), **{_dotted(name): value for name, value in options.items()}}
+        self._settings = settings = read(given)
+        self._events = Events()
+        self._partition_counts: dict[str, int] = {}
+        self._is_closed = False
+        with _theirs():
+            self._engine = Engine(settings.engine)
+        self._observer = Observer(self._engine, settings, self._events)
+        for name in settings.ignored:
+            _log.warning("%s is an option of consumers: a producer ignores it", name)
+
+    # --- sending ---------------------------------------------------------------------------------------------------
+
+    def produce(
+        self,
+        topic: str,
+        value: str | bytes | None = None,
+        key: str | bytes | None = None,
+        partition: int = -1,
+        callback: Report | None = None,
+        on_delivery: Report | None = None,
+        timestamp: int = 0,
+        headers: Any = None,
+    ) -> None:
+        """Queue one record.
+
+        Waits for the topic's metadata if it is not known yet; if it does not come, the record fails in its callback.
+
+        Args:
+            topic: Its name.
+            value, key: Bytes, or text, which is encoded as UTF-8.
+            partition: -1: the partitioner chooses.
+            callback, on_delivery: Called by poll() with (error or None, Message).
+            timestamp: ms since the epoch; 0: now.
+            headers: A dict, or a list of pairs; values are bytes, text or None.
+
+        Raises:
+            BufferError: queue.buffering.max.messages or .kbytes is reached: call poll(), then try again.
+            KafkaException: The record is too large, the partition unknown, or the producer closed.
+            TypeError: An argument has a wrong type.
+        """
+        if len(self._events) >= self._settings.max_messages:
+            raise BufferError("Local: Queue full")
+        report = callback or on_delivery or self._settings.on_delivery
+        key_bytes, value_bytes, pairs = _encoded(key), _encoded(value), _pairs(headers)
+        delivery = None
+        if report is not None:
+            record = (topic, key_bytes, value_bytes, pairs)
+            delivery = Delivery(self._events, report, record, only_errors=self._settings.reports_only_errors)
+        self._events.begin()
+        try:
+            chosen = self._choose(topic, key_bytes, partition)
+            future = self._engine.send(topic, value_bytes, key_bytes, pairs, chosen, timestamp or None)
+        except BaseException as error:
+            self._events.end()
+            self._refuse(error, delivery)
+            return
+        future.add_done_callback(self._events.end if delivery is None else delivery.settle)
+
+    def _choose(self, topic: str, key: Any, partition: int) -> int | None:
+        """Return the partition; None: the engine chooses."""
+        choose = self._settings.choose
+        if partition < 0:
+            return None if choose is None else choose(key, self._partition_count(topic))
+        if partition >= self._partition_counts.get(topic, 0):
+            self._partition_counts.pop(topic, None)
+            if partition >= self._partition_count(topic):
+                raise KafkaException(KafkaError(CODES["_UNKNOWN_PARTITION"]))
+        return partition
+
+    def _partition_count(self, topic: str) -> int:
+        count = self._partition_counts.get(topic)
+        if count is None:
+            count = self._partition_counts[topic] = len(self._engine.partitions_for(topic))
+        return count
+
+    def _refuse(self, error: BaseException, delivery: Delivery | None) -> None:
+        """Raise what is the caller's to mend; what the cluster refused is reported as a failed record."""
+        if isinstance(error, ours.BufferFullError):
+            raise BufferError(f"Local: Queue full: {error}") from error
+        if isinstance(error, ours.InvalidRecordError) and "must be" in str(error):
+            raise TypeError(str(error)) from error
+        is_of_cluster = isinstance(error, _OF_CLUSTER) and not isinstance(error, ours.RecordTooLargeError)
+        if not is_of_cluster:
+            raise kafka_exception(error) if isinstance(error, ours.KafkaError) else error
+        if delivery is not None:
+            delivery.fail(error)
+        else:
+            _log.error("a record was not sent, and has no callback: %s", error)
+
+    def produce_batch(
+        self,
+        topic: str,
+        messages: list[dict[str, Any]],
+        partition: int = -1,
+        callback: Report | None = None,
+        on_delivery: Report | None = None,
+    ) -> int:
+        """Queue many records, dicts with value, key, partition, timestamp, headers, callback; return how many.
+
+        One that is refused gets the error as its `_error`.
+        """
+        if not isinstance(messages, list):
+            raise TypeError("messages must be a list")
+        count = 0
+        for message in messages:
+            if not isinstance(message, dict):
+                raise TypeError("Each message must be a dictionary")
+            try:
+                self.produce(
+                    topic,
+                    message.get("value"),
+                    message.get("key"),
+                    message.get("partition", partition),
+                    message.get("callback") or message.get("on_delivery") or callback or on_delivery,
+                    None,
+                    message.get("timestamp") or 0,
+                    message.get("headers"),
+                )
+            except BufferError:
+                message["_error"] = KafkaError(CODES["_QUEUE_FULL"])
+            except KafkaException as error:
+                message["_error"] = error.args[0]
+            else:
+                count += 1
+        return count
+
+    # --- waiting ---------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout: float = -1) -> int:
+        """Serve callbacks.
+
+        Args:
+            timeout: Seconds to wait for the first; -1: without limit.
+
+        Returns: How many were served. What a callback raises comes out.
+        """
+        deadline = time.monotonic() + (FOREVER_S / 2 if timeout is None or timeout < 0 else timeout)
+        while True:
+            if self._observer.has_work:
+                self._observer.look()
+            remaining_s = deadline - time.monotonic()
+            served = self._events.serve(self._observer.patience_s(max(remaining_s, 0)))
+            if served or remaining_s <= 0:
+                return served
+
+    def flush(self, timeout: float = -1) -> int:
+        """Send everything queued, serving callbacks meanwhile.
+
+        Args:
+            timeout: Seconds; -1: as long as it takes, which message.timeout.ms bounds.
+
+        Returns: Records and events that are left.
+        """
+        deadline = time.monotonic() + (FOREVER_S / 2 if timeout is None or timeout < 0 else timeout)
+        while len(self._events):
+            remaining_s = deadline - time.monotonic()
+            self._flush_engine(max(min(remaining_s, FLUSH_STEP_S), 0))
+            self._events.serve(0)
+            if remaining_s <= 0:
+                break
+        return len(self._events)
+
+    def _flush_engine(self, timeout_s: float) -> None:
+        if self._is_closed:
+            return
+        try:
+            self._engine.flush(timeout_s)
+        except ours.DeliveryFailedError as error:
+            _log.error("records without a callback failed: %s", error)
+        except TimeoutError:
+            return
+
+    def close(self) -> bool:
+        """Abort an open transaction, deliver what is queued, serve the callbacks, and end."""
+        if self._is_closed:
+            return True
+        with contextlib.suppress(ours.IllegalStateError, ours.KafkaError):
+            self._engine.abort_transaction()
+        self.flush()
+        self._is_closed = True
+        self._engine.close()
+        self._events.serve(0)
+        return True
+
+    def __len__(self) -> int:
+        """Records without an outcome, and callbacks that were not served."""
+        return len(self._events)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- questions -------------------------------------------------------------------------------------------------
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """Return brokers and topics; an unknown topic is not created.
+
+        Args:
+            topic: A name; None: all.
+            timeout: Seconds; -1: 60.
+
+        Raises:
+            KafkaException: No broker can be used, or none answered in time. A refused port is an error at once.
+        """
+        with _theirs():
+            return cluster_metadata(self._engine.list_topics(topic, timeout if timeout > 0 else METADATA_S))
+
+    def cluster_id(self, timeout: float = -1) -> str:
+        """Return the cluster's id. Raises KafkaException."""
+        with _theirs():
+            found = self._engine.list_topics([], timeout if timeout > 0 else METADATA_S).cluster_id
+        if found is None:
+            raise KafkaException(KafkaError(CODES["_UNSUPPORTED_FEATURE"], "the broker has no cluster id"))
+        return found
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Refuse: credentials are part of the options. Raises KafkaException."""
+        text = "set_sasl_credentials() is not offered: close this producer and make one with the new credentials"
+        raise KafkaException(KafkaError(CODES["_NOT_IMPLEMENTED"], text))
+
+    def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
+        """Refuse: records cannot be taken back one producer at a time. Raises KafkaException."""
+        text = "purge() is not offered: abort the transaction, or close the producer and make a new one"
+        raise KafkaException(KafkaError(CODES["_NOT_IMPLEMENTED"], text))
+
+    # --- transactions ----------------------------------------------------------------------------------------------
+
+    def init_transactions(self, timeout: float = -1) -> None:
+        """Get ready for transactions. `timeout` in seconds, -1: max_block_ms; the same below."""
+        self._check_transactional()
+        with _theirs():
+            self._engine.init_transactions(_limit(timeout))
+
+    def begin_transaction(self) -> None:
+        """Open a transaction."""
+        self._check_transactional()
+        with _theirs():
+            self._engine.begin_transaction()
+
+    def send_offsets_to_transaction(self, positions: Any, group_metadata: Any, timeout: float = -1) -> None:
+        """Commit offsets of the input together with the transaction."""
+        self._check_transactional()
+        with _theirs():
+            self._engine.send_offsets_to_transaction(positions, group_metadata, _limit(timeout))
+
+    def commit_transaction(self, timeout: float = -1) -> None:
+        """Deliver everything of the transaction and commit it. Callbacks wait for poll()."""
+        self._check_transactional()
+        with _theirs():
+            self._engine.commit_transaction(_limit(timeout))
+
+    def abort_transaction(self, timeout: float = -1) -> None:
+        """Drop or void everything of the transaction."""
+        self._check_transactional()
+        with _theirs():
+            self._engine.abort_transaction(_limit(timeout))
+
+    def _check_transactional(self) -> None:
+        if self._engine.config.transactional_id is None:
+            text = "The Transactional API requires transactional.id to be configured"
+            raise KafkaException(KafkaError(CODES["_NOT_CONFIGURED"], text))
+
+
+_OF_CLUSTER: Final = (
+    ours.MetadataTimeoutError,
+    ours.BootstrapError,
+    ours.AuthenticationError,
+    ours.BrokerError,
+    ours.AuthorizationError,
+)
+
+
+def _limit(timeout: float) -> float | None:
+    return None if timeout < 0 else timeout
+
+
+def _dotted(name: str) -> str:
+    """Return an option given as an argument: underscores are dots, but in callbacks' names."""
+    is_plain = name.endswith(("_cb", "_level")) or name in ("on_delivery", "logger")
+    return name if is_plain else name.replace("_", ".")
+
+
+def _encoded(data: Any) -> Any:
+    if isinstance(data, str):
+        return data.encode()
+    if data is None or isinstance(data, bytes | bytearray | memoryview):
+        return data
+    raise TypeError(f"a bytes-like object is required, not '{type(data).__name__}'")
+
+
+def _pairs(headers: Any) -> list[tuple[str, Any]] | None:
+    if headers is None:
+        return None
+    if isinstance(headers, Mapping):
+        headers = list(headers.items())
+    if not isinstance(headers, list):
+        raise TypeError(f"expected headers to be dict or list of (key, value) tuples, not {type(headers).__name__}")
+    return [(name, _encoded(content)) for name, content in headers]

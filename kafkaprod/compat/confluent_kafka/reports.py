@@ -1,0 +1,134 @@
+"""What waits for poll(): delivery reports and other events, and the count of records that are under way.
+
+The engine's thread adds, the thread that polls takes. There are no locks: a signal handler may produce amid any of
+this.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafkaprod import DeliveryFuture
+from kafkaprod.compat.confluent_kafka.error import kafka_error
+from kafkaprod.compat.confluent_kafka.message import TIMESTAMP_CREATE_TIME, Message
+
+Report = Callable[..., object]
+Event = Callable[[], object]
+FOREVER_S: Final = threading.TIMEOUT_MAX
+
+
+class Events:
+    """Calls to be made by the thread that polls."""
+
+    def __init__(self) -> None:
+        self._queue: deque[Event] = deque()
+        self._under_way: deque[None] = deque()  # its length is the count: additions and removals are atomic
+        self._news = threading.Event()
+
+    def __len__(self) -> int:
+        """Records without an outcome, and events that were not served."""
+        return len(self._under_way) + len(self._queue)
+
+    @property
+    def under_way(self) -> int:
+        """Records without an outcome."""
+        return len(self._under_way)
+
+    def add(self, event: Event) -> None:
+        """Have `event` called by the next poll. Any thread."""
+        self._queue.append(event)
+        self._news.set()
+
+    def begin(self) -> None:
+        """Count a record that is about to be sent."""
+        self._under_way.append(None)
+
+    def end(self, _: object = None) -> None:
+        """Uncount a record that has its outcome, or was refused. Any thread."""
+        self._under_way.pop()
+        self._news.set()
+
+    def serve(self, timeout_s: float) -> int:
+        """Call what is there, waiting for the first at most `timeout_s`; return how many were called.
+
+        What a callback raises comes out; the others stay for the next time.
+        """
+        if not self._queue and timeout_s > 0:
+            self._wait(timeout_s)
+        served = 0
+        for _ in range(len(self._queue)):
+            try:
+                event = self._queue.popleft()
+            except IndexError:  # another thread polls, too
+                break
+            served += 1
+            event()
+        return served
+
+    def _wait(self, timeout_s: float) -> None:
+        deadline = time.monotonic() + min(timeout_s, FOREVER_S / 2)
+        while not self._queue:
+            self._news.clear()
+            remaining_s = deadline - time.monotonic()
+            if self._queue or remaining_s <= 0 or not self._news.wait(remaining_s):
+                return
+
+
+class Delivery:
+    """The report of one record, made when its outcome is there.
+
+    Args:
+        events: Where it goes.
+        report: The user's callback, of (error, message).
+        record: Topic, key, value and headers as they were given.
+        only_errors: Whether a delivered record needs no report.
+    """
+
+    __slots__ = ("_events", "_only_errors", "_record", "_report", "_started")
+
+    def __init__(
+        self, events: Events, report: Report, record: tuple[str, Any, Any, Any], *, only_errors: bool = False
+    ) -> None:
+        self._events = events
+        self._report = report
+        self._record = record
+        self._only_errors = only_errors
+        self._started = time.monotonic()
+
+    def settle(self, future: DeliveryFuture) -> None:
+        """Take the outcome. On the engine's thread."""
+        error = future.exception(0)
+        if error is not None:
+            self.fail(error, future.partition)
+        elif not self._only_errors:
+            self._succeed(future)
+        self._events.end()
+
+    def _succeed(self, future: DeliveryFuture) -> None:
+        known = future.result(0)
+        topic, key, value, headers = self._record
+        latency = time.monotonic() - self._started
+        kind = (TIMESTAMP_CREATE_TIME, known.timestamp)
+        message = Message(topic, known.partition, known.offset, key, value, headers, None, kind, latency)
+        report = self._report
+        self._events.add(lambda: report(None, message))
+
+    def fail(self, error: BaseException, partition: int = -1) -> None:
+        """Report a record that was not delivered, or not even queued."""
+        topic, key, value, headers = self._record
+        reason = kafka_error(error)
+        message = Message(
+            topic,
+            partition,
+            key=key,
+            value=value,
+            headers=headers,
+            error=reason,
+            latency=time.monotonic() - self._started,
+        )
+        report = self._report
+        self._events.add(lambda: report(reason, message))
