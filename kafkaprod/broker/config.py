@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kafkaprod.broker.coordinator.consumer_group import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
 from kafkaprod.broker.listeners import Listener
@@ -64,7 +65,8 @@ class BrokerConfig:
         num_partitions: of topics made without a count.
         flush_policy: when appended data is synced to the disk.
         log: defaults of the topics' options.
-        groups: options of the group coordinator.
+        groups: options of groups of the classic protocol.
+        consumer_groups: options of groups of the consumer protocol.
         transactions: options of the transaction coordinator.
         limits: what clients can make the broker hold.
         log_cleaner_enable: compact topics with cleanup.policy=compact.
@@ -92,6 +94,7 @@ class BrokerConfig:
     flush_policy: FlushPolicy = field(default_factory=lambda: interval(1_000))
     log: LogConfig = field(default_factory=LogConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)
+    consumer_groups: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     limits: Limits = field(default_factory=Limits)
     log_cleaner_enable: bool = True

@@ -32,7 +32,12 @@ KAFKA_PYTHON_MODULES = (
     kafka.protocol.producer,
     kafka.protocol.sasl,
 )
-KAFKA_PYTHON_LACKS_APIS = {"ConsumerGroupHeartbeat", "GetTelemetrySubscriptions", "PushTelemetry"}
+KAFKA_PYTHON_LACKS_APIS = {
+    "ConsumerGroupDescribe",
+    "ConsumerGroupHeartbeat",
+    "GetTelemetrySubscriptions",
+    "PushTelemetry",
+}
 BOTH_LACK = {("ApiVersions", 5), ("DeleteGroups", 3), ("TxnOffsetCommit", 6)}  # newer than either
 
 

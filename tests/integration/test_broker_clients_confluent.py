@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    KafkaError,
+    Message,
+    TopicPartition,
+)
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
@@ -42,16 +49,15 @@ def open_consumer(embedded_broker: EmbeddedBroker, topic_name: str) -> Iterator[
     consumers: list[ConfluentConsumer] = []
 
     def open_one(**options: Any) -> ConfluentConsumer:
-        consumer = ConfluentConsumer(
-            {
-                "bootstrap.servers": embedded_broker.bootstrap_servers,
-                "group.id": f"group-of-{topic_name}",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "heartbeat.interval.ms": 300,
-                **{name.replace("_", "."): value for name, value in options.items()},
-            }
-        )
+        given = {
+            "bootstrap.servers": embedded_broker.bootstrap_servers,
+            "group.id": f"group-of-{topic_name}",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "heartbeat.interval.ms": 300,
+            **{name.replace("_", "."): value for name, value in options.items()},
+        }
+        consumer = ConfluentConsumer({name: value for name, value in given.items() if value is not None})
         consumer.subscribe([topic_name])
         consumers.append(consumer)
         return consumer
@@ -148,6 +154,62 @@ def test_three_confluent_members_share_the_partitions_rebalance_and_resume(
     assert sorted(later) == list(range(300, 330))
     partitions = [TopicPartition(topic_name, index) for index in range(3)]
     assert {committed.offset for committed in resumed.committed(partitions, timeout=30)} == {100}
+
+
+@pytest.fixture
+def consumer_protocol_broker() -> Iterator[EmbeddedBroker]:
+    options = {"group.consumer.heartbeat.interval.ms": 200}
+    with EmbeddedBroker(auto_create_topics=True, num_partitions=3, options=options) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_confluent_members_of_the_consumer_protocol_share_revoke_and_resume(
+    consumer_protocol_broker: EmbeddedBroker, topic_name: str, open_consumer: OpenConsumer, assignor: str
+) -> None:
+    broker = consumer_protocol_broker
+    options: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers, "group_protocol": "consumer"}
+    options |= {"group_remote_assignor": assignor, "heartbeat_interval_ms": None}
+    produce(broker, topic_name, range(300))
+    members = [open_consumer(**options) for _ in range(2)]
+    members.append(open_consumer(**options, group_instance_id="static"))
+    seen: list[int] = []
+
+    def all_is_read_and_shared() -> bool:
+        collect(members, seen)
+        return share_sizes(members) == [1, 1, 1] and all(has_read_up_to(member, 100) for member in members)
+
+    wait_until(all_is_read_and_shared, "three members with a partition each, all of it read")
+    assert set(seen) == set(range(300))
+    for member in members:
+        member.commit(asynchronous=False)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    group_id = f"group-of-{topic_name}"
+    described = admin.describe_consumer_groups([group_id])[group_id].result(timeout=30)
+    assert (described.state, described.type) == (ConsumerGroupState.STABLE, ConsumerGroupType.CONSUMER)
+    assert described.partition_assignor == assignor
+    assert sorted(len(member.assignment.topic_partitions) for member in described.members) == [1, 1, 1]
+
+    members.pop(0).close()
+
+    def two_have_it_all() -> bool:
+        collect(members, [])
+        return share_sizes(members) == [1, 2]
+
+    wait_until(two_have_it_all, "two members take over the third's partition")
+    assert sum(partition.offset for member in members for partition in member.committed(member.assignment())) == 300
+
+
+def test_confluent_subscribes_the_consumer_protocol_by_pattern(
+    consumer_protocol_broker: EmbeddedBroker, topic_name: str, open_consumer: OpenConsumer
+) -> None:
+    broker = consumer_protocol_broker
+    options: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers, "group_protocol": "consumer"}
+    member = open_consumer(**options, heartbeat_interval_ms=None)
+    member.subscribe([f"^{topic_name}-.*"])
+    for suffix in ("a", "b"):  # the second one is made after the subscription
+        produce(broker, f"{topic_name}-{suffix}", range(9))
+    wait_until(lambda: collect([member], []) or len(member.assignment()) == 6, "the partitions of both topics")
 
 
 @pytest.mark.parametrize("protocol", ["newest", "oldest"])

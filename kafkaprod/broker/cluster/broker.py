@@ -14,10 +14,12 @@ from kafkaprod.broker.cluster.acls import Acls
 from kafkaprod.broker.cluster.producer_ids import ProducerIds
 from kafkaprod.broker.cluster.quotas import Quotas
 from kafkaprod.broker.cluster.scram_store import ScramStore
-from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, Settings
+from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, Settings
 from kafkaprod.broker.cluster.topics import FILE_NAME as TOPICS_FILE
-from kafkaprod.broker.cluster.topics import TopicTable, read_saved_topics
+from kafkaprod.broker.cluster.topics import Topic, TopicTable, read_saved_topics
 from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.coordinator.consumer_group import ConsumerGroupConfig, SubscribableTopic, Topics
+from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
 from kafkaprod.broker.coordinator.markers import MarkerWriter
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC, OffsetLog
@@ -113,7 +115,8 @@ class Broker:
             )
             self.markers = MarkerWriter(self._find_log, self.offsets)
             self.transactions = self._open_transactions()
-            self.groups = GroupCoordinator(config.groups, self.offsets.table.has_group)
+            self._topics_of_groups: tuple[Mapping[str, Topic], Topics] = ({}, {})
+            self.groups = GroupCoordinator(config.groups, self.offsets.table.has_group, self._open_consumer_groups())
             for name, partition_count in config.topics.items():
                 if self.topics.get(name) is None:
                     self.topics.create(name, partition_count, {})
@@ -176,6 +179,31 @@ class Broker:
             return topic.partitions[0].log
 
         return make
+
+    def _open_consumer_groups(self) -> ConsumerGroups:
+        return ConsumerGroups(
+            self._consumer_group_config,
+            self._subscribable_topics,
+            self.offsets.group_records,
+            lambda records: self.offsets.write_group_records(records, self.clock.wall_ms()),
+            self.clock.now_ms(),
+        )
+
+    def _consumer_group_config(self, group_id: str) -> ConsumerGroupConfig:
+        own = self.settings.get(GROUP_OPTIONS).get(group_id, {})
+        config = self.config.consumer_groups
+        return config._replace(
+            heartbeat_interval_ms=int(own.get("consumer.heartbeat.interval.ms", config.heartbeat_interval_ms)),
+            session_timeout_ms=int(own.get("consumer.session.timeout.ms", config.session_timeout_ms)),
+        )
+
+    def _subscribable_topics(self) -> Topics:
+        """All topics as consumer groups see them; the same object as long as the table is the same."""
+        table = self.topics.table()
+        if table is not self._topics_of_groups[0]:
+            found = {name: SubscribableTopic(topic.topic_id, len(topic.partitions)) for name, topic in table.items()}
+            self._topics_of_groups = (table, found)
+        return self._topics_of_groups[1]
 
     def _open_transactions(self) -> TransactionCoordinator:
         topic = self.topics.get(TRANSACTIONS_TOPIC)

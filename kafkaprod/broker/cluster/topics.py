@@ -106,6 +106,10 @@ class TopicTable:
         topics = self._topics
         return [topics[name] for name in sorted(topics)]
 
+    def table(self) -> Mapping[str, Topic]:
+        """All topics by name; another object after each change."""
+        return self._topics
+
     def partition(self, name: str, index: int) -> Partition | None:
         """A partition, None if there is no such topic or partition."""
         topic = self._topics.get(name)

@@ -1,15 +1,19 @@
 """All groups of the broker and their timers: finds or makes the group a request names and passes it on.
 
+A group is of the classic or of the consumer protocol; one without members changes to the protocol of whoever joins.
 The control thread owns it; it calls `on_time` at `next_deadline_ms`. A group that is empty and has no committed
 offsets stays until the next call of `forget_unused`. Source: Kafka, GroupMetadataManager.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Collection
 
+from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, HeartbeatResult
+from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
+from kafkaprod.broker.coordinator.consumer_member import JOIN_EPOCH, ConsumerHeartbeat
 from kafkaprod.broker.coordinator.group import Group, GroupState
+from kafkaprod.broker.coordinator.group_timers import GroupTimers
 from kafkaprod.broker.coordinator.member import (
     GroupConfig,
     JoinAttempt,
@@ -19,44 +23,89 @@ from kafkaprod.broker.coordinator.member import (
     SyncReply,
     SyncResult,
 )
+from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.protocol.error_codes import ErrorCode
+
+_FIRST_COMMIT_VERSION_OF_CONSUMERS = 9
 
 
 class GroupCoordinator:
     """See the module docstring.
 
     Args:
-        config: of all groups.
+        config: of the classic groups.
         has_offsets: whether offsets are committed for a group id; such a group outlives its members.
+        consumers: the groups of the consumer protocol.
     """
 
-    def __init__(self, config: GroupConfig, has_offsets: Callable[[str], bool]) -> None:
+    def __init__(self, config: GroupConfig, has_offsets: Callable[[str], bool], consumers: ConsumerGroups) -> None:
         self._config = config
         self._has_offsets = has_offsets
-        self._groups: dict[str, Group] = {}
-        self._deadlines: list[tuple[int, str]] = []  # heap; at most one entry a group that counts, see _scheduled
-        self._scheduled: dict[str, int] = {}  # group id -> its deadline in the heap; others there are stale
+        self._consumers = consumers
+        self._groups: dict[str, Group] = {}  # the classic ones
+        self._timers = GroupTimers()
 
     def set_config(self, config: GroupConfig) -> None:
-        """Change the options of all groups; what they wait for now is not changed."""
+        """Change the options of the classic groups; what they wait for now is not changed."""
         self._config = config
         for group in self._groups.values():
             group.config = config
 
     def get(self, group_id: str) -> Group | None:
-        """The group; one known by its committed offsets only is made on the way, Empty."""
+        """The classic group; one known by its committed offsets only is made on the way, Empty."""
         group = self._groups.get(group_id)
-        if group is None and self._has_offsets(group_id):
+        if group is None and self._consumers.get(group_id) is None and self._has_offsets(group_id):
             group = self._groups[group_id] = Group(group_id, self._config)
         return group
 
-    def list_groups(self, ids_with_offsets: Collection[str]) -> list[Group]:
+    def get_consumer(self, group_id: str) -> ConsumerGroup | None:
+        """The group of the consumer protocol."""
+        return self._consumers.get(group_id)
+
+    def list_groups(self, ids_with_offsets: Collection[str]) -> list[Group | ConsumerGroup]:
         """All groups, those with nothing but committed offsets included."""
         known = {*self._groups, *ids_with_offsets}
-        return [group for group in map(self.get, sorted(known)) if group is not None]
+        classic = [group for group in map(self.get, known) if group is not None]
+        return sorted([*classic, *self._consumers.all()], key=lambda group: group.group_id)
+
+    def subscribed_topics(self, group_id: str) -> frozenset[str] | None:
+        """The topics that the members of a group are subscribed to; None if it has members that are no consumers.
+
+        Raises:
+            RequestRefusedError: 69, there is no such group.
+        """
+        consumer_group = self._consumers.get(group_id)
+        if consumer_group is not None:
+            return self._consumers.subscribed_topics(consumer_group)
+        group = self.get(group_id)
+        if group is None:
+            raise RequestRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        subscribed = group.subscribed_topics()
+        return frozenset() if subscribed is None and group.state is GroupState.EMPTY else subscribed
+
+    def consumer_heartbeat(self, beat: ConsumerHeartbeat, now_ms: int) -> HeartbeatResult:
+        """ConsumerGroupHeartbeat. A first join makes the group, out of an empty classic one, too.
+
+        Raises:
+            RequestRefusedError: 69, it is a classic group with members; or see `ConsumerGroups`.
+        """
+        group = self._groups.get(beat.group_id)
+        if group is not None and (group.state is not GroupState.EMPTY or beat.member_epoch != JOIN_EPOCH):
+            raise RequestRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a consumer group.")
+        result = self._consumers.heartbeat(beat, now_ms)
+        self._forget(beat.group_id)
+        return result
 
     def join(self, group_id: str, attempt: JoinAttempt, now_ms: int, reply: JoinReply) -> None:
         """JoinGroup. A first join makes the group."""
+        consumer_group = self._consumers.get(group_id)
+        if consumer_group is not None:
+            error = ErrorCode.UNKNOWN_MEMBER_ID if attempt.member_id else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            if not consumer_group.members:
+                error = self._consumers.delete(group_id)
+            if error is not ErrorCode.NONE:
+                reply(JoinResult(error, attempt.member_id))
+                return
         group = self.get(group_id)
         if not group_id:
             reply(JoinResult(ErrorCode.INVALID_GROUP_ID, attempt.member_id))
@@ -67,7 +116,7 @@ class GroupCoordinator:
             if group is None:
                 group = self._groups[group_id] = Group(group_id, self._config)
             group.join(attempt, now_ms, reply)
-            self._reschedule(group)
+            self._schedule(group)
             if is_new and self._is_unused(group):
                 self._forget(group_id)  # the join was refused
 
@@ -76,7 +125,7 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is not None:
             group.abandon_join(reply, now_ms)
-            self._reschedule(group)
+            self._schedule(group)
 
     def sync(self, group_id: str, attempt: SyncAttempt, now_ms: int, reply: SyncReply) -> None:
         """SyncGroup."""
@@ -85,7 +134,7 @@ class GroupCoordinator:
             reply(SyncResult(_unknown_group_error(group_id)))
             return
         group.sync(attempt, now_ms, reply)
-        self._reschedule(group)
+        self._schedule(group)
 
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
@@ -97,20 +146,32 @@ class GroupCoordinator:
         return group.heartbeat(member_id, instance_id, generation_id, now_ms)
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None, now_ms: int) -> ErrorCode:
-        """LeaveGroup of one member."""
+        """LeaveGroup of one member; of a consumer group an administrator removes static members with it."""
+        if self._consumers.get(group_id) is not None and instance_id is not None and not member_id:
+            return self._consumers.remove_static(group_id, instance_id, now_ms)
         group = self.get(group_id)
         if group is None:
             return _unknown_group_error(group_id)
         error = group.leave(member_id, instance_id, now_ms)
-        self._reschedule(group)
+        self._schedule(group)
         return error
 
     def check_commit(
-        self, group_id: str, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
+        self, group_id: str, member_id: str, instance_id: str | None, generation_id: int, now_ms: int, version: int
     ) -> ErrorCode:
-        """Whether the sender may commit offsets; the first commit without a generation makes the group."""
+        """Whether the sender may commit offsets; the first commit without a generation makes the group.
+
+        `version` is OffsetCommit's: members of consumer groups need one whose errors they understand.
+        """
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
+        consumer_group = self._consumers.get(group_id)
+        if consumer_group is not None:
+            if generation_id < 0 and not consumer_group.members:
+                return ErrorCode.NONE
+            error = consumer_group.check_member_epoch(member_id, generation_id)
+            is_old = error is not ErrorCode.UNKNOWN_MEMBER_ID and version < _FIRST_COMMIT_VERSION_OF_CONSUMERS
+            return ErrorCode.UNSUPPORTED_VERSION if is_old else error
         group = self.get(group_id)
         if group is None:
             return ErrorCode.NONE if generation_id < 0 and not member_id else ErrorCode.ILLEGAL_GENERATION
@@ -119,14 +180,29 @@ class GroupCoordinator:
     def check_transactional_commit(
         self, group_id: str, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
     ) -> ErrorCode:
-        """Whether the sender may commit offsets in a transaction; without a member any group may be named."""
+        """Whether the sender may commit offsets in a transaction; without a member any classic group may be named."""
+        consumer_group = self._consumers.get(group_id)
+        if consumer_group is not None:
+            if generation_id < 0 and not consumer_group.members:
+                return ErrorCode.NONE
+            error = consumer_group.check_member_epoch(member_id, generation_id)
+            return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
         group = self.get(group_id)
         if group is None:
             return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
         return group.check_transactional_commit(member_id, instance_id, generation_id, now_ms)
 
+    def check_offset_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether the sender may read offsets: any but a member of a consumer group in another epoch than its own."""
+        consumer_group = self._consumers.get(group_id)
+        if consumer_group is None or (member_id is None and member_epoch < 0):
+            return ErrorCode.NONE
+        return consumer_group.check_member_epoch(member_id or "", member_epoch)
+
     def delete(self, group_id: str) -> ErrorCode:
         """DeleteGroups of one group; its offsets are the caller's to delete."""
+        if self._consumers.get(group_id) is not None:
+            return self._consumers.delete(group_id)
         group = self.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -140,31 +216,25 @@ class GroupCoordinator:
         for group in list(self._groups.values()):
             if self._is_unused(group):
                 self._forget(group.group_id)
+        for consumer_group in self._consumers.all():
+            if not consumer_group.members and not self._has_offsets(consumer_group.group_id):
+                self._consumers.delete(consumer_group.group_id)
 
     def next_deadline_ms(self) -> int | None:
         """When `on_time` is to be called next; may be too early, never too late."""
-        return self._deadlines[0][0] if self._deadlines else None
+        deadlines = (self._timers.next_deadline_ms(), self._consumers.next_deadline_ms())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def on_time(self, now_ms: int) -> None:
         """Let the groups do what is due."""
-        while self._deadlines and self._deadlines[0][0] <= now_ms:
-            deadline_ms, group_id = heapq.heappop(self._deadlines)
-            if self._scheduled.get(group_id) != deadline_ms:
-                continue
-            del self._scheduled[group_id]
+        for group_id in self._timers.due(now_ms):
             group = self._groups[group_id]
             group.on_time(now_ms)
-            self._reschedule(group)
+            self._schedule(group)
+        self._consumers.on_time(now_ms)
 
-    def _reschedule(self, group: Group) -> None:
-        """Put the group's next deadline on the heap unless an earlier entry will look at it anyway."""
-        deadline_ms = group.next_deadline_ms()
-        if deadline_ms is None:
-            return
-        scheduled_ms = self._scheduled.get(group.group_id)
-        if scheduled_ms is None or deadline_ms < scheduled_ms:
-            self._scheduled[group.group_id] = deadline_ms
-            heapq.heappush(self._deadlines, (deadline_ms, group.group_id))
+    def _schedule(self, group: Group) -> None:
+        self._timers.schedule(group.group_id, group.next_deadline_ms())
 
     def _is_unused(self, group: Group) -> bool:
         is_empty = group.state is GroupState.EMPTY and group.next_deadline_ms() is None  # no member id is pending
@@ -172,7 +242,7 @@ class GroupCoordinator:
 
     def _forget(self, group_id: str) -> None:
         self._groups.pop(group_id, None)
-        self._scheduled.pop(group_id, None)
+        self._timers.forget(group_id)
 
 
 def _unknown_group_error(group_id: str) -> ErrorCode:

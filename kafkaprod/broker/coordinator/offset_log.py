@@ -1,4 +1,4 @@
-"""The table of committed offsets, kept on disk as the internal topic `__consumer_offsets`.
+"""The table of committed offsets and the records of consumer groups, kept on disk as the topic `__consumer_offsets`.
 
 A commit is appended (and synced, if the flush policy syncs before answers) before it enters the table. At start the log
 is read from its start, with the markers that decide transactions. When the log has grown far beyond the table, the
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
+from kafkaprod.broker.coordinator import consumer_records
 from kafkaprod.broker.coordinator.internal_log import InternalLog, LoggedMarker, LoggedRecord
 from kafkaprod.broker.coordinator.internal_records import NOT_TRANSACTIONAL, KeyValue, Writer
 from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey, OffsetTable, decode_offset, encode_offsets
@@ -30,6 +31,7 @@ class OffsetLog:
 
     Attributes:
         table: what is committed; read it freely, change it through `write` and `end_transaction` only.
+        group_records: group id -> key -> value, of consumer groups; change them through `write_group_records` only.
     """
 
     def __init__(self, log: PartitionLog | None, make_log: Callable[[], PartitionLog]) -> None:
@@ -44,6 +46,7 @@ class OffsetLog:
             CorruptDataError: a record of it is.
         """
         self.table = OffsetTable()
+        self.group_records: dict[str, dict[bytes, bytes]] = {}
         self._epochs: dict[int, int] = {}  # of the producers with open transactions
         self._log = InternalLog(log, make_log)
         for entry in self._log.replay():
@@ -70,6 +73,17 @@ class OffsetLog:
         for record_offset, (key, committed) in enumerate(changes, first_offset):
             self._put(writer, key, committed, record_offset)
 
+    def write_group_records(self, records: Sequence[KeyValue], now_ms: int) -> None:
+        """Make records of consumer groups durable, then visible.
+
+        Raises:
+            LogError: the log takes no appends; `group_records` is unchanged.
+        """
+        if records:
+            self._log.append(records, now_ms)
+        for key, value in records:
+            self._apply_group_record(key, value)
+
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Commit or drop the pending offsets of a producer whose marker is in the log."""
         self._epochs.pop(producer_id, None)
@@ -81,7 +95,10 @@ class OffsetLog:
         Raises:
             LogError: the log takes no appends; it is as it was, or longer.
         """
-        if not self._log.is_outgrown(_ENTRY_BYTES * len(self.table)):
+        group_bytes = sum(
+            len(key) + len(value) for records in self.group_records.values() for key, value in records.items()
+        )
+        if not self._log.is_outgrown(_ENTRY_BYTES * len(self.table) + group_bytes):
             return False
         first_offset = self._log.rewrite(self._parts(), now_ms)
         for record_offset, (producer_id, key, committed) in enumerate(self.table.in_log_order(), first_offset):
@@ -89,20 +106,38 @@ class OffsetLog:
         return True
 
     def _parts(self) -> Iterator[tuple[Writer, list[KeyValue]]]:
-        """The table in the order of its records, so that a pending offset stays behind what it may replace."""
+        """The table in the order of its records: a pending offset stays behind what it may replace. Then the groups.
+
+        `maybe_compact` relies on the offsets being first.
+        """
         for producer_id, run in groupby(self.table.in_log_order(), key=lambda entry: entry[0]):
             yield self._writer(producer_id), encode_offsets((key, committed) for _, key, committed in run)
+        for records in self.group_records.values():
+            yield NOT_TRANSACTIONAL, list(records.items())
 
     def _writer(self, producer_id: int) -> Writer:
         return Writer(producer_id, self._epochs[producer_id]) if producer_id in self._epochs else NOT_TRANSACTIONAL
 
     def _apply(self, record: LoggedRecord) -> None:
         change = decode_offset(record.key, record.value)
-        if change is not None:
+        if change is None:
+            self._apply_group_record(record.key, record.value)
+        else:
             header = record.header
             is_pending = header.is_transactional
             writer = Writer(header.producer_id, header.producer_epoch) if is_pending else NOT_TRANSACTIONAL
             self._put(writer, *change, record.offset)
+
+    def _apply_group_record(self, raw_key: bytes, value: bytes | None) -> None:
+        key = consumer_records.decode_key(raw_key)
+        if key is None:
+            return
+        if value is not None:
+            self.group_records.setdefault(key.group_id, {})[raw_key] = value
+        elif key.group_id in self.group_records:
+            self.group_records[key.group_id].pop(raw_key, None)
+            if not self.group_records[key.group_id]:
+                del self.group_records[key.group_id]
 
     def _put(self, writer: Writer, key: OffsetKey, committed: CommittedOffset | None, record_offset: int) -> None:
         if writer == NOT_TRANSACTIONAL or committed is None:

@@ -1,7 +1,8 @@
 """ApiVersions (18): which versions of which APIs this broker speaks; computed from the handlers.
 
-An unknown version is answered before it comes here, with error 35 in the encoding of version 0 (KIP-511). The one
-feature is `transaction.version`: from level 2 on clients use the second version of the transaction protocol.
+An unknown version is answered before it comes here, with error 35 in the encoding of version 0 (KIP-511). Features:
+`transaction.version`, from level 2 on clients use the second version of the transaction protocol; `group.version`, at
+level 1 groups of the consumer protocol (KIP-848).
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ API = ApiKey.API_VERSIONS
 LANE = Lane.DATA
 MAX_VERSION = 4
 
-_FEATURE = "transaction.version"
 _FEATURES_EPOCH = 1
 _FIRST_VERSION_WITH_LEVEL_0 = 4
 _LOGIN_APIS = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
@@ -39,22 +39,31 @@ def handle(broker: Broker, request: ClientRequest[ApiVersionsRequest]) -> ApiVer
         names = (request.body.client_software_name, request.body.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    level = broker.transactions.level
     lowest = 0 if request.version >= _FIRST_VERSION_WITH_LEVEL_0 else 1
+    levels = {"group.version": _group_level(broker), "transaction.version": broker.transactions.level}
+    highest = {"group.version": 1, "transaction.version": TV2}
     return ApiVersionsResponse(
         api_keys=_entries(broker.api_versions, has_login=request.login is not None),
-        supported_features=[SupportedFeatureKey(name=_FEATURE, min_version=lowest, max_version=TV2)],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=lowest, max_version=level) for name, level in highest.items()
+        ],
         finalized_features_epoch=_FEATURES_EPOCH,
         # A feature at level 0 is not listed.
-        finalized_features=[FinalizedFeatureKey(name=_FEATURE, max_version_level=level, min_version_level=level)]
-        if level
-        else [],
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in levels.items()
+            if level
+        ],
     )
 
 
 def refuse(request: ClientRequest[ApiVersionsRequest], error_code: int) -> ApiVersionsResponse:
     """Answer the error without a table."""
     return ApiVersionsResponse(error_code=error_code)
+
+
+def _group_level(broker: Broker) -> int:
+    return int(ApiKey.CONSUMER_GROUP_HEARTBEAT in broker.api_versions)
 
 
 def _entries(versions: Mapping[ApiKey, tuple[int, int]], *, has_login: bool) -> list[ApiVersion]:

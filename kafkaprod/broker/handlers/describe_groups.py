@@ -1,13 +1,13 @@
 """DescribeGroups (15): state, members and assignments; an unknown group is Dead.
 
-6    69 for an unknown group (KIP-1043); older versions have no error for it
+6    69 for an unknown group, or one of the consumer protocol (KIP-1043); older versions have no error for it
 """
 
 from __future__ import annotations
 
 from kafkaprod.broker.cluster.authorized_operations import GROUP_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.coordinator.group import Group, GroupState
+from kafkaprod.broker.coordinator.group import GroupState
 from kafkaprod.broker.coordinator.member import Member
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
@@ -28,8 +28,7 @@ _FIRST_VERSION_WITH_NOT_FOUND = 6
 
 def handle(broker: Broker, request: ClientRequest[DescribeGroupsRequest]) -> DescribeGroupsResponse:
     """Describe each group, once."""
-    asked = dict.fromkeys(request.body.groups)
-    groups = [_describe(group_id, broker.groups.get(group_id), request.version) for group_id in asked]
+    groups = [_describe(broker, group_id, request.version) for group_id in dict.fromkeys(request.body.groups)]
     if request.body.include_authorized_operations:
         for group in groups:
             group.authorized_operations = GROUP_OPERATIONS
@@ -43,12 +42,14 @@ def refuse(request: ClientRequest[DescribeGroupsRequest], error_code: int) -> De
     )
 
 
-def _describe(group_id: str, group: Group | None, version: int) -> DescribedGroup:
+def _describe(broker: Broker, group_id: str, version: int) -> DescribedGroup:
+    group = broker.groups.get(group_id)
     if group is None:
         described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if version >= _FIRST_VERSION_WITH_NOT_FOUND:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            described.error_message = f"Group {group_id} not found."
+            is_consumer = broker.groups.get_consumer(group_id) is not None
+            described.error_message = f"Group {group_id} {'is not a classic group' if is_consumer else 'not found'}."
         return described
     # Which protocol the members use is decided only when the join phase is over.
     protocol = group.protocol_name or "" if group.state is GroupState.STABLE else ""

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup
+from kafkaprod.broker.coordinator.group import Group
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -14,7 +16,6 @@ API = ApiKey.LIST_GROUPS
 LANE = Lane.CONTROL
 MAX_VERSION = 5
 
-_TYPE = "classic"
 _FIRST_VERSION_WITH_TYPES = 5
 
 
@@ -22,22 +23,31 @@ def handle(broker: Broker, request: ClientRequest[ListGroupsRequest]) -> ListGro
     """List the groups."""
     states = {state.lower() for state in request.body.states_filter}
     types = {group_type.lower() for group_type in request.body.types_filter}
-    group_type = _TYPE if request.version >= _FIRST_VERSION_WITH_TYPES else ""
-    if types and _TYPE not in types:
-        return ListGroupsResponse()
-    groups = [
-        ListedGroup(
-            group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=group_type,
-        )
-        for group in broker.groups.list_groups(broker.offsets.table.group_ids())
-        if not states or group.state.value.lower() in states
+    groups = map(_listed, broker.groups.list_groups(broker.offsets.table.group_ids()))
+    found = [
+        group
+        for group in groups
+        if (not states or group.group_state.lower() in states) and (not types or group.group_type in types)
     ]
-    return ListGroupsResponse(groups=groups)
+    if request.version < _FIRST_VERSION_WITH_TYPES:
+        for group in found:
+            group.group_type = ""
+    return ListGroupsResponse(groups=found)
 
 
 def refuse(request: ClientRequest[ListGroupsRequest], error_code: int) -> ListGroupsResponse:
     """Answer the error."""
     return ListGroupsResponse(error_code=error_code)
+
+
+def _listed(group: Group | ConsumerGroup) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(
+            group_id=group.group_id, protocol_type="consumer", group_state=group.state_name, group_type="consumer"
+        )
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type="classic",
+    )

@@ -1,6 +1,7 @@
 """OffsetCommit (8): store a group's offsets; answered when they are in the log.
 
-6    leader epochs (KIP-320)     7  static members     10  topic ids instead of names (KIP-848)
+6    leader epochs (KIP-320)     7  static members     9  members of consumer groups (KIP-848)
+10   topic ids instead of names (KIP-848)
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def handle(broker: Broker, request: ClientRequest[OffsetCommitRequest]) -> Offse
         body.group_instance_id,
         body.generation_id_or_member_epoch,
         broker.clock.now_ms(),
+        request.version,
     )
     if error_code is not ErrorCode.NONE:
         return refuse(request, error_code)

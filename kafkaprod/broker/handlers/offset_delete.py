@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.coordinator.group import GroupState
 from kafkaprod.broker.coordinator.offset_log import Change
 from kafkaprod.broker.coordinator.offsets import OffsetKey
+from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -26,11 +26,11 @@ MAX_VERSION = 0
 def handle(broker: Broker, request: ClientRequest[OffsetDeleteRequest]) -> OffsetDeleteResponse:
     """Delete the offsets: 69 for an unknown group, 68 if its members are no consumers, 86 for subscribed topics."""
     body = request.body
-    group = broker.groups.get(body.group_id)
-    if group is None:
-        return refuse(request, ErrorCode.GROUP_ID_NOT_FOUND)
-    subscribed = group.subscribed_topics()
-    if group.state is not GroupState.EMPTY and subscribed is None:
+    try:
+        subscribed = broker.groups.subscribed_topics(body.group_id)
+    except RequestRefusedError as refusal:
+        return refuse(request, refusal.code)
+    if subscribed is None:
         return refuse(request, ErrorCode.NON_EMPTY_GROUP)
     changes: list[Change] = []
     topics = []
@@ -38,7 +38,7 @@ def handle(broker: Broker, request: ClientRequest[OffsetDeleteRequest]) -> Offse
         outcomes = []
         for wanted in topic.partitions:
             code = ErrorCode.NONE
-            if topic.name in (subscribed or ()):
+            if topic.name in subscribed:
                 code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             elif broker.topics.partition(topic.name, wanted.partition_index) is None:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,7 +1,8 @@
 """OffsetFetch (9): the offsets a group has committed; -1 where it has none.
 
 2    null topics means all     7  88 for offsets that an open transaction may change, if the client wants stable ones
-8    several groups in one request (KIP-709)     10  topic ids instead of names (KIP-848)
+8    several groups in one request (KIP-709)     9  members of consumer groups (KIP-848)
+10   topic ids instead of names (KIP-848)
 """
 
 from __future__ import annotations
@@ -60,6 +61,10 @@ def handle(broker: Broker, request: ClientRequest[OffsetFetchRequest]) -> Offset
     whole: set[str] = set()  # of these all topics are answered already
     for group in body.groups:
         if group.group_id in whole:
+            continue
+        error_code = broker.groups.check_offset_fetch(group.group_id, group.member_id, group.member_epoch)
+        if error_code is not ErrorCode.NONE:
+            groups.append(OffsetFetchResponseGroup(group_id=group.group_id, error_code=error_code))
             continue
         if group.topics is None:
             whole.add(group.group_id)

@@ -81,6 +81,7 @@ RIGHTS: Final[Mapping[ApiKey, list[Right]]] = {
     ApiKey.OFFSET_COMMIT: _group(),
     ApiKey.JOIN_GROUP: _group(),
     ApiKey.HEARTBEAT: _group(),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _group(),
     ApiKey.LEAVE_GROUP: _group(),
     ApiKey.SYNC_GROUP: _group(),
     ApiKey.OFFSET_DELETE: _group(acls.DELETE),

@@ -163,6 +163,28 @@ def _list_transactions(authorizer: Authorizer, handle: Handle, refuse: Refuse) -
     return response
 
 
+def _consumer_group_heartbeat(authorizer: Authorizer, handle: Handle, refuse: Refuse) -> Any:
+    """Refuse all if one of the topics that a member names may not be described."""
+    names = authorizer.request.body.subscribed_topic_names or ()
+    if not all(authorizer.may(acls.DESCRIBE, TOPIC, name) for name in names):
+        return refuse(authorizer.request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return handle(authorizer.request)
+
+
+def _consumer_group_describe(authorizer: Authorizer, handle: Handle, refuse: Refuse) -> Any:
+    """Check the groups, then refuse those with assigned topics that may not be described."""
+    right = ItemRight(acls.DESCRIBE, GROUP, "group_ids", "groups", "")
+    response: Any = authorizer.split(handle, refuse, right)
+    _show_authorized_operations(authorizer, response)
+    for group in response.groups:
+        shares = [share for member in group.members for share in (member.assignment, member.target_assignment)]
+        names = {topic.topic_name for share in shares for topic in share.topic_partitions}
+        if not all(authorizer.may(acls.DESCRIBE, TOPIC, name) for name in names):
+            group.error_code, group.members = ErrorCode.TOPIC_AUTHORIZATION_FAILED, []
+            group.error_message = "The group has described topic(s) that the client is not authorized to describe."
+    return response
+
+
 def _offset_fetch(authorizer: Authorizer, handle: Handle, refuse: Refuse) -> Any:
     """Check the groups, then leave out the topics that may not be described."""
     if authorizer.request.version < 8:
@@ -285,6 +307,8 @@ _SPECIAL: Final[Mapping[ApiKey, Special]] = {
     ApiKey.FIND_COORDINATOR: _find_coordinator,
     ApiKey.LIST_GROUPS: _list_groups,
     ApiKey.LIST_TRANSACTIONS: _list_transactions,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _consumer_group_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,
     ApiKey.OFFSET_FETCH: _offset_fetch,
     ApiKey.OFFSET_DELETE: _offset_delete,
     ApiKey.DESCRIBE_CONFIGS: _configs(acls.DESCRIBE_CONFIGS, "results"),

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
+import pytest
+
+from kafkaprod.broker.coordinator.consumer_group import ConsumerGroupConfig
+from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
+from kafkaprod.broker.coordinator.consumer_records import decode_key
 from kafkaprod.broker.coordinator.group import GroupState
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
+from kafkaprod.broker.coordinator.internal_records import KeyValue
 from kafkaprod.broker.coordinator.member import GroupConfig, JoinAttempt, JoinResult, SyncAttempt, SyncResult
+from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.protocol.error_codes import ErrorCode
+from tests.support.broker.consumer_member import Client, partitions, topics
 
 SESSION_MS = 10_000
 
@@ -17,8 +27,21 @@ class Groups:
 
     def __init__(self) -> None:
         self.with_offsets: set[str] = set()
+        self.records: dict[str, dict[bytes, bytes]] = {}
+        self.is_disk_full = False
         config = GroupConfig(initial_rebalance_delay_ms=0)
-        self.coordinator = GroupCoordinator(config, self.with_offsets.__contains__)
+        existing = topics({"orders": 2})
+        consumers = ConsumerGroups(lambda _: ConsumerGroupConfig(), lambda: existing, self.records, self.write, 0)
+        self.coordinator = GroupCoordinator(config, self.with_offsets.__contains__, consumers)
+
+    def write(self, records: Sequence[KeyValue]) -> None:
+        if self.is_disk_full:
+            raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+        for key, value in records:
+            group_id = decode_key(key).group_id  # type: ignore[union-attr]
+            self.records.setdefault(group_id, {})[key] = value  # type: ignore[assignment]
+            if value is None:
+                del self.records[group_id][key]
 
     def join(self, group_id: str, now_ms: int, member_id: str = "") -> JoinResult:
         answers: list[JoinResult] = []
@@ -46,9 +69,9 @@ def test_unknown_and_empty_group_ids_are_told_apart() -> None:
     assert coordinator.heartbeat("", "m", None, 0, 0) == ErrorCode.INVALID_GROUP_ID
     assert coordinator.leave("g", "m", None, 0) == ErrorCode.UNKNOWN_MEMBER_ID
     assert coordinator.delete("g") == ErrorCode.GROUP_ID_NOT_FOUND
-    assert coordinator.check_commit("", "", None, -1, 0) == ErrorCode.INVALID_GROUP_ID
-    assert coordinator.check_commit("g", "", None, -1, 0) == ErrorCode.NONE
-    assert coordinator.check_commit("g", "m", None, 3, 0) == ErrorCode.ILLEGAL_GENERATION
+    assert coordinator.check_commit("", "", None, -1, 0, 9) == ErrorCode.INVALID_GROUP_ID
+    assert coordinator.check_commit("g", "", None, -1, 0, 9) == ErrorCode.NONE
+    assert coordinator.check_commit("g", "m", None, 3, 0, 9) == ErrorCode.ILLEGAL_GENERATION
     assert coordinator.list_groups([]) == []
 
 
@@ -125,4 +148,67 @@ def test_deadline_is_never_later_than_that_of_any_group() -> None:
         assert earliest is not None
         assert scheduled is not None
         assert scheduled <= earliest
-    assert len(groups.coordinator._deadlines) < 200
+    assert len(groups.coordinator._timers._heap) < 200
+
+
+def test_empty_group_takes_the_protocol_of_whoever_joins() -> None:
+    groups = Groups()
+    coordinator = groups.coordinator
+    classic = groups.stable_member("g", 0)
+    client = Client("a", {"orders"})
+    with pytest.raises(RequestRefusedError, match="g is not a consumer group"):
+        coordinator.consumer_heartbeat(client.request(), 0)
+    coordinator.leave("g", classic.member_id, None, 0)
+    assert coordinator.consumer_heartbeat(client.request(), 0).assignment == partitions("orders", 0, 1)
+    assert coordinator.get("g") is None
+    assert groups.join("g", 0).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert groups.join("g", 0, "somebody").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.heartbeat("g", classic.member_id, None, 1, 0) == ErrorCode.UNKNOWN_MEMBER_ID
+    coordinator.consumer_heartbeat(client.request()._replace(member_epoch=-1), 0)
+    groups.stable_member("g", 0)
+    assert coordinator.get_consumer("g") is None
+    assert groups.records == {"g": {}}
+
+
+def test_commits_of_consumer_groups_need_the_present_epoch() -> None:
+    groups = Groups()
+    coordinator = groups.coordinator
+    coordinator.consumer_heartbeat(Client("a", {"orders"}).request(), 0)
+    assert coordinator.check_commit("g", "a", None, 1, 0, 9) == ErrorCode.NONE
+    assert coordinator.check_commit("g", "a", None, 0, 0, 9) == ErrorCode.STALE_MEMBER_EPOCH
+    assert coordinator.check_commit("g", "a", None, 1, 0, 8) == ErrorCode.UNSUPPORTED_VERSION
+    assert coordinator.check_commit("g", "b", None, 1, 0, 8) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.check_commit("g", "", None, -1, 0, 9) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.check_transactional_commit("g", "a", None, 1, 0) == ErrorCode.NONE
+    assert coordinator.check_transactional_commit("g", "a", None, 0, 0) == ErrorCode.ILLEGAL_GENERATION
+    assert coordinator.check_offset_fetch("g", "a", 1) == ErrorCode.NONE
+    assert coordinator.check_offset_fetch("g", "a", 2) == ErrorCode.STALE_MEMBER_EPOCH
+    assert coordinator.check_offset_fetch("g", None, -1) == ErrorCode.NONE
+    assert coordinator.delete("g") == ErrorCode.NON_EMPTY_GROUP
+    coordinator.on_time(45_000)
+    assert coordinator.check_commit("g", "", None, -1, 0, 2) == ErrorCode.NONE
+    assert coordinator.check_transactional_commit("g", "", None, -1, 0) == ErrorCode.NONE
+    coordinator.forget_unused()
+    assert coordinator.delete("g") == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_what_cannot_be_written_has_not_happened() -> None:
+    groups = Groups()
+    coordinator = groups.coordinator
+    a, b = Client("a", {"orders"}), Client("b", {"orders"})
+    groups.is_disk_full = True
+    with pytest.raises(RequestRefusedError, match="the disk is full"):
+        coordinator.consumer_heartbeat(a.request(), 0)
+    assert coordinator.get_consumer("g") is None
+    groups.is_disk_full = False
+    coordinator.consumer_heartbeat(a.request(), 0)
+    groups.is_disk_full = True
+    with pytest.raises(RequestRefusedError, match="the disk is full"):
+        coordinator.consumer_heartbeat(b.request(), 0)
+    coordinator.on_time(45_000)  # the member cannot be removed: it stays, and is tried again a session later
+    group = coordinator.get_consumer("g")
+    assert group is not None
+    assert (list(group.members), group.epoch) == (["a"], 1)
+    groups.is_disk_full = False
+    coordinator.on_time(90_000)
+    assert not coordinator.get_consumer("g").members  # type: ignore[union-attr]

@@ -1,0 +1,396 @@
+"""One group of the consumer protocol (KIP-848) as a state machine.
+
+    group epoch     counts changes of members, subscriptions and topics
+    target epoch    the group epoch for which the assignor was asked last; behind it: Assigning
+    member epoch    the target that a member has come to; behind the target: Reconciling; otherwise Stable
+
+Each heartbeat makes a new target if one is due, and takes its member one step nearer to it. Pure: no I/O, no clock.
+What a call changes is collected as records: `take_changes`; a group is made again of its records (`restore`). Whoever
+owns it calls `on_time` at `next_deadline_ms`. One thread. Source: Kafka, GroupMetadataManager and ConsumerGroup.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from kafkaprod.broker.coordinator import consumer_records
+from kafkaprod.broker.coordinator.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber
+from kafkaprod.broker.coordinator.consumer_member import (
+    JOIN_EPOCH,
+    NOTHING,
+    STATIC_LEAVE_EPOCH,
+    Assignment,
+    ConsumerHeartbeat,
+    ConsumerMember,
+    MemberState,
+    TopicIdPartition,
+)
+from kafkaprod.broker.coordinator.internal_records import KeyValue
+from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.protocol.error_codes import ErrorCode
+
+
+class ConsumerGroupConfig(NamedTuple):
+    """The options of a group of the consumer protocol.
+
+    Attributes:
+        heartbeat_interval_ms: how often members are to send a heartbeat.
+        session_timeout_ms: a member without a heartbeat for so long is removed.
+        max_size: most members.
+    """
+
+    heartbeat_interval_ms: int = 5_000
+    session_timeout_ms: int = 45_000
+    max_size: int = 2**31 - 1
+
+
+class SubscribableTopic(NamedTuple):
+    """A topic that exists."""
+
+    topic_id: uuid.UUID
+    partition_count: int
+
+
+Topics = Mapping[str, SubscribableTopic]
+MatchTopics = Callable[[str, Topics], frozenset[str]]
+"""Names of the topics that a regular expression matches."""
+
+
+class HeartbeatResult(NamedTuple):
+    """The answer to a heartbeat; `assignment` is None if it is as it was."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int
+    assignment: Assignment | None
+
+
+class ConsumerGroup:
+    """See the module docstring.
+
+    Attributes:
+        config: may be replaced.
+        epoch: of the group.
+        target_epoch: of the targets.
+        members: by id.
+        targets: what each member shall get.
+    """
+
+    def __init__(self, group_id: str, config: ConsumerGroupConfig, match_topics: MatchTopics) -> None:
+        self.group_id = group_id
+        self.config = config
+        self.epoch = 0
+        self.target_epoch = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.targets: dict[str, Assignment] = {}
+        self._match_topics = match_topics
+        self._topics: Topics | None = None  # those `_topics_hash` was last checked with
+        self._topics_hash = 0  # of the topics the group is subscribed to
+        self._owners: dict[TopicIdPartition, str] = {}
+        self._static_ids: dict[str, str] = {}  # instance id -> member id
+        self._session_deadlines: dict[str, int] = {}
+        self._revocation_deadlines: dict[str, int] = {}
+        self._changes: dict[bytes, bytes | None] = {}
+
+    def restore(self, records: Mapping[bytes, bytes], now_ms: int) -> None:
+        """Take over what the records of the group say, as a new group; the timeouts of the members begin again.
+
+        Raises:
+            CorruptDataError: A record is damaged.
+        """
+        image = consumer_records.read_group(records)
+        self.epoch, self._topics_hash, self.target_epoch = image.epoch, image.metadata_hash, image.target_epoch
+        self.targets = {member_id: target for member_id, target in image.targets.items() if member_id in image.members}
+        for member in image.members.values():
+            self._place(member)
+            self._keep_alive(member, now_ms)
+
+    # -- what it looks like --------------------------------------------------------------------------------------
+
+    @property
+    def state_name(self) -> str:
+        """The state by the name ConsumerGroupDescribe shows."""
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.target_epoch:
+            return "Assigning"
+        is_stable = all(member.is_reconciled(self.target_epoch) for member in self.members.values())
+        return "Stable" if is_stable else "Reconciling"
+
+    @property
+    def assignor(self) -> str:
+        """The assignor that most members want."""
+        wanted = Counter(member.assignor for member in self.members.values() if member.assignor is not None)
+        return wanted.most_common(1)[0][0] if wanted else DEFAULT_ASSIGNOR
+
+    def subscribed_topics(self, topics: Topics) -> frozenset[str]:
+        """Return the names that members are subscribed to."""
+        names: set[str] = set()
+        regexes = set()
+        for member in self.members.values():
+            names |= member.topic_names
+            regexes.add(member.topic_regex)
+        return frozenset(names).union(*(self._match_topics(regex, topics) for regex in regexes if regex))
+
+    def check_member_epoch(self, member_id: str, member_epoch: int) -> ErrorCode:
+        """Whether this is a member in its present epoch, as commits and fetches of offsets want it."""
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if member.epoch == member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    def take_changes(self) -> list[KeyValue]:
+        """Return the records of all changes since the last call, in order."""
+        changes, self._changes = self._changes, {}
+        return list(changes.items())
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def heartbeat(self, beat: ConsumerHeartbeat, topics: Topics, now_ms: int) -> HeartbeatResult:
+        """ConsumerGroupHeartbeat of a member that joins or stays.
+
+        Raises:
+            RequestRefusedError: 25, 81, 82, 110, 111: it is not, or cannot become, a member; 128, its regular
+                expression is invalid. Nothing was changed.
+        """
+        member = self._joining(beat) if beat.member_epoch == JOIN_EPOCH else self._known(beat)
+        updated = member.with_wishes(beat)
+        if beat.topic_regex:
+            self._match_topics(beat.topic_regex, topics)  # refuses what is no regular expression
+        old_id = self._static_ids.get(member.instance_id or "", member.member_id)
+        if old_id != member.member_id:
+            self._replace(self.members[old_id], member)
+        is_new = member.member_id not in self.members
+        self._put(updated)
+        if is_new or not updated.has_same_subscription(member):
+            self._check_topics(topics)
+            self._bump_epoch()
+        elif self._topics is not topics and self._check_topics(topics):
+            self._bump_epoch()
+        if self.epoch > self.target_epoch:
+            self._assign(topics)
+        target = self.targets.get(updated.member_id, NOTHING)
+        updated = updated.reconciled(self.target_epoch, target, beat.owned, self._is_free_for(updated.member_id))
+        self._put(updated)
+        self._keep_alive(updated, now_ms)
+        is_shown = beat.is_full or updated.assigned != member.assigned
+        return HeartbeatResult(
+            updated.member_id, updated.epoch, self.config.heartbeat_interval_ms, updated.assigned if is_shown else None
+        )
+
+    def leave(self, beat: ConsumerHeartbeat) -> HeartbeatResult:
+        """ConsumerGroupHeartbeat of a member that leaves; a static one that comes back soon keeps what it has.
+
+        Raises:
+            RequestRefusedError: 25 or 82: it is no member. Nothing was changed.
+        """
+        if beat.instance_id is None:
+            member = self._required(beat.member_id)
+        else:
+            member = self._static(beat.instance_id, beat.member_id)
+        if beat.member_epoch == STATIC_LEAVE_EPOCH:
+            self._put(replace(member, epoch=STATIC_LEAVE_EPOCH, revoking=NOTHING))
+            self._revocation_deadlines.pop(member.member_id, None)
+        else:
+            self._fence(member)
+        return HeartbeatResult(member.member_id, beat.member_epoch, 0, None)
+
+    def remove_static(self, instance_id: str) -> ErrorCode:
+        """LeaveGroup of a static member by an administrator."""
+        member_id = self._static_ids.get(instance_id)
+        if member_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        self._fence(self.members[member_id])
+        return ErrorCode.NONE
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def next_deadline_ms(self) -> int | None:
+        """When `on_time` is to be called next, None if nothing waits for time."""
+        return min((*self._session_deadlines.values(), *self._revocation_deadlines.values()), default=None)
+
+    def on_time(self, now_ms: int) -> None:
+        """Remove members whose session has ended, and those that did not give partitions up in time."""
+        for deadlines in (self._session_deadlines, self._revocation_deadlines):
+            for member_id in [member_id for member_id, deadline in deadlines.items() if deadline <= now_ms]:
+                if member_id in self.members:
+                    self._fence(self.members[member_id])
+
+    # -- who asks ------------------------------------------------------------------------------------------------
+
+    def _joining(self, beat: ConsumerHeartbeat) -> ConsumerMember:
+        """Return the member as it is when it joins: a new one, or one that begins again without partitions."""
+        instance_id = beat.instance_id
+        static_id = None if instance_id is None else self._static_ids.get(instance_id)
+        if static_id is not None:
+            old = self.members[static_id]
+            if old.epoch != STATIC_LEAVE_EPOCH and static_id != beat.member_id:
+                raise RequestRefusedError(
+                    ErrorCode.UNRELEASED_INSTANCE_ID,
+                    f"Static member {beat.member_id} with instance id {instance_id} cannot join the group because the "
+                    f"instance id is owned by {static_id} member.",
+                )
+            if old.epoch == STATIC_LEAVE_EPOCH:
+                return replace(old, member_id=beat.member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+        known = self.members.get(beat.member_id)
+        if known is not None:
+            return replace(
+                known,
+                epoch=JOIN_EPOCH,
+                previous_epoch=JOIN_EPOCH,
+                state=MemberState.STABLE,
+                assigned=NOTHING,
+                revoking=NOTHING,
+            )
+        if len(self.members) >= self.config.max_size:
+            raise RequestRefusedError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {self.config.max_size} members.",
+            )
+        return ConsumerMember(beat.member_id, instance_id=instance_id)
+
+    def _known(self, beat: ConsumerHeartbeat) -> ConsumerMember:
+        if beat.instance_id is None:
+            member = self._required(beat.member_id)
+        else:
+            member = self._static(beat.instance_id, beat.member_id)
+        if not member.accepts_epoch(beat.member_epoch, beat.owned):
+            relation = "greater" if beat.member_epoch > member.epoch else "smaller"
+            raise RequestRefusedError(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                f"The consumer group member has a {relation} member epoch ({beat.member_epoch}) than the one known by "
+                f"the group coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+            )
+        return member
+
+    def _required(self, member_id: str) -> ConsumerMember:
+        member = self.members.get(member_id)
+        if member is None:
+            raise RequestRefusedError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return member
+
+    def _static(self, instance_id: str, member_id: str) -> ConsumerMember:
+        known_id = self._static_ids.get(instance_id)
+        if known_id is None:
+            raise RequestRefusedError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown in group {self.group_id}."
+            )
+        if known_id != member_id:
+            raise RequestRefusedError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {known_id}.",
+            )
+        return self.members[known_id]
+
+    # -- changes -------------------------------------------------------------------------------------------------
+
+    def _put(self, member: ConsumerMember) -> None:
+        """Set a member, and the records that differ."""
+        old = self.members.get(member.member_id)
+        old_record = None if old is None else consumer_records.member_record(self.group_id, old)
+        wishes = consumer_records.member_record(self.group_id, member)
+        if old_record != wishes:
+            self._change(wishes)
+        current = consumer_records.current_record(self.group_id, member)
+        if old is None or consumer_records.current_record(self.group_id, old) != current:
+            self._change(current)
+        self._place(member)
+
+    def _place(self, member: ConsumerMember) -> None:
+        old = self.members.get(member.member_id)
+        if old is not None:
+            self._release(old)
+            self._forget_instance(old)
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self._static_ids[member.instance_id] = member.member_id
+        self._owners.update(dict.fromkeys(member.assigned | member.revoking, member.member_id))
+
+    def _release(self, member: ConsumerMember) -> None:
+        for partition in member.assigned | member.revoking:
+            if self._owners.get(partition) == member.member_id:
+                del self._owners[partition]
+
+    def _forget_instance(self, member: ConsumerMember) -> None:
+        if member.instance_id is not None and self._static_ids.get(member.instance_id) == member.member_id:
+            del self._static_ids[member.instance_id]
+
+    def _is_free_for(self, member_id: str) -> Callable[[TopicIdPartition], bool]:
+        return lambda partition: self._owners.get(partition, member_id) == member_id
+
+    def _remove(self, member: ConsumerMember) -> None:
+        self._release(member)
+        del self.members[member.member_id]
+        self.targets.pop(member.member_id, None)
+        self._session_deadlines.pop(member.member_id, None)
+        self._revocation_deadlines.pop(member.member_id, None)
+        self._forget_instance(member)
+        for tombstone in consumer_records.member_tombstones(self.group_id, member.member_id):
+            self._change(tombstone)
+
+    def _fence(self, member: ConsumerMember) -> None:
+        """Remove a member for good; the next heartbeat of another one makes a new target."""
+        self._remove(member)
+        if self._topics is not None:
+            self._check_topics(self._topics)
+        self._bump_epoch()
+
+    def _replace(self, old: ConsumerMember, new: ConsumerMember) -> None:
+        """Give a static member's place to its new self."""
+        target = self.targets.get(old.member_id, NOTHING)
+        self._remove(old)
+        self._put(new)
+        self.targets[new.member_id] = target
+        self._change(consumer_records.target_record(self.group_id, new.member_id, target))
+
+    def _check_topics(self, topics: Topics) -> bool:
+        """Look at the topics that the group is subscribed to; return whether they have changed."""
+        self._topics = topics
+        digest = hashlib.blake2b(digest_size=8)
+        for name in sorted(self.subscribed_topics(topics)):
+            if name in topics:
+                digest.update(f"{name} {topics[name].topic_id} {topics[name].partition_count}\n".encode())
+        topics_hash = int.from_bytes(digest.digest(), signed=True)
+        has_changed, self._topics_hash = topics_hash != self._topics_hash, topics_hash
+        return has_changed
+
+    def _bump_epoch(self) -> None:
+        self.epoch += 1
+        self._change(consumer_records.group_record(self.group_id, self.epoch, self._topics_hash))
+
+    def _assign(self, topics: Topics) -> None:
+        """Have the assignor make a target for the present epoch."""
+        subscribers = {member.member_id: self._subscriber(member, topics) for member in self.members.values()}
+        counts = {topic.topic_id: topic.partition_count for topic in topics.values()}
+        targets = ASSIGNORS[self.assignor](subscribers, counts)
+        for member_id, target in targets.items():
+            if self.targets.get(member_id) != target:
+                self._change(consumer_records.target_record(self.group_id, member_id, target))
+        self.targets, self.target_epoch = targets, self.epoch
+        self._change(consumer_records.target_epoch_record(self.group_id, self.target_epoch))
+
+    def _subscriber(self, member: ConsumerMember, topics: Topics) -> Subscriber:
+        names = member.topic_names
+        if member.topic_regex:
+            names |= self._match_topics(member.topic_regex, topics)
+        topic_ids = frozenset(topics[name].topic_id for name in names if name in topics)
+        return Subscriber(member.instance_id, topic_ids, self.targets.get(member.member_id, NOTHING))
+
+    def _keep_alive(self, member: ConsumerMember, now_ms: int) -> None:
+        self._session_deadlines[member.member_id] = now_ms + self.config.session_timeout_ms
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            self._revocation_deadlines.setdefault(member.member_id, now_ms + member.rebalance_timeout_ms)
+        else:
+            self._revocation_deadlines.pop(member.member_id, None)
+
+    def _change(self, record: KeyValue) -> None:
+        key, value = record
+        self._changes.pop(key, None)  # its place is that of the last change
+        self._changes[key] = value

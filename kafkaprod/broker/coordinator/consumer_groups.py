@@ -1,0 +1,227 @@
+"""All groups of the consumer protocol and their timers: checks requests, finds or makes the group, keeps its records.
+
+A change is written to `__consumer_offsets` before it is answered; if that fails, the group is made again of what is
+written. The control thread owns it. Source: Kafka, GroupMetadataManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from kafkaprod.broker.coordinator import consumer_records
+from kafkaprod.broker.coordinator.assignors import ASSIGNORS
+from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, ConsumerGroupConfig, HeartbeatResult, Topics
+from kafkaprod.broker.coordinator.consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerHeartbeat
+from kafkaprod.broker.coordinator.group_timers import GroupTimers
+from kafkaprod.broker.coordinator.internal_records import KeyValue
+from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC
+from kafkaprod.broker.coordinator.topic_regex import TopicRegex
+from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC
+from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.error_codes import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+_INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+
+GroupRecords = Mapping[str, Mapping[bytes, bytes]]
+WriteRecords = Callable[[Sequence[KeyValue]], None]
+
+
+class ConsumerGroups:
+    """See the module docstring."""
+
+    def __init__(
+        self,
+        config_of: Callable[[str], ConsumerGroupConfig],
+        topics: Callable[[], Topics],
+        records: GroupRecords,
+        write: WriteRecords,
+        now_ms: int,
+    ) -> None:
+        """Make the groups that have records.
+
+        Args:
+            config_of: the options of a group.
+            topics: all topics; the same object as long as nothing changes.
+            records: of all groups, as they are written; by group id.
+            write: writes records, all or none; raises BrokerError.
+            now_ms: for the timeouts of members.
+
+        Raises:
+            CorruptDataError: A record is damaged.
+        """
+        self._config_of = config_of
+        self._topics = topics
+        self._records = records
+        self._write = write
+        self._groups: dict[str, ConsumerGroup] = {}
+        self._timers = GroupTimers()
+        self._matched_topics: Topics = {}
+        self._matches: dict[str, frozenset[str]] = {}  # regular expression -> those of `_matched_topics` that match
+        for group_id in records:
+            self._restore(group_id, now_ms)
+
+    def get(self, group_id: str) -> ConsumerGroup | None:
+        """The group."""
+        return self._groups.get(group_id)
+
+    def all(self) -> list[ConsumerGroup]:
+        """All groups, by id."""
+        return [self._groups[group_id] for group_id in sorted(self._groups)]
+
+    def subscribed_topics(self, group: ConsumerGroup) -> frozenset[str]:
+        """The topics that a group's members are subscribed to."""
+        return group.subscribed_topics(self._topics())
+
+    def heartbeat(self, beat: ConsumerHeartbeat, now_ms: int) -> HeartbeatResult:
+        """ConsumerGroupHeartbeat of a request that `check` has passed. A first join makes the group.
+
+        Raises:
+            RequestRefusedError: see `ConsumerGroup`; 69, there is no such group; 15, the disk refused. Nothing was
+                changed.
+        """
+        group = self._groups.get(beat.group_id)
+        is_new = group is None
+        if group is None:
+            if beat.member_epoch != JOIN_EPOCH:
+                raise RequestRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {beat.group_id} not found.")
+            group = self._groups[beat.group_id] = self._new(beat.group_id)
+        group.config = self._config_of(beat.group_id)
+        try:
+            result = group.leave(beat) if beat.member_epoch < 0 else group.heartbeat(beat, self._topics(), now_ms)
+        except RequestRefusedError:
+            if is_new:
+                self._forget(beat.group_id)
+            raise
+        self._keep(group, now_ms)
+        return result
+
+    def remove_static(self, group_id: str, instance_id: str, now_ms: int) -> ErrorCode:
+        """LeaveGroup of a static member by an administrator."""
+        group = self._groups[group_id]
+        error = group.remove_static(instance_id)
+        try:
+            self._keep(group, now_ms)
+        except RequestRefusedError:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return error
+
+    def delete(self, group_id: str) -> ErrorCode:
+        """Forget a group; its offsets are the caller's to delete."""
+        if self._groups[group_id].members:
+            return ErrorCode.NON_EMPTY_GROUP
+        try:
+            self._write(consumer_records.group_tombstones(group_id))
+        except BrokerError:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self._forget(group_id)
+        return ErrorCode.NONE
+
+    def next_deadline_ms(self) -> int | None:
+        """When `on_time` is to be called next; may be too early, never too late."""
+        return self._timers.next_deadline_ms()
+
+    def on_time(self, now_ms: int) -> None:
+        """Let the groups do what is due."""
+        for group_id in self._timers.due(now_ms):
+            group = self._groups[group_id]
+            group.on_time(now_ms)
+            try:
+                self._keep(group, now_ms)
+            except RequestRefusedError:
+                logger.exception("cannot remove members of group %s", group_id)
+
+    def _keep(self, group: ConsumerGroup, now_ms: int) -> None:
+        """Write what has changed."""
+        changes = [
+            (key, value)
+            for key, value in group.take_changes()
+            if value is not None or key in self._records.get(group.group_id, {})
+        ]
+        if changes:
+            try:
+                self._write(changes)
+            except BrokerError as error:
+                self._forget(group.group_id)
+                if group.group_id in self._records:
+                    self._restore(group.group_id, now_ms)
+                raise RequestRefusedError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.group_id} cannot be written: {error}"
+                ) from error
+        self._timers.schedule(group.group_id, group.next_deadline_ms())
+
+    def _restore(self, group_id: str, now_ms: int) -> None:
+        group = self._groups[group_id] = self._new(group_id)
+        group.restore(self._records[group_id], now_ms)
+        self._timers.schedule(group_id, group.next_deadline_ms())
+
+    def _new(self, group_id: str) -> ConsumerGroup:
+        return ConsumerGroup(group_id, self._config_of(group_id), self._match_topics)
+
+    def _match_topics(self, pattern: str, topics: Topics) -> frozenset[str]:
+        """Return the names that match a regular expression of a client; internal topics never do.
+
+        Raises:
+            RequestRefusedError: 128, it is invalid.
+        """
+        if topics is not self._matched_topics:
+            self._matched_topics, self._matches = topics, {}
+        if pattern not in self._matches:
+            try:
+                regex = TopicRegex(pattern)
+            except ValueError as error:
+                raise RequestRefusedError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+            names = (name for name in topics if name not in _INTERNAL_TOPICS and regex.matches(name))
+            self._matches[pattern] = frozenset(names)
+        return self._matches[pattern]
+
+    def _forget(self, group_id: str) -> None:
+        self._groups.pop(group_id, None)
+        self._timers.forget(group_id)
+
+
+def check(beat: ConsumerHeartbeat, *, has_own_id: bool) -> None:
+    """Refuse a heartbeat that can be in no group.
+
+    Args:
+        beat: the request.
+        has_own_id: clients make their member ids (KIP-1082).
+
+    Raises:
+        RequestRefusedError: 42, or 112 for an unknown assignor.
+    """
+    problem = None
+    if not beat.group_id:
+        problem = "GroupId can't be empty."
+    elif beat.instance_id == "":
+        problem = "InstanceId can't be empty."
+    elif beat.rack_id == "":
+        problem = "RackId can't be empty."
+    elif beat.member_epoch < STATIC_LEAVE_EPOCH:
+        problem = "MemberEpoch is invalid."
+    elif not beat.member_id and (has_own_id or beat.member_epoch != JOIN_EPOCH):
+        problem = "MemberId can't be empty."
+    elif beat.member_epoch == STATIC_LEAVE_EPOCH and beat.instance_id is None:
+        problem = "InstanceId can't be null."
+    elif beat.member_epoch == JOIN_EPOCH:
+        problem = _why_not_join(beat)
+    if problem is not None:
+        raise RequestRefusedError(ErrorCode.INVALID_REQUEST, problem)
+    if beat.assignor is not None and beat.assignor not in ASSIGNORS:
+        raise RequestRefusedError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {', '.join(ASSIGNORS)}.",
+        )
+
+
+def _why_not_join(beat: ConsumerHeartbeat) -> str | None:
+    if beat.rebalance_timeout_ms < 0:
+        return "RebalanceTimeoutMs must be provided in first request."
+    if beat.owned is None or beat.owned:
+        return "TopicPartitions must be empty when (re-)joining."
+    if beat.topic_names is None and beat.topic_regex is None:
+        return "SubscribedTopicNames or SubscribedTopicRegex must be set in first request."
+    return None

@@ -1,0 +1,88 @@
+"""ConsumerGroupHeartbeat (68): join, stay in and leave a group of the consumer protocol (KIP-848).
+
+1    subscription by regular expression; clients make their member ids (KIP-1082)
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.consumer_groups import check
+from kafkaprod.broker.coordinator.consumer_member import Assignment, ConsumerHeartbeat, TopicIdPartition
+from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.messages import consumer_group_heartbeat as messages
+from kafkaprod.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+API = ApiKey.CONSUMER_GROUP_HEARTBEAT
+LANE = Lane.CONTROL
+MAX_VERSION = 1
+
+_FIRST_VERSION_WITH_OWN_IDS = 1
+
+
+def handle(broker: Broker, request: ClientRequest[ConsumerGroupHeartbeatRequest]) -> ConsumerGroupHeartbeatResponse:
+    """Pass the heartbeat on to the group."""
+    beat = _heartbeat(request)
+    try:
+        check(beat, has_own_id=request.version >= _FIRST_VERSION_WITH_OWN_IDS)
+        if not beat.member_id:
+            beat = beat._replace(member_id=str(uuid.uuid4()))
+        result = broker.groups.consumer_heartbeat(beat, broker.clock.now_ms())
+    except RequestRefusedError as refusal:
+        return ConsumerGroupHeartbeatResponse(error_code=refusal.code, error_message=str(refusal))
+    assignment = None
+    if result.assignment is not None:
+        assignment = messages.Assignment(topic_partitions=_by_topic(result.assignment))
+    return ConsumerGroupHeartbeatResponse(
+        member_id=result.member_id,
+        member_epoch=result.member_epoch,
+        heartbeat_interval_ms=result.heartbeat_interval_ms,
+        assignment=assignment,
+    )
+
+
+def refuse(request: ClientRequest[ConsumerGroupHeartbeatRequest], error_code: int) -> ConsumerGroupHeartbeatResponse:
+    """Answer the error."""
+    return ConsumerGroupHeartbeatResponse(error_code=error_code)
+
+
+def _heartbeat(request: ClientRequest[ConsumerGroupHeartbeatRequest]) -> ConsumerHeartbeat:
+    body = request.body
+    names, owned = body.subscribed_topic_names, body.topic_partitions
+    return ConsumerHeartbeat(
+        body.group_id,
+        body.member_id,
+        body.member_epoch,
+        request.client_id,
+        f"/{request.client_host}",
+        body.instance_id,
+        body.rack_id,
+        body.rebalance_timeout_ms,
+        None if names is None else frozenset(names),
+        body.subscribed_topic_regex,
+        body.server_assignor,
+        None if owned is None else _owned(owned),
+    )
+
+
+def _owned(topics: list[TopicPartitions]) -> Assignment:
+    return frozenset(
+        TopicIdPartition(topic.topic_id, index)
+        for topic in topics
+        if topic.topic_id is not None
+        for index in topic.partitions
+    )
+
+
+def _by_topic(assignment: Assignment) -> list[TopicPartitions]:
+    found: dict[uuid.UUID, list[int]] = {}
+    for topic_id, index in sorted(assignment):
+        found.setdefault(topic_id, []).append(index)
+    return [TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in found.items()]

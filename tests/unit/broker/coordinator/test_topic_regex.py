@@ -1,0 +1,47 @@
+"""Regular expressions over topic names: as Python's, the whole name, and without backtracking."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaprod.broker.coordinator.topic_regex import TopicRegex
+
+ATOMS = st.sampled_from(["a", "b", ".", r"\.", "[ab]", "[^a]", "[a-c]", r"\d", r"\w", r"\W", "_", "^", "$", ""])
+patterns = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map("(?:{0[0]}|{0[1]})".format),
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,3}", "{2,}", "*?"])).map("({0[0]}){0[1]}".format),
+    ),
+    max_leaves=8,
+)
+names = st.text("abc.-_1A", min_size=1, max_size=8)
+
+
+@given(patterns, names, st.booleans())
+def test_matches_what_python_matches(pattern: str, name: str, ignores_case: bool) -> None:
+    if ignores_case:
+        pattern = f"(?i){pattern}"
+    assert TopicRegex(pattern).matches(name) == bool(re.fullmatch(pattern, name))
+
+
+def test_patterns_that_stop_other_engines_end_at_once() -> None:
+    regex = TopicRegex("(a+)+b|(a|a)*c|(.*)*d")
+    assert not regex.matches("a" * 249)
+    assert regex.matches("a" * 200 + "d")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(", "a{2", "[", "*", r"(a)\1", "(?=a)", "(?!a)", r"\ba", "(?i:a)b", "(" * 5000, "(a{1000}){1000}"]
+)
+def test_what_is_not_supported_is_refused_by_name(pattern: str) -> None:
+    if pattern == "a{2":  # a literal, for Python and RE2
+        assert TopicRegex(pattern).matches("a") is False
+        return
+    with pytest.raises(ValueError, match=r"regular expression|not supported"):
+        TopicRegex(pattern)
