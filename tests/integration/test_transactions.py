@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -17,8 +19,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
 from kafkaprod import AsyncProducer, Producer
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.transactions import describe_transaction
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.embedding.faults import close, close_after_handling, delay, drop_reply, reply_with
+from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import (
     CommitUnknownError,
     ConfigError,
@@ -27,6 +32,7 @@ from kafkaprod.errors import (
     ForkedProducerError,
     IllegalStateError,
     InvalidRecordError,
+    KafkaError,
     ProducerClosedError,
     ProducerFencedError,
     TransactionAbortableError,
@@ -93,6 +99,10 @@ def send_and_raise(producer: Producer, topic: str) -> None:
 def send_and_wait(producer: Producer, topic: str) -> None:
     producer.send(topic, b"x").result(TIMEOUT_S)
     threading.Event().wait(TIMEOUT_S)
+
+
+def admin_client(broker: EmbeddedBroker) -> ClusterClient:
+    return ClusterClient(ProducerConfig.from_options({"bootstrap.servers": broker.bootstrap_servers}))
 
 
 def committed(broker: EmbeddedBroker, group: str, topic: str) -> int:
@@ -330,6 +340,25 @@ def test_record_that_expired_after_it_was_sent_is_not_committed(broker: Embedded
     assert read(broker, topic) == [b"0", b"1", b"2"]
 
 
+def test_record_without_an_answer_ends_the_producer_of_older_brokers() -> None:
+    """Before Kafka 3.6 such a record may be appended after the abort, in a transaction that nothing ends."""
+    versions = {ApiKey.ADD_PARTITIONS_TO_TXN: 3, ApiKey.PRODUCE: 9}
+    with EmbeddedBroker(topics={"t": 2}, transaction_version=1, max_versions=versions) as broker:
+        producer = make(broker, "x", request_timeout_ms=300, delivery_timeout_ms=700)
+        producer.begin_transaction()
+        broker.faults.on(ApiKey.PRODUCE, drop_reply())
+        producer.send("t", b"lost", partition=0)
+        for call in (producer.commit_transaction, producer.abort_transaction):
+            with pytest.raises(KafkaError, match="may still arrive") as caught:
+                call(TIMEOUT_S)
+            assert caught.value.category == "recoverable"
+        producer.close(0)
+        broker.faults.clear()
+        with make(broker, "x") as successor, successor.transaction():
+            successor.send("t", b"kept", partition=0)
+        assert read(broker, "t") == [b"kept"]
+
+
 def test_batch_that_is_too_large_is_split_in_its_transaction(broker: EmbeddedBroker, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic(topic, 2, config={"max.message.bytes": "2000"})])[topic].result(TIMEOUT_S)
@@ -455,6 +484,38 @@ def test_open_transaction_is_aborted_when_the_producer_ends(broker: EmbeddedBrok
                 producer.commit_transaction()
         del producer
     assert read(broker, topic) == []
+
+
+EXITS = {
+    "end": "",
+    "exception": "raise ZeroDivisionError",
+    "sys.exit": "sys.exit(3)",
+    "SIGINT": "os.kill(os.getpid(), signal.SIGINT); signal.pause()",
+    "os._exit": "os._exit(0)",
+    "SIGTERM": "os.kill(os.getpid(), signal.SIGTERM); signal.pause()",
+}
+
+
+@pytest.mark.parametrize("how", EXITS)
+def test_interpreter_that_ends_inside_a_transaction_aborts_it(broker: EmbeddedBroker, topic: str, how: str) -> None:
+    """Where Python runs no exit functions the transaction is left to its timeout, or to the next producer."""
+    program = f"""
+import os, signal, sys
+from kafkaprod import Producer
+producer = Producer(bootstrap_servers={broker.bootstrap_servers!r}, transactional_id={topic!r})
+producer.init_transactions()
+producer.begin_transaction()
+producer.send({topic!r}, b"v", partition=0).result(30)
+{EXITS[how]}
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    assert b"Traceback" not in done.stderr or how in ("exception", "SIGINT"), done.stderr
+    with admin_client(broker) as client:
+        state = describe_transaction(client, topic).state
+    assert state == ("Ongoing" if how in ("os._exit", "SIGTERM") else "CompleteAbort")
+    assert read(broker, topic, "read_uncommitted")[:1] == [b"v"]
+    with make(broker, topic):
+        assert read(broker, topic) == []
 
 
 def test_close_without_time_leaves_the_transaction_to_the_next_producer(broker: EmbeddedBroker, topic: str) -> None:

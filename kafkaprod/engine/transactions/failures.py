@@ -118,6 +118,21 @@ def failed_records(error: BaseException, place: str, who: str) -> Failure:
     )
 
 
+def late_records(error: BaseException, place: str, who: str) -> Failure:
+    """Records without an answer at brokers that would append them after the abort, in a transaction without an end.
+
+    The init of a successor ends the transaction with a newer epoch, after which they are refused.
+    """
+    return Failure(
+        KafkaError,
+        f"records for {place} got no answer and may still arrive: {error}. Brokers before Kafka 3.6 would append them "
+        f"after an abort, and readers of committed data would wait for ever ({who}): close this producer and make a "
+        "new one with the same transactional_id, which ends the transaction in another way",
+        "recoverable",
+        cause=error,
+    )
+
+
 def fatal_records(error: KafkaError, place: str, who: str) -> Failure:
     """Records that were not written because the producer may not write any more."""
     code = broker_code(error)

@@ -40,6 +40,7 @@ LEVEL_OF_V2: Final = 2
 V1_PRODUCE_VERSIONS: Final = (3, 11)
 V2_PRODUCE_VERSIONS: Final = (12, 13)
 V2_NEEDS: Final = {ApiKey.PRODUCE: 12, ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.END_TXN: 5, ApiKey.INIT_PRODUCER_ID: 3}
+_VERIFYING: Final = (ApiKey.ADD_PARTITIONS_TO_TXN, (0, 4))  # what leaders use to check that a transaction is open
 
 
 class TransactionalIdentity:
@@ -189,7 +190,7 @@ class TransactionalIdentity:
         if self._prepared is None:
             has_batches = self._accumulator.incomplete_batch_count > 0
             with self._lock:
-                self._machine.can_use_v2 = self._can_use_v2()
+                self._look_at_brokers()
                 request = self._machine.next_request(now_ms, has_batches=has_batches)
             self._apply()  # a transaction that nothing was sent in ends here
             if request is None:
@@ -215,7 +216,7 @@ class TransactionalIdentity:
         self._is_in_flight, self._prepared = False, None
         self._take_failed_batches()
         with self._lock:
-            self._machine.can_use_v2 = self._can_use_v2()
+            self._look_at_brokers()
             if done.error is None:
                 self._machine.on_response(done.response, done.version, now_ms)
             else:
@@ -311,9 +312,9 @@ class TransactionalIdentity:
             text = f"the record was not sent, because its transaction cannot be committed: {failure.text}"
         abort_batches(self._accumulator, TransactionAbortedError(text), unsent_only=True)
 
-    def _can_use_v2(self) -> bool:
-        """Whether the cluster has finalized v2 and every broker known to us can play its part."""
-        is_able = True
+    def _look_at_brokers(self) -> None:
+        """Note whether the cluster has finalized v2, and whether every broker known to us can play its part."""
+        is_able = refuses_late = True
         for node_id in self._pool.node_ids():
             versions = self._pool.versions(node_id)
             if versions is None:
@@ -323,7 +324,9 @@ class TransactionalIdentity:
             is_able = is_able and all(
                 versions.ranges.get(api, (0, least))[1] >= least for api, least in V2_NEEDS.items()
             )
-        return is_able and self._features[1] >= LEVEL_OF_V2
+            refuses_late = refuses_late and versions.ranges.get(*_VERIFYING)[1] >= _VERIFYING[1][1]
+        self._machine.can_use_v2 = is_able and self._features[1] >= LEVEL_OF_V2
+        self._machine.refuses_late = refuses_late
 
 
 def _wrapped(error: BaseException) -> KafkaError:

@@ -60,11 +60,14 @@ class TransactionMachine(Intents):
     Attributes:
         can_use_v2: Whether the cluster and all its known brokers can run the next transaction under v2. Written by
             the sender.
+        refuses_late: Whether the brokers check that a transaction is open before they append to it (Kafka 3.6). Written
+            by the sender.
     """
 
     def __init__(self, settings: TransactionSettings, random: Callable[[], float]) -> None:
         super().__init__(settings)
         self.can_use_v2 = False
+        self.refuses_late = True
         self._in_flight: TransactionRequest | None = None
         self._coordinator: Node | None = None
         self._group_coordinators: dict[str, Node] = {}
@@ -201,6 +204,9 @@ class TransactionMachine(Intents):
             self._fail(failures.fatal_records(error, place, self._who()), is_fatal=True)
             return
         if had_sequence and not self.members.is_v2:
+            if error.possibly_persisted and not self.refuses_late:  # KAFKA-14053
+                self._fail(failures.late_records(error, place, self._who()), is_fatal=True)
+                return
             self._is_bump_due = True
             if not self._can_bump:
                 self._fail(failures.fatal_records(error, place, self._who()), is_fatal=True)

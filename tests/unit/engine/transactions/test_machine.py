@@ -447,6 +447,24 @@ def test_v1_failed_batch_that_was_never_sent_needs_no_epoch() -> None:
     assert bench.machine.state is State.READY
 
 
+@pytest.mark.parametrize("refuses_late", [True, False])
+@pytest.mark.parametrize("is_v2", [True, False])
+def test_record_that_may_arrive_after_the_abort_ends_the_producer(refuses_late: bool, is_v2: bool) -> None:
+    """Older leaders would open a transaction with it that nothing ends; once the epoch is newer they refuse it."""
+    bench = Bench(is_v2=is_v2)
+    bench.init()
+    bench.begin(T0)
+    bench.machine.refuses_late = refuses_late
+    bench.machine.on_batch_failed("t", 0, DeliveryTimeoutError("late", possibly_persisted=True), had_sequence=True)
+    is_safe = refuses_late or is_v2
+    assert bench.machine.state is (State.ABORTABLE_ERROR if is_safe else State.FATAL_ERROR)
+    if not is_safe:
+        with pytest.raises(KafkaError, match="make a new one") as caught:
+            bench.machine.abort()
+        assert caught.value.category == "recoverable"
+        assert bench.next() is None
+
+
 def test_broker_that_cannot_raise_epochs_makes_a_gap_fatal() -> None:
     bench = Bench()
     call = bench.machine.init()
