@@ -1,0 +1,197 @@
+"""aiokafka's `aiokafka.errors`, and what each error of kafkaprod is there.
+
+The classes are made of the table at the end: their names are aiokafka's, the codes Kafka's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kafkaprod import errors as ours
+
+
+class KafkaError(RuntimeError):
+    """Base of all. `retriable`: the call may succeed later; `invalid_metadata`: the metadata is out of date."""
+
+    retriable = False
+    invalid_metadata = False
+
+    def __str__(self) -> str:
+        name = type(self).__name__
+        return f"{name}: {super().__str__()}" if self.args else name
+
+
+class IllegalOperation(Exception):  # as in aiokafka, which derives it from no KafkaError
+    """The call is not legal in this state."""
+
+
+class IllegalStateError(KafkaError):
+    """The call is not legal in this state."""
+
+
+class KafkaConnectionError(KafkaError):
+    """No broker can be used, or a connection failed."""
+
+    retriable = True
+    invalid_metadata = True
+
+
+class NoBrokersAvailable(KafkaError):
+    """No bootstrap server can be used."""
+
+    retriable = True
+    invalid_metadata = True
+
+
+class KafkaTimeoutError(KafkaError):
+    """Something did not happen in time."""
+
+
+class KafkaConfigurationError(KafkaError, ValueError):
+    """An option has a wrong value."""
+
+
+class ProducerClosed(KafkaError):
+    """The producer is closed."""
+
+
+class ProducerFenced(KafkaError):
+    """Another producer with the same transactional id took over."""
+
+    def __init__(self, msg: str = "There is a newer producer using the same transactional_id") -> None:
+        super().__init__(msg)
+
+
+class AuthenticationFailedError(KafkaError):
+    """The broker refused the credentials."""
+
+
+class BrokerResponseError(KafkaError):
+    """A broker answered an error code."""
+
+    errno: int | None = None
+    message: str | None = None
+    description: str | None = None
+
+    def __str__(self) -> str:
+        return f"[Error {self.errno}] {super().__str__()}"
+
+
+_LOCAL: Final = """
+    AuthenticationMethodNotSupported Cancelled CommitFailedError IllegalArgumentError IncompatibleBrokerVersion
+    KafkaProtocolError KafkaUnavailableError MetadataEmptyBrokerList NoOffsetForPartitionError NodeNotReadyError
+    QuotaViolationError RecordTooLargeError StaleMetadata TooManyInFlightRequests UnrecognizedBrokerVersion
+    UnsupportedCodecError
+"""
+_LOCAL_RETRIABLE: Final = frozenset(
+    {
+        "Cancelled",
+        "KafkaProtocolError",
+        "MetadataEmptyBrokerList",
+        "NodeNotReadyError",
+        "StaleMetadata",
+        "TooManyInFlightRequests",
+    }
+)
+
+# Names of the codes from -1 to 72.
+_NAMES: Final = """
+    UnknownError NoError OffsetOutOfRangeError CorruptRecordException UnknownTopicOrPartitionError
+    InvalidFetchRequestError LeaderNotAvailableError NotLeaderForPartitionError RequestTimedOutError
+    BrokerNotAvailableError ReplicaNotAvailableError MessageSizeTooLargeError StaleControllerEpochError
+    OffsetMetadataTooLargeError StaleLeaderEpochCodeError CoordinatorLoadInProgressError
+    CoordinatorNotAvailableError NotCoordinatorError InvalidTopicError RecordListTooLargeError NotEnoughReplicasError
+    NotEnoughReplicasAfterAppendError InvalidRequiredAcksError IllegalGenerationError InconsistentGroupProtocolError
+    InvalidGroupIdError UnknownMemberIdError InvalidSessionTimeoutError RebalanceInProgressError
+    InvalidCommitOffsetSizeError TopicAuthorizationFailedError GroupAuthorizationFailedError
+    ClusterAuthorizationFailedError InvalidTimestampError UnsupportedSaslMechanismError IllegalSaslStateError
+    UnsupportedVersionError TopicAlreadyExistsError InvalidPartitionsError InvalidReplicationFactorError
+    InvalidReplicationAssignmentError InvalidConfigurationError NotControllerError InvalidRequestError
+    UnsupportedForMessageFormatError PolicyViolationError OutOfOrderSequenceNumber DuplicateSequenceNumber
+    InvalidProducerEpoch InvalidTxnState InvalidProducerIdMapping InvalidTransactionTimeout ConcurrentTransactions
+    TransactionCoordinatorFenced TransactionalIdAuthorizationFailed SecurityDisabled OperationNotAttempted
+    KafkaStorageError LogDirNotFound SaslAuthenticationFailed UnknownProducerId ReassignmentInProgress
+    DelegationTokenAuthDisabled DelegationTokenNotFound DelegationTokenOwnerMismatch DelegationTokenRequestNotAllowed
+    DelegationTokenAuthorizationFailed DelegationTokenExpired InvalidPrincipalType NonEmptyGroup GroupIdNotFound
+    FetchSessionIdNotFound InvalidFetchSessionEpoch ListenerNotFound
+"""
+_ALIASES: Final = {
+    "InvalidMessageError": 2,
+    "GroupLoadInProgressError": 14,
+    "GroupCoordinatorNotAvailableError": 15,
+    "NotCoordinatorForGroupError": 16,
+}
+_RETRIABLE: Final = frozenset({3, 5, 6, 7, 14, 15, 16, 19, 20, 41, 56})
+_STALE_METADATA: Final = frozenset({3, 5, 6, 56})
+
+
+def _broker_class(name: str, code: int) -> type[BrokerResponseError]:
+    fields = {"errno": code, "retriable": code in _RETRIABLE, "invalid_metadata": code in _STALE_METADATA}
+    return type(name, (BrokerResponseError,), {"__module__": __name__, **fields})
+
+
+def _make_classes() -> dict[int, type[BrokerResponseError]]:
+    """Put a class for each name into this module; return those with codes."""
+    for name in _LOCAL.split():
+        retriable = name in _LOCAL_RETRIABLE
+        globals()[name] = type(name, (KafkaError,), {"__module__": __name__, "retriable": retriable})
+    protocol: Any = globals()["KafkaProtocolError"]
+    globals()["CorrelationIdError"] = type("CorrelationIdError", (protocol,), {"__module__": __name__})
+    by_code = {code: _broker_class(name, code) for code, name in enumerate(_NAMES.split(), -1)}
+    by_code[79] = _broker_class("MemberIdRequired", 79)
+    globals().update((kind.__name__, kind) for kind in by_code.values())
+    globals().update((name, by_code[code]) for name, code in _ALIASES.items())
+    return by_code
+
+
+kafka_errors: Final = _make_classes()
+
+
+def __getattr__(name: str) -> type[KafkaError]:
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def for_code(code: int) -> type[BrokerResponseError]:
+    """Return the class of an error code."""
+    return kafka_errors.get(code, kafka_errors[-1])
+
+
+_OURS: Final[tuple[tuple[type[BaseException], type[Exception]], ...]] = (
+    (ours.ProducerFencedError, ProducerFenced),
+    (ours.RecordTooLargeError, kafka_errors[10]),
+    (ours.ConfigError, KafkaConfigurationError),
+    (ours.InvalidRecordError, ValueError),
+    (ours.SerializationError, ValueError),
+    (ours.BootstrapError, KafkaConnectionError),
+    (ours.ConnectionLostError, KafkaConnectionError),
+    (ours.AuthenticationError, AuthenticationFailedError),
+    (ours.UnsupportedVersionError, kafka_errors[35]),
+    (ours.ProducerClosedError, ProducerClosed),
+    (ours.IllegalStateError, IllegalOperation),
+    (ours.ForkedProducerError, IllegalOperation),
+    (TimeoutError, KafkaTimeoutError),
+)
+
+
+def translate(error: BaseException) -> BaseException:
+    """Return what aiokafka raises where kafkaprod raises `error`, which becomes its cause."""
+    if not isinstance(error, ours.KafkaError | TimeoutError):
+        return error
+    if isinstance(error, ours.SerializationError) and error.__cause__ is not None:
+        return error.__cause__  # a serializer's own error comes out as it is
+    if isinstance(error, ours.DeliveryFailedError) and isinstance(error.__cause__, ours.KafkaError):
+        return translate(error.__cause__)
+    made = _translated(error)
+    made.__cause__ = error
+    return made
+
+
+def _translated(error: Exception) -> Exception:
+    if not isinstance(error, ours.ProducerFencedError):
+        code = ours.broker_code(error)
+        if code is not None:
+            return for_code(code)(str(error))
+    for kind, theirs in _OURS:
+        if isinstance(error, kind):
+            return theirs(str(error))
+    return KafkaError(str(error))

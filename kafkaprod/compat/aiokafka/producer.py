@@ -1,0 +1,278 @@
+"""aiokafka's AIOKafkaProducer over `kafkaprod.AsyncProducer`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kafkaprod import AsyncProducer
+from kafkaprod import errors as ours
+from kafkaprod.compat.aiokafka import options
+from kafkaprod.compat.aiokafka.batch import BatchBuilder
+from kafkaprod.compat.aiokafka.errors import IllegalOperation, ProducerClosed, translate
+from kafkaprod.compat.aiokafka.outcomes import Outcomes
+from kafkaprod.compat.aiokafka.structs import RecordMetadata, TopicPartition
+
+_START_S: Final = 60.0
+_log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def _theirs() -> Iterator[None]:
+    """Raise aiokafka's errors for kafkaprod's."""
+    try:
+        yield
+    except (ours.KafkaError, TimeoutError) as error:
+        raise translate(error) from error
+
+
+class AIOKafkaProducer:
+    """Sends records to Kafka from asyncio, with aiokafka's interface.
+
+    Args: aiokafka's; docs/from-aiokafka.md has the differences.
+
+    Raises:
+        ValueError: An option has a wrong value.
+        KafkaConfigurationError: An option is not offered.
+    """
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        bootstrap_servers: str | list[str] = "localhost",
+        client_id: str | None = None,
+        metadata_max_age_ms: int = 300000,
+        request_timeout_ms: int = 40000,
+        api_version: str | None = None,
+        acks: Any = options.MISSING,
+        key_serializer: Any = None,
+        value_serializer: Any = None,
+        compression_type: str | None = None,
+        max_batch_size: int = options.BATCH_BYTES,
+        partitioner: Any = None,
+        max_request_size: int = 1048576,
+        linger_ms: float = 0,
+        retry_backoff_ms: int = 100,
+        security_protocol: str = "PLAINTEXT",
+        ssl_context: Any = None,
+        connections_max_idle_ms: int = 540000,
+        enable_idempotence: bool = False,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60000,
+        sasl_mechanism: str = "PLAIN",
+        sasl_plain_password: str | None = None,
+        sasl_plain_username: str | None = None,
+        sasl_kerberos_service_name: str = "kafka",
+        sasl_kerberos_domain_name: str | None = None,
+        sasl_oauth_token_provider: Any = None,
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name != "self"}
+        self._options = options.engine_options(given)
+        self._max_batch_size = max_batch_size
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        if partitioner is not None and not type(partitioner).__module__.startswith("aiokafka"):
+            self._options["partitioner"] = options.Partitioner(partitioner)
+        self._engine: AsyncProducer | None = None
+        self._is_closed = False
+        self._outcomes: Outcomes | None = None
+
+    # --- beginning and end -----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect.
+
+        Raises:
+            KafkaConnectionError: No bootstrap server can be used; names each with the stage reached and the cause.
+            AuthenticationFailedError: The login was refused.
+        """
+        if self._is_closed:
+            raise ProducerClosed("the producer was stopped: make a new one")
+        if self._engine is not None:
+            return
+        with _theirs():
+            engine = AsyncProducer(self._options)
+            try:
+                await engine.start(min(self._options["request_timeout_ms"] / 1000, _START_S))
+                if self._options.get("transactional_id") is not None:
+                    await engine.init_transactions()
+            except BaseException:
+                await engine.close(0)
+                raise
+        self._outcomes = Outcomes(asyncio.get_running_loop())
+        self._engine = engine
+
+    async def stop(self) -> None:
+        """Deliver what is queued and end. An open transaction is aborted."""
+        self._is_closed = True
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return
+        with _theirs():
+            await engine.close()
+        self._settle()
+
+    async def flush(self) -> None:
+        """Send everything queued and wait for the outcomes. Failed records do not raise here: see their futures."""
+        with _theirs():
+            try:
+                await self._running().flush()
+            except ours.DeliveryFailedError as error:
+                _log.error("records failed whose futures were not read: %s", error)
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._outcomes is not None:
+            self._outcomes.settle()
+
+    def _running(self) -> AsyncProducer:
+        if self._engine is None:
+            raise ProducerClosed("the producer is not started" if not self._is_closed else "the producer was stopped")
+        return self._engine
+
+    # --- sending ---------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Any = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        """Queue one record; await the returned future for its RecordMetadata.
+
+        Args:
+            topic: Its name.
+            value, key: Bytes, or what the serializers take; one of them may be None.
+            partition: None: the partitioner chooses.
+            timestamp_ms: ms since the epoch; None: now.
+            headers: Pairs of text and bytes.
+
+        Raises:
+            KafkaTimeoutError: No metadata of the topic, or no memory, within request_timeout_ms.
+            MessageSizeTooLargeError: The record exceeds max_request_size.
+            AssertionError: Key and value are None, or the topic has no such partition.
+        """
+        assert value is not None or key is not None, "Need at least one: key or value"
+        engine = self._running()
+        key = key if self._key_serializer is None else self._key_serializer(key)
+        value = value if self._value_serializer is None else self._value_serializer(value)
+        with _theirs():
+            if partition is not None:
+                assert partition >= 0
+                assert partition in await engine.partitions_for(topic), "Unrecognized partition"
+            delivery = await engine.send(topic, value, key, list(headers) if headers else None, partition, timestamp_ms)
+        assert self._outcomes is not None
+        return self._outcomes.future_of(delivery)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Any = None,
+    ) -> RecordMetadata:
+        """Send one record and wait for its outcome. Raises the record's own error."""
+        return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
+
+    def create_batch(self) -> BatchBuilder:
+        """Return an empty batch, to be filled and given to send_batch()."""
+        return BatchBuilder(self._max_batch_size, self._key_serializer, self._value_serializer)
+
+    async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> asyncio.Future[RecordMetadata]:
+        """Queue the records of a batch for one partition; the future has the metadata of the first one.
+
+        Raises:
+            AssertionError: The topic has no such partition.
+        """
+        engine = self._running()
+        batch.close()
+        with _theirs():
+            assert partition in await engine.partitions_for(topic), "Unrecognized partition"
+            result = await engine.send_many(
+                topic, batch.values, batch.keys, batch.headers, batch.timestamps_ms, partition=partition
+            )
+        assert self._outcomes is not None
+        return self._outcomes.future_of_batch(result, TopicPartition(topic, partition), batch.timestamps_ms)
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """Return the topic's partitions."""
+        with _theirs():
+            return await self._running().partitions_for(topic)
+
+    # --- transactions ----------------------------------------------------------------------------------------------
+
+    async def begin_transaction(self) -> None:
+        """Open a transaction."""
+        with _theirs():
+            self._transactional().begin_transaction()
+
+    async def commit_transaction(self) -> None:
+        """Deliver everything of the transaction and commit it."""
+        with _theirs():
+            await self._transactional().commit_transaction()
+
+    async def abort_transaction(self) -> None:
+        """Drop or void everything of the transaction."""
+        with _theirs():
+            await self._transactional().abort_transaction()
+
+    async def send_offsets_to_transaction(self, offsets: Any, group_id: str) -> None:
+        """Commit offsets of the input together with the transaction.
+
+        Args:
+            offsets: TopicPartition -> offset, (offset, metadata) or OffsetAndMetadata.
+            group_id: The group's id.
+        """
+        engine = self._transactional()
+        if not group_id or not isinstance(group_id, str):
+            raise ValueError(group_id)
+        with _theirs():
+            await engine.send_offsets_to_transaction(offsets, group_id)
+
+    def transaction(self) -> TransactionContext:
+        """Return the block of a transaction: it commits at the end, and aborts if the block raises."""
+        return TransactionContext(self)
+
+    def _transactional(self) -> AsyncProducer:
+        if self._options.get("transactional_id") is None:
+            raise IllegalOperation("You need to configure transaction_id to use transactions")
+        return self._running()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+class TransactionContext:
+    """`async with producer.transaction():`."""
+
+    def __init__(self, producer: AIOKafkaProducer) -> None:
+        self._producer = producer
+
+    async def __aenter__(self) -> Self:
+        await self._producer.begin_transaction()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self._producer.commit_transaction()
+            return
+        with contextlib.suppress(IllegalOperation):  # the block has ended the transaction by itself
+            await self._producer.abort_transaction()

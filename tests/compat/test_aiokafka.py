@@ -1,0 +1,169 @@
+"""Programs written for aiokafka, with the import changed and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+
+import aiokafka
+import aiokafka.errors
+import aiokafka.structs
+import pytest
+
+from kafkaprod.compat import aiokafka as compat
+from kafkaprod.compat.aiokafka import AIOKafkaProducer, errors
+from kafkaprod.compat.aiokafka.structs import RecordMetadata, TopicPartition
+from tests.kafka.ports import free_ports
+
+Read = Callable[[str, int], list[Any]]
+
+
+async def test_a_program_with_start_send_and_wait_and_stop(servers: str, topic: str, read: Read) -> None:
+    producer = AIOKafkaProducer(
+        bootstrap_servers=servers, value_serializer=lambda v: json.dumps(v).encode(), acks="all", linger_ms=5
+    )
+    await producer.start()
+    try:
+        metadata = await producer.send_and_wait(topic, {"id": 1}, key=b"k", headers=[("h", b"1")], timestamp_ms=1000)
+        assert metadata == RecordMetadata(
+            topic, metadata.partition, TopicPartition(topic, metadata.partition), 0, 1000, 0, None
+        )
+    finally:
+        await producer.stop()
+    (record,) = await asyncio.to_thread(read, topic, 1)
+    assert (record.key(), record.value(), record.headers()) == (b"k", b'{"id": 1}', [("h", b"1")])
+    with pytest.raises(errors.ProducerClosed):
+        await producer.send(topic, {"id": 2})
+
+
+async def test_futures_are_asyncios(servers: str, topic: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        futures = [await producer.send(topic, b"%d" % number) for number in range(200)]
+        assert all(isinstance(future, asyncio.Future) for future in futures)
+        ran: list[Any] = []
+        futures[0].add_done_callback(ran.append)
+        done, pending = await asyncio.wait(futures, timeout=20)
+        assert (len(done), len(pending)) == (200, 0)
+        assert ran == [futures[0]]
+        assert {future.result().partition for future in futures} <= {0, 1, 2}
+        cancelled = await producer.send(topic, b"sent all the same")
+        cancelled.cancel()
+        await producer.flush()
+
+
+async def test_the_positional_order_is_theirs(servers: str, topic: str, read: Read) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        metadata = await producer.send_and_wait(topic, b"v", b"k", 2, 1000, [("h", b"1")])
+        assert (metadata.partition, metadata.timestamp) == (2, 1000)
+    (record,) = await asyncio.to_thread(read, topic, 1)
+    assert record.headers() == [("h", b"1")]
+
+
+async def test_a_cluster_that_cannot_be_reached_is_an_error_of_start() -> None:
+    (port,) = free_ports(1)
+    producer = AIOKafkaProducer(bootstrap_servers=f"127.0.0.1:{port}")
+    with pytest.raises(errors.KafkaConnectionError, match=rf"127.0.0.1:{port} \(connect\)"):
+        await producer.start()
+    await producer.stop()
+
+
+async def test_records_in_batches_of_the_program(servers: str, topic: str, read: Read) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers, max_batch_size=1000) as producer:
+        batch = producer.create_batch()
+        while batch.append(timestamp=None, key=None, value=b"x" * 100) is not None:
+            pass
+        assert batch.closed()
+        assert 1 < batch.record_count() <= 9
+        assert batch.size() <= 1000
+        metadata = await (await producer.send_batch(batch, topic, partition=1))
+        assert (metadata.partition, metadata.offset) == (1, 0)
+        with pytest.raises(AssertionError, match="Unrecognized partition"):
+            await producer.send_batch(producer.create_batch(), topic, partition=9)
+        empty = await producer.send_batch(producer.create_batch(), topic, partition=1)
+        assert (await empty).offset == -1
+    assert len(await asyncio.to_thread(read, topic, batch.record_count())) == batch.record_count()
+
+
+async def test_a_transaction_commits_and_aborts(servers: str, topic: str, read: Read) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id=topic) as producer:
+
+        async def fail() -> None:
+            async with producer.transaction():
+                await producer.send(topic, b"lost")
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+        async with producer.transaction():
+            future = await producer.send(topic, b"kept")
+        assert (await future).topic == topic
+        with pytest.raises(errors.IllegalOperation):
+            await producer.send(topic, b"outside")
+    assert [record.value() for record in await asyncio.to_thread(read, topic, 1)] == [b"kept"]
+    async with AIOKafkaProducer(bootstrap_servers=servers) as plain:
+        with pytest.raises(errors.IllegalOperation):
+            await plain.begin_transaction()
+
+
+async def test_errors_of_arguments_and_records(servers: str, topic: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        with pytest.raises(AssertionError):
+            await producer.send(topic)
+        with pytest.raises(AssertionError, match="Unrecognized partition"):
+            await producer.send(topic, b"v", partition=9)
+        with pytest.raises(errors.MessageSizeTooLargeError):
+            await producer.send(topic, b"v" * 2_000_000)
+        assert await producer.partitions_for(topic) == {0, 1, 2}
+    with pytest.raises(errors.ProducerClosed):
+        await producer.flush()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"acks": 2}, "ACKS"),
+        ({"compression_type": "brotli"}, "compression"),
+        ({"acks": 1, "enable_idempotence": True}, "not supported"),
+        ({"sasl_mechanism": "GSSAPI"}, "use SCRAM"),
+        ({"security_protocol": "SSL"}, "ssl_context"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        AIOKafkaProducer(**options)
+
+
+async def test_a_callable_partitioner_chooses(servers: str, topic: str) -> None:
+    async with AIOKafkaProducer(
+        bootstrap_servers=servers, partitioner=lambda key, every, available: every[-1]
+    ) as producer:
+        assert (await producer.send_and_wait(topic, b"v")).partition == 2
+
+
+def test_every_public_name_option_and_default_of_the_original_is_there() -> None:
+    names = {name for name in dir(aiokafka.AIOKafkaProducer) if not name.startswith("_")}
+    assert names <= set(dir(AIOKafkaProducer))
+    for name in (*names, "__init__"):
+        theirs = inspect.signature(getattr(aiokafka.AIOKafkaProducer, name)).parameters
+        assert list(inspect.signature(getattr(AIOKafkaProducer, name)).parameters) == list(theirs), name
+    theirs = inspect.signature(aiokafka.AIOKafkaProducer).parameters
+    ours = inspect.signature(AIOKafkaProducer).parameters
+    for name in theirs.keys() - {"acks", "partitioner"}:
+        assert ours[name].default == theirs[name].default, name
+    assert RecordMetadata._fields == aiokafka.structs.RecordMetadata._fields
+    assert compat.AIOKafkaConsumer is aiokafka.AIOKafkaConsumer
+
+
+def test_every_error_of_the_original_is_there_with_its_code() -> None:
+    theirs = {n: c for n, c in vars(aiokafka.errors).items() if inspect.isclass(c) and issubclass(c, Exception)}
+    for name, kind in theirs.items():
+        if name == "ConsumerStoppedError":
+            continue
+        ours = getattr(errors, name)
+        assert getattr(ours, "errno", None) == getattr(kind, "errno", None), name
+        assert getattr(ours, "retriable", None) == getattr(kind, "retriable", None), name
+        assert issubclass(ours, errors.KafkaError) == issubclass(kind, aiokafka.errors.KafkaError), name
+        assert issubclass(ours, errors.BrokerResponseError) == issubclass(kind, aiokafka.errors.BrokerResponseError)
