@@ -40,7 +40,7 @@ class Upkeep:
 
     Attributes:
         topic_names: Names by topic id, of every id ever seen: an answer may name a deleted topic.
-        last_errors: By topic and partition, the last error that led to a retry.
+        last_errors: By topic and partition, the last error that led to a retry; empty when nothing waits.
         is_observed: Whether the metrics are up to date with the network's counters.
     """
 
@@ -169,6 +169,7 @@ class Upkeep:
         timeout_ms = self._config.delivery_timeout_ms
         oldest = oldest_created_ms(self._accumulator)
         if oldest is None:
+            self.last_errors.clear()  # they are of batches that have their outcome by now
             return MAX_WAIT_MS
         if oldest + timeout_ms > now_ms:
             return int(oldest + timeout_ms - now_ms)

@@ -565,6 +565,20 @@ class TestExpiry:
         assert isinstance(cause, BrokerError)
         assert cause.code == NOT_ENOUGH_REPLICAS
 
+    def test_errors_of_retries_are_forgotten_when_nothing_waits(self) -> None:
+        rig = Rig(delivery_timeout_ms=1000)
+        future, sent = rig.in_flight()
+        rig.answer(sent, NOT_ENOUGH_REPLICAS)
+        rig.turn()
+        upkeep = rig.sender._upkeep
+        assert list(upkeep.last_errors) == [(TOPIC, 0)]
+        rig.turn(500)
+        rig.answer(rig.produce_requests[-1])
+        rig.turn()
+        assert future.result(0).offset >= 0
+        rig.turn()
+        assert not upkeep.last_errors
+
     def test_sender_wakes_for_it(self) -> None:
         rig = Rig(topics={TOPIC: (-1,)}, delivery_timeout_ms=80)
         rig.send()
