@@ -101,10 +101,11 @@ class EmbeddedBroker:
         """
         self._owner_pid = os.getpid()
         self._remove_temporary: weakref.finalize[..., EmbeddedBroker] | None = None
+        self._temporary: str | None = None
         if data_dir is None:
-            temporary = tempfile.mkdtemp(prefix="kafkaprod-broker-")
-            self._remove_temporary = weakref.finalize(self, _remove_of_owner, temporary, self._owner_pid)
-            data_dir = os.path.join(temporary, "data")
+            self._temporary = tempfile.mkdtemp(prefix="kafkaprod-broker-")
+            self._remove_temporary = weakref.finalize(self, _remove_of_owner, self._temporary, self._owner_pid)
+            data_dir = os.path.join(self._temporary, "data")
         self.data_dir = os.fspath(data_dir)
         self._port = port
         self.listeners: dict[str, str] = {}
@@ -180,6 +181,8 @@ class EmbeddedBroker:
             )
         except BaseException:
             self.kill()
+            if self._temporary is not None and not self._host:  # nothing of use is in it; another start makes it
+                shutil.rmtree(self._temporary, ignore_errors=True)
             raise
         self._host, self._port = address["host"], address["port"]
         self.listeners = address["listeners"]

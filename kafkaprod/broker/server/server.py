@@ -81,7 +81,6 @@ class BrokerServer:
         }
         self._config = config
         self._clock = clock or SystemClock()
-        self._poller = Poller()
         self._timers = Timers()
         self._posted: deque[Callable[[], None]] = deque()  # the one thing other threads touch
         self._is_stopping = False
@@ -95,7 +94,8 @@ class BrokerServer:
         self._scratch = memoryview(bytearray(_READ_BYTES))
         self._syncs = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="kafkaprod-broker-sync")
         self._long_work = ThreadPoolExecutor(1, thread_name_prefix="kafkaprod-broker-long")
-        self._acceptors = _open_acceptors(config)
+        self._acceptors = _open_acceptors(config)  # may fail, so the poller's sockets are opened after it
+        self._poller = Poller()
         self._purgatory = Purgatory(self._poller.wakeup)
         try:
             self.broker = Broker(

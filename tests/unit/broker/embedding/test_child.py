@@ -1,11 +1,12 @@
 """What an embedded broker's process makes of the options it is given."""
 
 import json
+import os
 
 import pytest
 
 from kafkaprod.broker.embedding.child import parse_config
-from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker, EmbeddedBrokerError
 
 
 @pytest.mark.parametrize(("options", "retention_ms"), [({}, -1), ({"retention_ms": 5}, 5)])
@@ -14,3 +15,16 @@ def test_records_of_an_embedded_broker_do_not_age_unless_it_is_told(options: dic
     broker = EmbeddedBroker("somewhere", **options)  # type: ignore[arg-type]
     config = parse_config(json.loads(json.dumps({"data_dir": "somewhere", "port": 0, **broker._options})))
     assert config.log.retention_ms == retention_ms
+
+
+def test_broker_that_cannot_start_leaves_no_directory() -> None:
+    broker = EmbeddedBroker(options={"no.such.option": "1"})
+    temporary = os.path.dirname(broker.data_dir)
+    assert os.path.isdir(temporary)
+    with pytest.raises(EmbeddedBrokerError, match=r"no\.such\.option"):
+        broker.start()
+    assert not os.path.exists(temporary)
+    del broker._options["options"]["no.such.option"]
+    with broker as started:
+        assert os.path.isdir(started.data_dir)
+    assert not os.path.exists(temporary)
