@@ -17,6 +17,7 @@ from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.listeners import parse_listeners
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
+from kafkaprod.broker.storage.disk import raise_descriptor_limit
 from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.cli.main import examples
 from kafkaprod.errors import ConfigError, KafkaError
@@ -98,6 +99,7 @@ def run(options: argparse.Namespace) -> int:
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     handler.addFilter(OneLineASecond())
     logging.getLogger("kafkaprod").handlers = [handler]
+    raise_descriptor_limit()
     server = _start(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())

@@ -3,6 +3,9 @@
 The file is written before partitions are made and after they are deleted; what a crash left half-made is completed at
 start. Directories it does not know (of a Kafka broker, say) are taken over as they are. Changes come from the control
 thread; any thread may read: each change replaces the table as a whole.
+
+A change of many partitions is long, so it can be made in steps: `creating`, `deleting` and `adding_partitions` yield
+between two partitions. Until the last step the topic is not there, and nothing else may change it.
 """
 
 from __future__ import annotations
@@ -11,14 +14,16 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from kafkaprod.broker.cluster.topic_options import check_option
 from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.storage.disk import Disk, read_file, replace_file_durably
+from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.log.log_config import LogConfig, parse_properties
 from kafkaprod.broker.storage.log.log_dir import LogDir
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
@@ -29,6 +34,8 @@ from kafkaprod.structs import TopicPartition
 
 FILE_NAME = "topics.json"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+T = TypeVar("T")
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -60,6 +67,10 @@ class Topic:
         return self.name in INTERNAL_TOPICS
 
 
+Changes = Generator[None, None, T]
+"""A change in steps; it ends with the generator's return."""
+
+
 class TopicTable:
     """See the module docstring."""
 
@@ -85,6 +96,7 @@ class TopicTable:
         self._path = os.path.join(log_dir.path, FILE_NAME)
         self._topics: dict[str, Topic] = {}
         self._names: dict[uuid.UUID, str] = {}
+        self._intents: dict[str, dict[str, Any]] = {}  # what the file says of topics that are being changed
         self._load()
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -117,6 +129,10 @@ class TopicTable:
             return None
         return topic.partitions[index]
 
+    def is_changing(self, name: str) -> bool:
+        """Whether the topic is being made, deleted or given partitions."""
+        return name in self._intents
+
     # -- changing ------------------------------------------------------------------------------------------------
 
     def check_new(self, name: str, partition_count: int, properties: Mapping[str, str]) -> LogConfig:
@@ -126,54 +142,73 @@ class TopicTable:
             RequestRefusedError: 17 bad name, 36 it exists, 37 bad count, 40 bad options.
         """
         check_name(name)
-        topics = self._topics
-        if name in topics:
+        names = {**self._topics, **self._intents}
+        if name in names:
             raise RequestRefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        collided = next((other for other in topics if other.replace(".", "_") == name.replace(".", "_")), None)
+        collided = next((other for other in names if other.replace(".", "_") == name.replace(".", "_")), None)
         if collided is not None:
             raise RequestRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with '{collided}'.")
         _check_count(partition_count)
+        self._check_room(partition_count)
         return self._parse(properties)
 
     def create(self, name: str, partition_count: int, properties: Mapping[str, str]) -> Topic:
+        """Make a topic at once; see `creating`."""
+        return _run(self.creating(name, partition_count, properties))
+
+    def creating(self, name: str, partition_count: int, properties: Mapping[str, str]) -> Changes[Topic]:
         """Make a topic.
 
         Raises:
             RequestRefusedError: as `check_new`.
-            LogError: 56, the disk refused; a rest may be completed at the next start.
+            LogError: 56, the disk refused; nothing is left of the topic, or a rest is completed at the next start.
         """
         config = self.check_new(name, partition_count, properties)
         topic_id = uuid.uuid4()
-        self._save(dict(self._topics), {name: _entry(topic_id, partition_count, properties)})
-        partitions = tuple(self._make_partition(name, index, topic_id, config) for index in range(partition_count))
-        topic = Topic(name, topic_id, partitions, dict(properties))
-        self._publish({**self._topics, name: topic})
+        with self._intent(name, _entry(topic_id, partition_count, properties)):
+            partitions = yield from self._make_partitions(name, range(partition_count), topic_id, config)
+            topic = Topic(name, topic_id, tuple(partitions), dict(properties))
+            self._publish({**self._topics, name: topic})
         return topic
 
     def delete(self, name: str) -> None:
+        """Delete a topic at once; see `deleting`."""
+        _run(self.deleting(name))
+
+    def deleting(self, name: str) -> Changes[None]:
         """Delete a topic and its data.
 
         Raises:
-            RequestRefusedError: 3, there is none; 42, it is internal.
+            RequestRefusedError: 3, there is none; 42, it is internal, or being changed.
             LogError: 56, the disk refused; a part may be gone.
         """
-        topic = self._required(name)
+        topic = self._changeable(name)
         if topic.is_internal:
             raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is internal.")
         self._publish({other: known for other, known in self._topics.items() if other != name})
-        for index in range(len(topic.partitions)):
-            self._log_dir.delete(TopicPartition(name, index))
-            self._on_advance(TopicPartition(name, index))  # readers that wait find it gone
-        self._save(self._topics)
+        self._intents[name] = _entry(topic.topic_id, len(topic.partitions), topic.properties)
+        try:
+            for index in range(len(topic.partitions)):
+                self._log_dir.delete(TopicPartition(name, index))
+                self._on_advance(TopicPartition(name, index))  # readers that wait find it gone
+                yield
+        finally:
+            del self._intents[name]
+        self._save()
 
     def add_partitions(self, name: str, partition_count: int, *, validate_only: bool) -> None:
+        """Raise a topic's number of partitions at once; see `adding_partitions`."""
+        _run(self.adding_partitions(name, partition_count, validate_only=validate_only))
+
+    def adding_partitions(self, name: str, partition_count: int, *, validate_only: bool) -> Changes[None]:
         """Raise a topic's number of partitions.
 
         Raises:
-            RequestRefusedError: 3, there is no such topic; 37, the number is not higher than now.
-            LogError: 56, as `create`.
+            RequestRefusedError: 3, there is no such topic; 37, the number is not higher than now, or there is no room;
+                42, it is being changed.
+            LogError: 56, as `creating`.
         """
-        topic = self._required(name)
+        topic = self._changeable(name)
         old_count = len(topic.partitions)
         if partition_count <= old_count:
             raise RequestRefusedError(
@@ -181,29 +216,27 @@ class TopicTable:
                 f"Topic currently has {old_count} partitions, {partition_count} is not more.",
             )
         _check_count(partition_count)
+        self._check_room(partition_count - old_count)
         if validate_only:
             return
-        self._save(self._topics, {name: _entry(topic.topic_id, partition_count, topic.properties)})
-        config = self._parse(topic.properties)
-        added = (
-            self._make_partition(name, index, topic.topic_id, config) for index in range(old_count, partition_count)
-        )
-        self._publish({**self._topics, name: replace(topic, partitions=(*topic.partitions, *added))})
+        with self._intent(name, _entry(topic.topic_id, partition_count, topic.properties)):
+            config = self._parse(topic.properties)
+            added = yield from self._make_partitions(name, range(old_count, partition_count), topic.topic_id, config)
+            self._publish({**self._topics, name: replace(topic, partitions=(*topic.partitions, *added))})
 
     def set_properties(self, name: str, properties: Mapping[str, str], *, validate_only: bool) -> None:
         """Replace the options set on a topic.
 
         Raises:
-            RequestRefusedError: 3, there is no such topic; 40, bad options.
+            RequestRefusedError: 3, there is no such topic; 40, bad options; 42, it is being changed.
             LogError: 56, the disk refused; nothing was changed.
         """
-        topic = self._required(name)
+        topic = self._changeable(name)
         config = self._parse(properties)
         if validate_only:
             return
-        changed = {**self._topics, name: replace(topic, properties=dict(properties))}
-        self._save(changed)
-        self._publish(changed)
+        self._save({name: _entry(topic.topic_id, len(topic.partitions), properties)})
+        self._publish({**self._topics, name: replace(topic, properties=dict(properties))})
         for partition in topic.partitions:
             partition.log.config = config
 
@@ -231,6 +264,38 @@ class TopicTable:
             )
         return topic
 
+    def _changeable(self, name: str) -> Topic:
+        topic = self._required(name)
+        if name in self._intents:
+            raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is being changed: try again.")
+        return topic
+
+    def _check_room(self, partition_count: int) -> None:
+        planned = sum(
+            max(entry["partitions"] - self._log_dir.partition_count(name), 0) for name, entry in self._intents.items()
+        )
+        room = max(self._log_dir.partition_room() - planned, 0)
+        if partition_count > room:
+            raise RequestRefusedError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"{partition_count} more partitions need more open files than this process may have (RLIMIT_NOFILE): "
+                f"there is room for {room}.",
+            )
+
+    @contextmanager
+    def _intent(self, name: str, entry: dict[str, Any]) -> Iterator[None]:
+        """Keep an entry in the file while a topic is being changed, so that the next start completes it."""
+        self._save({name: entry})
+        self._intents[name] = entry
+        try:
+            yield
+        except LogError:
+            del self._intents[name]
+            with suppress(RequestRefusedError):
+                self._save()
+            raise
+        del self._intents[name]
+
     def _publish(self, topics: dict[str, Topic]) -> None:
         self._topics = topics
         self._names = {topic.topic_id: name for name, topic in topics.items()}
@@ -249,6 +314,23 @@ class TopicTable:
         log.watermark.listeners.append(lambda _: self._on_advance(topic_partition))
         return Partition(log, max(log.latest_epoch, 0))
 
+    def _make_partitions(
+        self, name: str, indexes: range, topic_id: uuid.UUID, config: LogConfig
+    ) -> Changes[list[Partition]]:
+        """Make partitions one by one, or none."""
+        made: list[Partition] = []
+        try:
+            for index in indexes:
+                made.append(self._make_partition(name, index, topic_id, config))
+                yield
+        except LogError:
+            with suppress(LogError):
+                for index in indexes[: len(made) + 1]:
+                    self._log_dir.delete(TopicPartition(name, index))
+            raise
+        self._log_dir.sync()
+        return made
+
     def _load(self) -> None:
         saved = read_saved_topics(self._path)
         counts: dict[str, int] = {}
@@ -265,13 +347,17 @@ class TopicTable:
             for partition in partitions:
                 partition.log.config = config
             topics[name] = Topic(name, topic_id, partitions, properties)
+        self._log_dir.sync()
         self._publish(topics)
-        self._save(topics)
+        self._save()
 
-    def _save(self, topics: Mapping[str, Topic], intents: Mapping[str, dict[str, Any]] | None = None) -> None:
+    def _save(self, intents: Mapping[str, dict[str, Any]] | None = None) -> None:
+        """Write the file: what is published, with what is being changed as it is going to be."""
         entries = {
-            name: _entry(topic.topic_id, len(topic.partitions), topic.properties) for name, topic in topics.items()
+            name: _entry(topic.topic_id, len(topic.partitions), topic.properties)
+            for name, topic in self._topics.items()
         }
+        entries.update(self._intents)
         content = json.dumps({"version": 0, "topics": {**entries, **(intents or {})}}, indent=1, sort_keys=True)
         try:
             replace_file_durably(self._disk, self._path, content.encode())
@@ -310,6 +396,15 @@ def read_saved_topics(path: str) -> dict[str, dict[str, Any]]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptDataError(f"{path} is damaged: {error!r}") from error
     return dict(topics)
+
+
+def _run(changes: Changes[T]) -> T:
+    try:
+        while True:
+            next(changes)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 def _check_count(partition_count: int) -> None:

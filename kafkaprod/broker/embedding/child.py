@@ -24,6 +24,7 @@ from kafkaprod.broker.embedding.faults import Fault, FaultKind, Faults
 from kafkaprod.broker.listeners import parse_listeners
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
+from kafkaprod.broker.storage.disk import raise_descriptor_limit
 from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import KafkaError
@@ -34,6 +35,7 @@ def main() -> int:
     """Run a broker with the options from stdin; return the exit code."""
     logging.basicConfig(level=logging.WARNING, format="embedded broker: %(levelname)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then closes stdin
+    raise_descriptor_limit()
     try:
         server = BrokerServer(parse_config(json.loads(sys.stdin.readline())))
     except (KafkaError, OSError, ValueError) as error:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.topics import refuse_internal
 from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
+from kafkaprod.broker.server.steps import Steps, each_short, run_in_control_steps
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -21,14 +24,21 @@ LANE = Lane.CONTROL
 MAX_VERSION = 3
 
 
-def handle(broker: Broker, request: ClientRequest[CreatePartitionsRequest]) -> CreatePartitionsResponse:
+def handle(broker: Broker, request: ClientRequest[CreatePartitionsRequest]) -> Outcome:
     """Grow each topic, or only check whether it could grow."""
+    return run_in_control_steps(broker, _grow_all(broker, request), partial(refuse, request))
+
+
+def _grow_all(broker: Broker, request: ClientRequest[CreatePartitionsRequest]) -> Steps[CreatePartitionsResponse]:
     results = []
     for wanted in request.body.topics:
         try:
             refuse_internal(wanted.name)
             _check_assignments(broker, wanted)
-            broker.topics.add_partitions(wanted.name, wanted.count, validate_only=request.body.validate_only)
+            validate_only = request.body.validate_only
+            yield from each_short(
+                broker.topics.adding_partitions(wanted.name, wanted.count, validate_only=validate_only)
+            )
             results.append(CreatePartitionsTopicResult(name=wanted.name))
         except BrokerError as error:
             code = error.code

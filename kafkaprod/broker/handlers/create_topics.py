@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE
 from kafkaprod.broker.cluster.topics import refuse_internal
 from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
+from kafkaprod.broker.server.steps import Steps, each_short, run_in_control_steps
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -31,15 +33,19 @@ MAX_VERSION = 7
 _DEFAULT = -1
 
 
-def handle(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> CreateTopicsResponse:
+def handle(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> Outcome:
     """Make each topic, or only check whether it could be made."""
+    return run_in_control_steps(broker, _create_all(broker, request), partial(refuse, request))
+
+
+def _create_all(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> Steps[CreateTopicsResponse]:
     counts = Counter(wanted.name for wanted in request.body.topics)
     results = []
     for wanted in request.body.topics:
         try:
             if counts[wanted.name] > 1:
                 raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{wanted.name}' is in the request twice.")
-            results.append(_create(broker, wanted, validate_only=request.body.validate_only))
+            results.append((yield from _create(broker, wanted, validate_only=request.body.validate_only)))
         except BrokerError as error:
             code = error.code
             results.append(CreatableTopicResult(name=wanted.name, error_code=code, error_message=str(error)))
@@ -53,12 +59,15 @@ def refuse(request: ClientRequest[CreateTopicsRequest], error_code: int) -> Crea
     )
 
 
-def _create(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+def _create(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> Steps[CreatableTopicResult]:
     refuse_internal(wanted.name)
     count = _partition_count(broker, wanted)
     properties = {config.name: config.value for config in wanted.configs if config.value is not None}
     config = broker.topics.check_new(wanted.name, count, properties)
-    topic_id = None if validate_only else broker.topics.create(wanted.name, count, properties).topic_id
+    topic_id = None
+    if not validate_only:
+        topic = yield from each_short(broker.topics.creating(wanted.name, count, properties))
+        topic_id = topic.topic_id
     return CreatableTopicResult(
         name=wanted.name,
         topic_id=topic_id,

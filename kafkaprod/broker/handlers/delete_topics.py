@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
+from kafkaprod.broker.server.steps import Steps, each_short, run_in_control_steps
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -24,9 +27,16 @@ MAX_VERSION = 6
 _FIRST_VERSION_WITH_IDS = 6
 
 
-def handle(broker: Broker, request: ClientRequest[DeleteTopicsRequest]) -> DeleteTopicsResponse:
+def handle(broker: Broker, request: ClientRequest[DeleteTopicsRequest]) -> Outcome:
     """Delete each topic."""
-    return DeleteTopicsResponse(responses=[_delete(broker, wanted) for wanted in _wanted(request)])
+    return run_in_control_steps(broker, _delete_all(broker, request), partial(refuse, request))
+
+
+def _delete_all(broker: Broker, request: ClientRequest[DeleteTopicsRequest]) -> Steps[DeleteTopicsResponse]:
+    results = []
+    for wanted in _wanted(request):
+        results.append((yield from _delete(broker, wanted)))
+    return DeleteTopicsResponse(responses=results)
 
 
 def refuse(request: ClientRequest[DeleteTopicsRequest], error_code: int) -> DeleteTopicsResponse:
@@ -45,7 +55,7 @@ def _wanted(request: ClientRequest[DeleteTopicsRequest]) -> list[DeleteTopicStat
     return [DeleteTopicState(name=name) for name in request.body.topic_names]
 
 
-def _delete(broker: Broker, wanted: DeleteTopicState) -> DeletableTopicResult:
+def _delete(broker: Broker, wanted: DeleteTopicState) -> Steps[DeletableTopicResult]:
     name, topic_id = wanted.name, wanted.topic_id
     if name is None:
         topic = None if topic_id is None else broker.topics.by_id(topic_id)
@@ -55,7 +65,7 @@ def _delete(broker: Broker, wanted: DeleteTopicState) -> DeletableTopicResult:
     known = broker.topics.get(name)
     topic_id = topic_id if known is None else known.topic_id
     try:
-        broker.topics.delete(name)
+        yield from each_short(broker.topics.deleting(name))
         keys = broker.offsets.table.keys(topic=name)
         broker.offsets.write([(key, None) for key in keys], broker.clock.wall_ms())
     except BrokerError as error:

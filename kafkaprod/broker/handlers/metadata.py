@@ -94,7 +94,7 @@ def _find_name(broker: Broker, name: str, *, may_create: bool, created: list[str
             check_name(name)
             if not may_create or name in INTERNAL_TOPICS:  # those are made by the broker when it needs them
                 return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            if len(created) == MAX_CREATED_AT_ONCE:
+            if broker.topics.is_changing(name) or len(created) == MAX_CREATED_AT_ONCE:
                 return _failed(name, ErrorCode.LEADER_NOT_AVAILABLE)
             topic = broker.topics.create(name, broker.config.num_partitions, {})
             created.append(name)

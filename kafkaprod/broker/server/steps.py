@@ -1,8 +1,7 @@
 """Work for one request in steps, so that no client holds a thread for long.
 
 A handler whose work grows with the request writes it as a generator and yields between two steps. The first slice
-runs where the handler runs; what is left is put at the end of a queue, after what other clients want. Pure: how calls
-are scheduled is given.
+runs where the handler runs; what is left is put at the end of a queue, after what other clients want.
 """
 
 from __future__ import annotations
@@ -12,13 +11,16 @@ from collections.abc import Callable, Generator
 from enum import Enum
 from typing import Generic, TypeVar
 
+from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.server.request import CloseConnectionError, Deferred, Outcome, Ready
 from kafkaprod.clock import Clock
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.schema import Response
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+ReadyT = TypeVar("ReadyT", bound=Response)
 
 _FIRST_SLICE_MS = 5
 _LATER_SLICE_MS = 50
@@ -42,6 +44,8 @@ def run_in_steps(
     run_later: RunLater,
     finish: Callable[[T], Outcome],
     refuse: Callable[[int], Ready],
+    *,
+    ends_with_client: bool = True,
 ) -> Outcome:
     """Run the first slice, and have the others run later, each behind the work that waits by then.
 
@@ -51,16 +55,18 @@ def run_in_steps(
         run_later: runs all slices but the first, which ends early before a long step.
         finish: makes the outcome of what the steps return; on the handler's thread.
         refuse: makes the answer to an exception after the first slice, of an error code.
+        ends_with_client: end the work at the next yield if the client goes.
 
     Returns:
-        The outcome, if one slice was enough; else a `Deferred`. If the client goes, the work ends at the next yield.
+        The outcome, if one slice was enough; else a `Deferred`.
     """
     work = _Work(steps, clock)
     work.run(_FIRST_SLICE_MS, stops_at_long=True)
     if work.results:
         return finish(work.results[0])
     deferred = Deferred()
-    deferred.on_abandon = work.stop
+    if ends_with_client:
+        deferred.on_abandon = work.stop
 
     def run_slice() -> None:
         try:
@@ -88,6 +94,44 @@ def run_in_steps(
 
     run_later(run_slice, after_slice)
     return deferred
+
+
+def run_in_control_steps(broker: Broker, steps: Steps[ReadyT], refuse: Callable[[int], Ready]) -> Outcome:
+    """Run the steps of a change on the control thread; they do not end with the client.
+
+    Args:
+        broker: has the control thread, on which this is called.
+        steps: the change; what they return is the outcome.
+        refuse: makes the answer to an exception after the first slice.
+    """
+
+    def run_later(work: Callable[[], None], then: Callable[[], None]) -> None:
+        def run() -> None:
+            work()
+            then()
+
+        broker.run_control(run, _nothing)
+
+    return run_in_steps(steps, broker.clock, run_later, _same, refuse, ends_with_client=False)
+
+
+def each_short(changes: Generator[None, None, T]) -> Steps[T]:
+    """Run a change with a short pause where it yields."""
+    while True:
+        try:
+            next(changes)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        yield Pause.SHORT
+
+
+def _same(outcome: ReadyT) -> ReadyT:
+    return outcome
+
+
+def _nothing() -> None:
+    """Follows a slice on the control thread, in the event loop, which need not know of it."""
 
 
 def _pass_on(outcome: Outcome, deferred: Deferred) -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import resource
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -44,6 +46,8 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 
 _DELETE_SUFFIX = "-delete"
 _MAX_NAME_BYTES = 255
+_DESCRIPTORS_OF_PARTITION = 3  # the active segment and two indexes
+_RESERVED_DESCRIPTORS = 2_000  # of connections and older segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class LogDir:
         self._defaults = defaults
         self._lock = threading.RLock()
         self._logs: dict[TopicPartition, PartitionLog] = {}  # guarded by _lock, as all that follows
+        self._partition_counts: Counter[str] = Counter()
         self._topic_ids: dict[str, uuid.UUID] = {}
         self._saved_watermarks: dict[TopicPartition, int] = {}
         self._last_flush_ms = environment.clock.now_ms()
@@ -103,7 +108,7 @@ class LogDir:
     def create(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig | None = None
     ) -> PartitionLog:
-        """Make an empty partition; one that exists is returned as it is.
+        """Make an empty partition; one that exists is returned as it is. Only after `sync` a crash cannot undo it.
 
         Raises:
             CorruptDataError: the topic exists with another id.
@@ -121,12 +126,32 @@ class LogDir:
                     self._disk.mkdir(directory)
                 metadata = os.path.join(directory, PARTITION_METADATA)
                 replace_file_durably(self._disk, metadata, encode_partition_metadata(topic_id))
-                self._disk.sync_dir(self.path)
                 log = self._open(topic_partition, config or self._defaults, is_clean=False)
             except OSError as error:
                 raise LogError.of_disk(f"cannot make {directory}", error) from error
             self._topic_ids[topic_partition.topic] = topic_id
             return log
+
+    def sync(self) -> None:
+        """Make the partitions that were created durable.
+
+        Raises:
+            LogError: 56, the disk refused.
+        """
+        try:
+            self._disk.sync_dir(self.path)
+        except OSError as error:
+            raise LogError.of_disk(f"cannot sync {self.path}", error) from error
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions of a topic there are."""
+        return self._partition_counts.get(topic, 0)
+
+    def partition_room(self) -> int:
+        """How many more partitions there can be: each keeps files open, and clients need descriptors, too."""
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        reserved = min(_RESERVED_DESCRIPTORS, limit // 2)
+        return max((limit - reserved) // _DESCRIPTORS_OF_PARTITION - len(self._logs), 0)
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Delete a partition: out of the table and renamed now, its files gone at the next `purge_deleted`.
@@ -140,7 +165,9 @@ class LogDir:
             log = self._logs.pop(topic_partition, None)
             if log is None:
                 return
-            if all(other.topic != topic_partition.topic for other in self._logs):
+            self._partition_counts[topic_partition.topic] -= 1
+            if not self._partition_counts[topic_partition.topic]:
+                del self._partition_counts[topic_partition.topic]
                 self._topic_ids.pop(topic_partition.topic, None)
             log.abandon()
             target = os.path.join(self.path, _deleted_name(topic_partition))
@@ -270,6 +297,7 @@ class LogDir:
             log_start_offset=log_start,
         )
         self._logs[key] = log
+        self._partition_counts[key.topic] += 1
         return log
 
     def _load_topic_id(self, key: TopicPartition) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
 from kafkaprod.errors import BrokerError, CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
-from tests.support.broker.fixtures_log import make_batch, make_environment
+from tests.support.broker.fixtures_log import FaultyDisk, failing, make_batch, make_environment
 
 
 class Directory:
@@ -26,11 +28,11 @@ class Directory:
         self.moved: list[TopicPartition] = []
         self.log_dir: LogDir | None = None
 
-    def open(self) -> TopicTable:
+    def open(self, disk: Disk | None = None) -> TopicTable:
         if self.log_dir is not None:
             self.log_dir.close()
-        self.log_dir = open_log_dir(str(self.path), make_environment())
-        return TopicTable(self.log_dir, Disk(), LogConfig(), self.moved.append)
+        self.log_dir = open_log_dir(str(self.path), make_environment(disk))
+        return TopicTable(self.log_dir, disk or Disk(), LogConfig(), self.moved.append)
 
 
 @pytest.fixture
@@ -88,6 +90,86 @@ def test_topics_survive_a_restart_with_id_partitions_and_options(directory: Dire
     assert again is not None
     assert (again.topic_id, len(again.partitions), again.properties) == (made.topic_id, 5, {"retention.ms": "6000"})
     assert {partition.log.config.retention_ms for partition in again.partitions} == {6000}
+
+
+def test_topic_that_is_being_made_is_not_there_and_its_name_is_taken(directory: Directory) -> None:
+    table = directory.open()
+    table.create("other", 1, {})
+    steps = table.creating("orders", 3, {})
+    next(steps)
+    assert (table.get("orders"), table.is_changing("orders")) == (None, True)
+    with pytest.raises(BrokerError) as error:
+        table.create("orders", 1, {})
+    assert refused_with(error) is ErrorCode.TOPIC_ALREADY_EXISTS
+    table.set_properties("other", {"flush.ms": "9"}, validate_only=False)  # which writes the file
+    assert json.loads((directory.path / FILE_NAME).read_bytes())["topics"]["orders"]["partitions"] == 3
+    for _ in steps:
+        pass
+    assert (len(table.all()[0].partitions), table.is_changing("orders")) == (3, False)
+
+
+def test_topic_that_was_being_made_at_the_end_is_completed_at_the_start(directory: Directory) -> None:
+    steps = directory.open().creating("orders", 3, {"flush.ms": "9"})
+    next(steps)
+    again = directory.open().get("orders")
+    assert again is not None
+    assert (len(again.partitions), again.properties) == (3, {"flush.ms": "9"})
+
+
+def test_topic_is_changed_by_one_at_a_time(directory: Directory) -> None:
+    table = directory.open()
+    table.create("orders", 2, {})
+    growing = table.adding_partitions("orders", 4, validate_only=False)
+    next(growing)
+    for change in (
+        lambda: table.delete("orders"),
+        lambda: table.add_partitions("orders", 5, validate_only=False),
+        lambda: table.set_properties("orders", {}, validate_only=False),
+    ):
+        with pytest.raises(BrokerError, match="being changed") as error:
+            change()
+        assert refused_with(error) is ErrorCode.INVALID_REQUEST
+    assert list(growing) == [None]
+    deleting = table.deleting("orders")
+    next(deleting)
+    assert table.get("orders") is None
+    with pytest.raises(BrokerError) as error:
+        table.create("orders", 1, {})
+    assert refused_with(error) is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert len(list(deleting)) == 3
+    assert len(table.create("orders", 1, {}).partitions) == 1
+
+
+def test_disk_that_fails_leaves_nothing_of_a_topic(directory: Directory) -> None:
+    disk = FaultyDisk()
+    table = directory.open(disk)
+    table.create("other", 1, {})
+    before = (directory.path / FILE_NAME).read_bytes()
+    disk.fail = failing("mkdir", after=2, code=errno.EMFILE)
+    with pytest.raises(BrokerError) as error:
+        table.create("orders", 5, {})
+    assert refused_with(error) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (directory.path / FILE_NAME).read_bytes() == before
+    disk.fail = None
+    assert len(table.create("orders", 2, {}).partitions) == 2
+    assert len(directory.open().all()) == 2
+
+
+def test_partitions_beyond_what_files_may_be_open_are_refused(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (1024, 4096))
+    table = directory.open()
+    table.create("orders", 100, {})
+    planned = table.creating("planned", 50, {})
+    next(planned)
+    for change in (
+        lambda: table.create("more", 21, {}),
+        lambda: table.add_partitions("orders", 121, validate_only=False),
+    ):
+        with pytest.raises(BrokerError, match=r"RLIMIT_NOFILE.*room for 20") as error:
+            change()
+        assert refused_with(error) is ErrorCode.INVALID_PARTITIONS
 
 
 def test_validation_alone_changes_nothing(directory: Directory) -> None:
