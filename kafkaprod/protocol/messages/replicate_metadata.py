@@ -1,0 +1,38 @@
+"""ReplicateMetadata (10001): the embedded cluster's controller pushes a slice of the metadata log to a broker.
+
+Not part of Kafka, where brokers fetch the log; it goes over the cluster's internal sockets only.
+"""
+
+from __future__ import annotations
+
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.field_types import BYTES, INT16, INT32, INT64, array
+from kafkaprod.protocol.primitives import Buffer
+from kafkaprod.protocol.schema import Request, Response, Struct, field
+
+
+class MetadataBatchData(Struct):
+    """Records that take effect together; each value as in Kafka's metadata log."""
+
+    base_offset: int = field(INT64)
+    epoch: int = field(INT32)
+    records: list[Buffer] = field(array(BYTES))
+
+
+class ReplicateMetadataRequest(Request, api=ApiKey.REPLICATE_METADATA, versions=(0, 0), flexible_from=0):
+    """Batches, and the place behind which they belong."""
+
+    controller_epoch: int = field(INT32)
+    broker_epoch: int = field(INT64)
+    previous_offset: int = field(INT64)
+    previous_epoch: int = field(INT32)
+    commit_offset: int = field(INT64)
+    batches: list[MetadataBatchData] = field(array(MetadataBatchData))
+
+
+class ReplicateMetadataResponse(Response, api=ApiKey.REPLICATE_METADATA, versions=(0, 0), flexible_from=0):
+    """Where the broker's log ends."""
+
+    error_code: int = field(INT16)
+    end_offset: int = field(INT64)
+    end_epoch: int = field(INT32)
