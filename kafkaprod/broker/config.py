@@ -9,10 +9,12 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kafkaprod.broker.cluster.cluster_config import ClusterConfig
 from kafkaprod.broker.coordinator.consumer_group import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
 from kafkaprod.broker.listeners import Listener
+from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.log.group_commit import FlushPolicy, interval
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import ConfigError
@@ -80,6 +82,8 @@ class BrokerConfig:
         allow_everyone_if_no_acl_found: allow.everyone.if.no.acl.found; what has no ACLs is open to all.
         options: further options under Kafka's names; `cluster.broker_options.with_options` checks and applies them.
         max_versions: API -> highest version to announce and to take, as an older broker does.
+        cluster: of a broker that is one of several; None for one alone.
+        disk: all changes of files go through it.
     """
 
     data_dir: str
@@ -107,6 +111,8 @@ class BrokerConfig:
     allow_everyone_if_no_acl_found: bool = True
     options: Mapping[str, str] = field(default_factory=dict)
     max_versions: Mapping[ApiKey, int] = field(default_factory=dict)
+    cluster: ClusterConfig | None = None
+    disk: Disk = field(default_factory=Disk)
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:

@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping
 
 from kafkaprod.broker.cluster import broker_options
 from kafkaprod.broker.cluster.acls import Acls
-from kafkaprod.broker.cluster.producer_ids import ProducerIds
+from kafkaprod.broker.cluster.membership import Membership
+from kafkaprod.broker.cluster.producer_ids import ClusterProducerIds, ProducerIds
 from kafkaprod.broker.cluster.quotas import Quotas
+from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.cluster.scram_store import ScramStore
 from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, Settings
 from kafkaprod.broker.cluster.topics import FILE_NAME as TOPICS_FILE
@@ -28,6 +30,7 @@ from kafkaprod.broker.coordinator.transaction_coordinator import OpenTransaction
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC, TransactionLog
 from kafkaprod.broker.embedding.faults import Faults
 from kafkaprod.broker.listeners import Endpoint
+from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.server.login import Credentials
 from kafkaprod.broker.server.purgatory import Purgatory
 from kafkaprod.broker.storage.disk import Disk
@@ -54,6 +57,9 @@ class Broker:
         endpoint: of the first listener; set when its socket is bound.
         endpoints: protocol -> address, of all listeners.
         api_versions: what ApiVersions announces; set by the router.
+        peer_api_versions: what it announces to other processes of the cluster.
+        member: its part in a cluster, None without one; set by the server.
+        image: the cluster's metadata, None without a cluster.
     """
 
     def __init__(
@@ -95,7 +101,10 @@ class Broker:
         }
         self.endpoint = next(iter(self.endpoints.values()))
         self.api_versions: Mapping[ApiKey, tuple[int, int]] = {}
-        disk = Disk()
+        self.peer_api_versions: Mapping[ApiKey, tuple[int, int]] = {}
+        disk = config.disk
+        self.member: Membership | None = None
+        self.image: ClusterImage | None = None
         self.log_dir = _open_log_dir(config, clock, disk)
         try:
             self.settings = Settings(disk, self.log_dir.path)
@@ -107,8 +116,8 @@ class Broker:
             self.quotas = Quotas(self.settings)
             self.scram = ScramStore(self.settings, self.credentials)
             self.config = config = self._effective_config(self.settings.get(BROKER_OPTIONS))
-            self.topics = TopicTable(self.log_dir, disk, config.log, purgatory.notify)
-            self.producer_ids = ProducerIds(disk, self.log_dir.path)
+            self.topics = self._open_topics(disk)
+            self.producer_ids = ProducerIds(disk, self.log_dir.path) if config.cluster is None else ClusterProducerIds()
             offsets_partition = self.topics.partition(OFFSETS_TOPIC, 0)
             self.offsets = OffsetLog(
                 None if offsets_partition is None else offsets_partition.log, self._internal_log_maker(OFFSETS_TOPIC)
@@ -118,7 +127,7 @@ class Broker:
             self._topics_of_groups: tuple[Mapping[str, Topic], Topics] = ({}, {})
             self.groups = GroupCoordinator(config.groups, self.offsets.table.has_group, self._open_consumer_groups())
             for name, partition_count in config.topics.items():
-                if self.topics.get(name) is None:
+                if config.cluster is None and self.topics.get(name) is None:
                     self.topics.create(name, partition_count, {})
         except BaseException:
             self.log_dir.close()
@@ -168,6 +177,14 @@ class Broker:
     def close(self) -> bool:
         """Close the logs; return whether the shutdown was clean."""
         return self.log_dir.close()
+
+    def _open_topics(self, disk: Disk) -> TopicTable:
+        config, notify = self.config, self.purgatory.notify
+        if config.cluster is None:
+            return TopicTable(self.log_dir, disk, config.log, notify)
+        topics = ReplicatedTopics(self.log_dir, disk, config.log, notify, config.cluster.min_insync_replicas)
+        self.image = topics.image
+        return topics
 
     def _find_log(self, topic_partition: TopicPartition) -> PartitionLog | None:
         partition = self.topics.partition(*topic_partition)

@@ -6,6 +6,7 @@ import uuid
 from typing import Any
 
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.nodes import Node, node_of, replicas_of
 from kafkaprod.broker.cluster.topics import Partition
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -20,9 +21,9 @@ _FIRST_FETCH_WITH_LEADERS = 16
 
 
 def check_leader_epoch(partition: Partition, current_leader_epoch: int) -> ErrorCode:
-    """74 if the client knows an older leader, 75 if it knows a newer one than we do."""
+    """74 if the client knows an older leader, 75 if it knows a newer one than we do, 6 if another broker leads."""
     if current_leader_epoch in (UNKNOWN_EPOCH, partition.leader_epoch):
-        return ErrorCode.NONE
+        return ErrorCode.NONE if partition.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
     if current_leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -50,19 +51,21 @@ def name_leaders(broker: Broker, response: Response, version: int, endpoint: End
             for outcome in topic.partition_responses:
                 partition = _moved(broker, topic.name, topic.topic_id, outcome.index, outcome.error_code)
                 if partition is not None:
+                    leader_id = replicas_of(broker, partition).leader_id
                     outcome.current_leader = produce.LeaderIdAndEpoch(
-                        leader_id=broker.config.node_id, leader_epoch=partition.leader_epoch
+                        leader_id=leader_id, leader_epoch=partition.leader_epoch
                     )
-                    response.node_endpoints = [produce.NodeEndpoint(**_address(broker, endpoint))]
+                    _add(response.node_endpoints, produce.NodeEndpoint, node_of(broker, leader_id, endpoint))
     elif isinstance(response, fetch.FetchResponse) and version >= _FIRST_FETCH_WITH_LEADERS:
         for read in response.responses:
             for data in read.partitions:
                 partition = _moved(broker, read.topic, read.topic_id, data.partition_index, data.error_code)
                 if partition is not None:
+                    leader_id = replicas_of(broker, partition).leader_id
                     data.current_leader = fetch.LeaderIdAndEpoch(
-                        leader_id=broker.config.node_id, leader_epoch=partition.leader_epoch
+                        leader_id=leader_id, leader_epoch=partition.leader_epoch
                     )
-                    response.node_endpoints = [fetch.NodeEndpoint(**_address(broker, endpoint))]
+                    _add(response.node_endpoints, fetch.NodeEndpoint, node_of(broker, leader_id, endpoint))
 
 
 def _move(broker: Broker, topic: str | None, index: int) -> None:
@@ -78,6 +81,7 @@ def _moved(broker: Broker, name: str, topic_id: uuid.UUID | None, index: int, er
     return broker.topics.partition(topic, index)
 
 
-def _address(broker: Broker, endpoint: Endpoint | None) -> dict[str, Any]:
-    host, port = endpoint or broker.endpoint
-    return {"node_id": broker.config.node_id, "host": host, "port": port, "rack": None}
+def _add(endpoints: list[Any], endpoint_type: type[Any], node: Node | None) -> None:
+    """Name a leader's address once."""
+    if node is not None and all(known.node_id != node.node_id for known in endpoints):
+        endpoints.append(endpoint_type(**node._asdict()))

@@ -6,6 +6,7 @@ The control thread owns it. Source: KIP-730 (blocks of 1000).
 from __future__ import annotations
 
 import os
+from collections import deque
 
 from kafkaprod.broker.storage.disk import Disk, read_file, replace_file_durably
 from kafkaprod.errors import CorruptDataError
@@ -40,6 +41,33 @@ class ProducerIds:
             self._reserved_below = reserved_below
         self._next_id += 1
         return self._next_id - 1
+
+
+class ClusterProducerIds:
+    """Gives out ids of blocks that come from the cluster's controller. Thread-safe: ids are taken from a queue."""
+
+    def __init__(self) -> None:
+        self._ids: deque[int] = deque()
+
+    @property
+    def is_low(self) -> bool:
+        """Whether another block is needed soon."""
+        return len(self._ids) < _BLOCK_SIZE // 2
+
+    def add_block(self, first_id: int, count: int) -> None:
+        """Take a block over."""
+        self._ids.extend(range(first_id, first_id + count))
+
+    def allocate(self) -> int:
+        """A fresh id.
+
+        Raises:
+            OSError: no block has come yet.
+        """
+        try:
+            return self._ids.popleft()
+        except IndexError as error:
+            raise OSError("the controller has not given this broker producer ids yet") from error
 
 
 def _read(path: str) -> int:

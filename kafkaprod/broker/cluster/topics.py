@@ -21,6 +21,8 @@ from typing import Any, TypeVar
 
 from kafkaprod.broker.cluster.topic_options import check_option
 from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC
+from kafkaprod.broker.metadata.image import PartitionImage
+from kafkaprod.broker.replication.partition import PartitionReplica
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.storage.disk import Disk, read_file, replace_file_durably
 from kafkaprod.broker.storage.errors import LogError
@@ -40,16 +42,54 @@ T = TypeVar("T")
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
-@dataclass(slots=True)
 class Partition:
-    """A partition that this broker leads.
+    """A partition, as this broker knows it. Alone, a broker leads all of them.
 
     Attributes:
         leader_epoch: grows when the leader changes; clients that know an older one refresh their metadata.
+        replica: of a cluster's broker that has one.
+        image: who leads and who is in sync, in a cluster.
     """
 
-    log: PartitionLog
-    leader_epoch: int
+    __slots__ = ("_log", "image", "leader_epoch", "replica")
+
+    def __init__(
+        self,
+        log: PartitionLog | None,
+        leader_epoch: int,
+        replica: PartitionReplica | None = None,
+        image: PartitionImage | None = None,
+    ) -> None:
+        self._log = log
+        self.leader_epoch = leader_epoch
+        self.replica = replica
+        self.image = image
+
+    @property
+    def log(self) -> PartitionLog:
+        """The log.
+
+        Raises:
+            RequestRefusedError: 6, this broker has no replica of the partition.
+        """
+        if self._log is None:
+            raise RequestRefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "This broker has no replica of the partition.")
+        return self._log
+
+    @property
+    def has_log(self) -> bool:
+        """Whether this broker has a replica."""
+        return self._log is not None
+
+    @property
+    def epoch_start_offset(self) -> int:
+        """Where the leader's epoch begins in its log; 0 of a broker alone."""
+        return 0 if self.replica is None else self.replica.epoch_start_offset
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this broker leads the partition."""
+        return self.image is None or (self.replica is not None and self.replica.is_leader)
 
 
 @dataclass(frozen=True, slots=True)

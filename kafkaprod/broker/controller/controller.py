@@ -133,6 +133,12 @@ class Controller:
         event.reply(decision.answer)
         return True
 
+    def extend_sessions(self, paused_ms: int, now_ms: int) -> None:
+        """Give every broker the time in which this process was paused and could not take heartbeats."""
+        for broker_id in self.context.sessions:
+            self.context.sessions[broker_id] += paused_ms
+        self._follow_registrations(now_ms)
+
     def next_slice(self, broker_id: int, now_ms: int) -> MetadataSlice | None:
         """Return what is to be sent to a broker now, None if nothing is due."""
         channel = self.channels.get(broker_id)

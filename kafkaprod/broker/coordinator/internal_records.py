@@ -34,7 +34,9 @@ class Writer(NamedTuple):
 NOT_TRANSACTIONAL = Writer()
 
 
-def build_batch(records: Sequence[KeyValue], timestamp_ms: int, writer: Writer = NOT_TRANSACTIONAL) -> bytearray:
+def build_batch(
+    records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int, writer: Writer = NOT_TRANSACTIONAL
+) -> bytearray:
     """Return a batch of at least one record, base offset 0, ready for `append_internal`."""
     batch = bytearray(HEADER_BYTES)
     for offset_delta, (key, value) in enumerate(records):

@@ -81,14 +81,19 @@ def _obey(server: BrokerServer) -> None:
     try:
         for line in sys.stdin:
             try:
-                _answer(_do(server.broker.faults, json.loads(line)))
+                _answer(do_fault_command(server.broker.faults, json.loads(line)))
             except (KafkaError, ValueError, KeyError) as error:
                 _answer({"error": f"{type(error).__name__}: {error}"})
     finally:
         server.stop()
 
 
-def _do(faults: Faults, command: dict[str, Any]) -> dict[str, Any]:
+def do_fault_command(faults: Faults, command: dict[str, Any]) -> dict[str, Any]:
+    """Obey a line after the first one.
+
+    Raises:
+        ValueError, KeyError: The command is not known, or incomplete.
+    """
     match command["command"]:
         case "on":
             fault = Fault(FaultKind(command["kind"]), command["value"])

@@ -246,6 +246,10 @@ class EmbeddedBroker:
             raise EmbeddedBrokerError(f"the embedded broker answered: {answer['error']}")
         return answer
 
+    def child_options(self) -> dict[str, Any]:
+        """Return the options of the process as plain values, without data directory and port."""
+        return dict(self._options)
+
     def _running(self) -> subprocess.Popen[bytes]:
         self._check_owner()
         if self._process is None:

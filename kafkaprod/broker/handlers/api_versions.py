@@ -43,7 +43,9 @@ def handle(broker: Broker, request: ClientRequest[ApiVersionsRequest]) -> ApiVer
     levels = {"group.version": _group_level(broker), "transaction.version": broker.transactions.level}
     highest = {"group.version": 1, "transaction.version": TV2}
     return ApiVersionsResponse(
-        api_keys=_entries(broker.api_versions, has_login=request.login is not None),
+        api_keys=_entries(
+            broker.peer_api_versions if request.is_peer else broker.api_versions, has_login=request.login is not None
+        ),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=level) for name, level in highest.items()
         ],

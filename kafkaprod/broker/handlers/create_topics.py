@@ -1,4 +1,4 @@
-"""CreateTopics (19): make topics. One replica each: there is one broker.
+"""CreateTopics (19): make topics; in a cluster the controller makes them. A broker alone keeps one replica.
 
 4    -1 partitions or replicas means the broker's default     5  the new topic's options in the answer, 7 its id
 """
@@ -9,6 +9,7 @@ from collections import Counter
 from functools import partial
 
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.forwarded_topics import forward_creation
 from kafkaprod.broker.cluster.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE
 from kafkaprod.broker.cluster.topics import refuse_internal
 from kafkaprod.broker.server.refusal import RequestRefusedError
@@ -35,6 +36,8 @@ _DEFAULT = -1
 
 def handle(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> Outcome:
     """Make each topic, or only check whether it could be made."""
+    if broker.member is not None:
+        return forward_creation(broker, request.body)
     return run_in_control_steps(broker, _create_all(broker, request), partial(refuse, request))
 
 

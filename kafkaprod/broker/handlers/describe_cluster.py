@@ -1,9 +1,10 @@
-"""DescribeCluster (60): the brokers; here, this one."""
+"""DescribeCluster (60): the brokers that are not fenced."""
 
 from __future__ import annotations
 
 from kafkaprod.broker.cluster.authorized_operations import CLUSTER_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.nodes import controller_id, live_nodes
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -24,11 +25,13 @@ def handle(broker: Broker, request: ClientRequest[DescribeClusterRequest]) -> De
     """Describe the cluster; controllers (endpoint type 2) are not to be spoken to: 114."""
     if request.body.endpoint_type != _BROKERS:
         return refuse(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
-    node_id, endpoint = broker.config.node_id, request.endpoint or broker.endpoint
     response = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
-        controller_id=node_id,
-        brokers=[DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)],
+        controller_id=controller_id(broker),
+        brokers=[
+            DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+            for node in live_nodes(broker, request.endpoint)
+        ],
     )
     if request.body.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.cluster.authorized_operations import TOPIC_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.nodes import NO_LEADER, replicas_of
 from kafkaprod.broker.cluster.topics import Topic
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
@@ -68,7 +69,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _describe(broker: Broker, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:
-    node_id = broker.config.node_id
+    every = {index: replicas_of(broker, topic.partitions[index]) for index in indexes}
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -76,14 +77,16 @@ def _describe(broker: Broker, topic: Topic, indexes: range) -> DescribeTopicPart
         topic_authorized_operations=TOPIC_OPERATIONS,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
+                error_code=ErrorCode.NONE if replicas.leader_id != NO_LEADER else ErrorCode.LEADER_NOT_AVAILABLE,
                 partition_index=index,
-                leader_id=node_id,
-                leader_epoch=topic.partitions[index].leader_epoch,
-                replica_nodes=[node_id],
-                isr_nodes=[node_id],
+                leader_id=replicas.leader_id,
+                leader_epoch=replicas.leader_epoch,
+                replica_nodes=replicas.replicas,
+                isr_nodes=replicas.isr,
+                offline_replicas=replicas.offline,
                 eligible_leader_replicas=[],
                 last_known_elr=[],
             )
-            for index in indexes
+            for index, replicas in every.items()
         ],
     )

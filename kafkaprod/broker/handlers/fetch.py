@@ -16,6 +16,7 @@ from typing import NamedTuple
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import check_leader_epoch, name_leaders
 from kafkaprod.broker.cluster.topics import Partition
+from kafkaprod.broker.handlers.fetch_followers import read_for_follower
 from kafkaprod.broker.server.file_records import FileResponse, records_field
 from kafkaprod.broker.server.request import ClientRequest, Deferred, Lane, Outcome
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
@@ -122,7 +123,11 @@ def _read(broker: Broker, request: ClientRequest[FetchRequest]) -> _Read:
         partitions = []
         for wanted in topic.partitions:
             limit = _Limit(min(wanted.partition_max_bytes, left_bytes - bytes_read), is_first=bytes_read == 0)
-            data = _read_partition(broker, name, wanted, body.isolation_level, limit, ranges)
+            if request.is_peer and name is not None:
+                data, is_news = read_for_follower(broker, body, name, wanted, ranges)
+                is_final = is_final or is_news
+            else:
+                data = _read_partition(broker, name, wanted, body.isolation_level, limit, ranges)
             partitions.append(data)
             bytes_read += 0 if data.records is None else len(data.records)
             is_final = is_final or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch != _UNKNOWN_EPOCH

@@ -104,6 +104,14 @@ def _look_up(
     if response.error_code != ErrorCode.NONE:
         return response
     try:
+        if request.is_peer and wanted.timestamp == LATEST:
+            response.offset = partition.log.log_end_offset  # a follower asks
+            return response
+        is_latest = wanted.timestamp in (LATEST, MAX_TIMESTAMP)
+        if is_latest and partition.log.high_watermark < partition.epoch_start_offset:
+            # What an earlier leader acknowledged may lie above the high watermark for a while (KAFKA-2334).
+            response.error_code = ErrorCode.OFFSET_NOT_AVAILABLE
+            return response
         position = _find(partition.log, wanted.timestamp, request.body.isolation_level, partition.leader_epoch)
     except BrokerError as error:
         response.error_code = error.code

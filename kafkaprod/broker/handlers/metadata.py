@@ -13,6 +13,8 @@ import uuid
 
 from kafkaprod.broker.cluster.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.forwarding import create_in_background
+from kafkaprod.broker.cluster.nodes import NO_LEADER, Replicas, controller_id, live_nodes, replicas_of
 from kafkaprod.broker.cluster.topics import INTERNAL_TOPICS, Topic, check_name
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.errors import BrokerError
@@ -53,11 +55,11 @@ def handle(broker: Broker, request: ClientRequest[MetadataRequest]) -> MetadataR
     if body.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
-    node_id, endpoint = broker.config.node_id, request.endpoint or broker.endpoint
+    nodes = live_nodes(broker, request.endpoint)
     response = MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=node_id, host=endpoint.host, port=endpoint.port)],
+        brokers=[MetadataResponseBroker(**node._asdict()) for node in nodes],
         cluster_id=broker.cluster_id,
-        controller_id=node_id,
+        controller_id=controller_id(broker),
         topics=topics,
     )
     if body.include_cluster_authorized_operations:
@@ -96,6 +98,10 @@ def _find_name(broker: Broker, name: str, *, may_create: bool, created: list[str
                 return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if broker.topics.is_changing(name) or len(created) == MAX_CREATED_AT_ONCE:
                 return _failed(name, ErrorCode.LEADER_NOT_AVAILABLE)
+            if broker.member is not None:
+                broker.run_control(_nothing, lambda: create_in_background(broker, name))
+                created.append(name)
+                return _failed(name, ErrorCode.LEADER_NOT_AVAILABLE)
             topic = broker.topics.create(name, broker.config.num_partitions, {})
             created.append(name)
         return _describe(broker, topic)
@@ -108,20 +114,27 @@ def _no_name(version: int) -> str | None:
 
 
 def _describe(broker: Broker, topic: Topic) -> MetadataResponseTopic:
-    node_id = broker.config.node_id
-    partitions = [
-        MetadataResponsePartition(
-            partition_index=index,
-            leader_id=node_id,
-            leader_epoch=partition.leader_epoch,
-            replica_nodes=[node_id],
-            isr_nodes=[node_id],
-        )
-        for index, partition in enumerate(topic.partitions)
-    ]
+    partitions = [_partition(index, replicas_of(broker, partition)) for index, partition in enumerate(topic.partitions)]
     return MetadataResponseTopic(
         name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions
     )
+
+
+def _partition(index: int, replicas: Replicas) -> MetadataResponsePartition:
+    has_leader = replicas.leader_id != NO_LEADER
+    return MetadataResponsePartition(
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=replicas.leader_id,
+        leader_epoch=replicas.leader_epoch,
+        replica_nodes=replicas.replicas,
+        isr_nodes=replicas.isr,
+        offline_replicas=replicas.offline,
+    )
+
+
+def _nothing() -> None:
+    """Precedes a call of the event loop that needs nothing done on the control thread."""
 
 
 def _failed(name: str | None, error_code: int, topic_id: uuid.UUID | None = None) -> MetadataResponseTopic:

@@ -3,8 +3,8 @@
     0-2  refused, though the range is announced from 0: older librdkafka would stop compressing otherwise (KAFKA-18659)
     8    errors of single records          12  adds the partition to the transaction (KIP-890)
     11   may answer 120                    13  topic ids instead of names (KIP-516)
-With acks=0 there is no response, and an error closes the connection. There is one replica, so acks=1 and acks=-1
-differ in nothing: both wait for what the flush policy demands.
+With acks=0 there is no response, and an error closes the connection. All wait for what the flush policy demands; in a
+cluster acks=-1 waits for all in-sync replicas, too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.leadership import name_leaders
+from kafkaprod.broker.handlers.produce_replication import ACKS_ALL, Replicated, await_replicas, note_append
 from kafkaprod.broker.handlers.produce_transactions import Verification, begin_verification, verify
 from kafkaprod.broker.server.request import (
     NO_RESPONSE,
@@ -25,7 +27,7 @@ from kafkaprod.broker.server.request import (
     Outcome,
     Ready,
 )
-from kafkaprod.broker.server.steps import Pause, Steps, run_in_steps
+from kafkaprod.broker.server.steps import Pause, Steps, finish_now, run_in_steps
 from kafkaprod.broker.storage.errors import RecordsRefusedError
 from kafkaprod.broker.storage.log.append_validation import LargeBatchError
 from kafkaprod.broker.storage.log.batch_header import TRANSACTIONAL
@@ -55,6 +57,7 @@ _ATTRIBUTES_POSITION = 21
 _ZSTD = 4
 _MAX_BYTES_IN_LOOP = 1024 * 1024
 """Most bytes of a batch's records, plain, that the event loop checks itself: some milliseconds."""
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class _Appended(NamedTuple):
@@ -63,6 +66,7 @@ class _Appended(NamedTuple):
     log: PartitionLog
     end_offset: int
     response: PartitionProduceResponse
+    replicated: Replicated | None
 
 
 def handle(broker: Broker, request: ClientRequest[ProduceRequest]) -> Outcome:
@@ -101,11 +105,14 @@ def _append_verified(
 
 def _append_all(broker: Broker, request: ClientRequest[ProduceRequest], verification: Verification) -> Outcome:
     appended: list[_Appended] = []
+    if broker.member is not None:  # replicas belong to the event loop: all steps run here
+        response = finish_now(_append_steps(broker, request, verification, appended))
+        return _acknowledge(broker, request, response, appended)
     return run_in_steps(
         _append_steps(broker, request, verification, appended),
         broker.clock,
         broker.run_long,
-        lambda response: _acknowledge(broker, request.body, response, appended),
+        lambda response: _acknowledge(broker, request, response, appended),
         lambda error_code: refuse(request, error_code),
     )
 
@@ -124,7 +131,7 @@ def _append_steps(
                 continue
             append = partial(_append, broker, request, name, data, verification, appended)
             try:
-                outcomes.append(append(_MAX_BYTES_IN_LOOP))
+                outcomes.append(append(_MAX_BYTES_IN_LOOP if broker.member is None else None))
             except LargeBatchError:
                 yield Pause.LONG
                 outcomes.append(append(None))
@@ -133,22 +140,27 @@ def _append_steps(
     return ProduceResponse(responses=responses)
 
 
-def _acknowledge(broker: Broker, body: ProduceRequest, response: ProduceResponse, appended: list[_Appended]) -> Outcome:
-    """Answer when the flush policy allows it."""
-    if not broker.config.flush_policy.syncs_before_ack or not appended:
-        return _outcome(body, response)
-    deferred = Deferred()
+def _acknowledge(
+    broker: Broker, request: ClientRequest[ProduceRequest], response: ProduceResponse, appended: list[_Appended]
+) -> Outcome:
+    """Answer when the flush policy and, with acks=all, the in-sync replicas allow it."""
+    replicated = [batch.replicated for batch in appended if batch.replicated is not None]
     by_log: dict[PartitionLog, list[_Appended]] = {}
-    for batch in appended:
-        by_log.setdefault(batch.log, []).append(batch)
-    left_count = len(by_log)
+    if broker.config.flush_policy.syncs_before_ack:
+        for batch in appended:
+            by_log.setdefault(batch.log, []).append(batch)
+    if not by_log and not replicated:
+        return _outcome(broker, request, response)
+    deferred = Deferred()
+    left_count = len(by_log) + 1
 
     def on_committed() -> None:
         nonlocal left_count
         left_count -= 1
         if left_count == 0:
-            deferred.complete(_ready(body, response))
+            deferred.complete(_ready(broker, request, response))
 
+    await_replicas(broker, replicated, request.body.timeout_ms, on_committed)
     for log, batches in by_log.items():  # side by side: they are different files
         broker.run_blocking(partial(_commit, log, batches), on_committed)
     return deferred
@@ -184,12 +196,17 @@ def _append(
     refusal = _why_refuse(broker, request, topic, data)
     if refusal is ErrorCode.NONE:
         refusal = verification.errors.get(topic_partition, ErrorCode.NONE)
+    replica = partition.replica
+    if refusal is ErrorCode.NONE and partition.image is not None:
+        is_leader = replica is not None and replica.is_leader
+        refusal = replica.append_error(request.body.acks) if replica and is_leader else NOT_LEADER
     if refusal is not ErrorCode.NONE:
         return _failed(data.index, refusal)
     assert isinstance(data.records, memoryview)
     try:
         guard = verification.guard(topic_partition, request.version)
-        result = partition.log.append(data.records, partition.leader_epoch, guard, max_bytes_now)
+        leader_epoch = partition.leader_epoch if replica is None else replica.leader_epoch
+        result = partition.log.append(data.records, leader_epoch, guard, max_bytes_now)
     except RecordsRefusedError as error:
         response = _failed(data.index, error.code, str(error))
         response.record_errors = [
@@ -205,7 +222,12 @@ def _append(
         log_append_time_ms=result.log_append_time_ms,
         log_start_offset=result.log_start_offset,
     )
-    appended.append(_Appended(partition.log, result.last_offset + 1, response))
+    replicated = None
+    if replica is not None:
+        note_append(broker, topic_partition, replica)
+        if request.body.acks == ACKS_ALL:
+            replicated = Replicated(topic_partition, replica, leader_epoch, result.last_offset + 1, response)
+    appended.append(_Appended(partition.log, result.last_offset + 1, response, replicated))
     return response
 
 
@@ -232,21 +254,23 @@ def _commit(log: PartitionLog, batches: list[_Appended]) -> None:
     try:
         log.commit(max(batch.end_offset for batch in batches))
     except BrokerError as error:
-        for _, _, response in batches:
-            failed = _failed(response.index, error.code, str(error))
+        for batch in batches:
+            failed = _failed(batch.response.index, error.code, str(error))
             for name in ("error_code", "base_offset", "log_append_time_ms", "log_start_offset", "error_message"):
-                setattr(response, name, getattr(failed, name))
+                setattr(batch.response, name, getattr(failed, name))
 
 
-def _outcome(body: ProduceRequest, response: ProduceResponse) -> Outcome:
-    ready = _ready(body, response)
+def _outcome(broker: Broker, request: ClientRequest[ProduceRequest], response: ProduceResponse) -> Outcome:
+    ready = _ready(broker, request, response)
     if isinstance(ready, CloseConnectionError):
         raise ready
     return ready
 
 
-def _ready(body: ProduceRequest, response: ProduceResponse) -> Ready:
-    if body.acks != 0:
+def _ready(broker: Broker, request: ClientRequest[ProduceRequest], response: ProduceResponse) -> Ready:
+    if request.body.acks != 0:
+        if broker.member is not None:
+            name_leaders(broker, response, request.version, request.endpoint)
         return response
     for topic in response.responses:
         for partition in topic.partition_responses:

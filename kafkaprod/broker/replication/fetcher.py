@@ -8,6 +8,7 @@ Source: Kafka, AbstractFetcherThread; KIP-101, 279, 320, 595.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -16,7 +17,10 @@ from typing import Final
 from kafkaprod.broker.metadata.image import PartitionKey
 from kafkaprod.broker.replication.partition import FetchOutcome, FollowerFetch
 from kafkaprod.broker.replication.replica_log import ReplicaLog
+from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode
+
+_log = logging.getLogger("kafkaprod.broker.replication")
 
 TIMEOUT_MS: Final = 2000
 
@@ -133,10 +137,13 @@ class Fetcher:
             answer = answers.get(key)
             if fetched is None or answer is None or not self._is_current(fetched, question):
                 continue
-            if isinstance(answer, OffsetAnswer):
-                self._take_offsets(fetched, answer, now_ms)
-            else:
-                self._take_fetch(fetched, question, answer, now_ms)
+            try:
+                if isinstance(answer, OffsetAnswer):
+                    self._take_offsets(fetched, answer, now_ms)
+                else:
+                    self._take_fetch(fetched, question, answer, now_ms)
+            except BrokerError as error:  # the others continue (KAFKA-8346)
+                self._fail(key, fetched, error, now_ms)
 
     def on_lost(self, now_ms: int) -> None:
         """The request or its answer was lost: ask again after a rest."""
@@ -166,6 +173,14 @@ class Fetcher:
         log = fetched.log
         last_epoch = log.epochs.epoch_for(log.end_offset - 1) if log.end_offset > log.log_start_offset else -1
         return FollowerFetch(self._broker_id, self._broker_epoch(), fetched.leader_epoch, log.end_offset, last_epoch)
+
+    def _fail(self, key: PartitionKey, fetched: _Fetched, error: BrokerError, now_ms: int) -> None:
+        """Ask again for what came damaged; leave a partition whose log takes no appends until its epoch changes."""
+        _log.warning("broker %d cannot append what broker %d sent of %s: %s", self._broker_id, self.source, key, error)
+        if error.code == ErrorCode.CORRUPT_MESSAGE:
+            fetched.delayed_until_ms = now_ms + self._retry_ms
+        else:
+            fetched.state = FetchState.FAILED
 
     @staticmethod
     def _is_current(fetched: _Fetched, question: Question) -> bool:

@@ -59,6 +59,7 @@ class BrokerLifecycle:
         heartbeat_ms: int,
         rack: str | None = None,
         previous_epoch: int = -1,
+        endpoints: tuple[tuple[str, str, int, int], ...] = (),
     ) -> None:
         """Start a process's lifecycle.
 
@@ -69,10 +70,11 @@ class BrokerLifecycle:
             heartbeat_ms: Between heartbeats.
             rack: Where it is.
             previous_epoch: Of the last process's registration if that stopped cleanly, else -1.
+            endpoints: Where clients reach it: listener name, host, port, security protocol.
         """
         self.state = S.REGISTERING
         self.broker_epoch = -1
-        self._registration = RegisterBroker(broker_id, incarnation_id, cluster_id, rack, previous_epoch)
+        self._registration = RegisterBroker(broker_id, incarnation_id, cluster_id, rack, previous_epoch, endpoints)
         self._broker_id = broker_id
         self._heartbeat_ms = heartbeat_ms
         self._in_flight: LifecycleRequest | None = None
@@ -116,6 +118,11 @@ class BrokerLifecycle:
             self._move(S.REGISTERING)
             self._send_at_ms = now_ms
             self._in_flight = None
+
+    def beat_soon(self, now_ms: int) -> None:
+        """Send the next heartbeat now if the broker waits to be unfenced or to stop: it has applied more metadata."""
+        if self.state in (S.STARTING, S.SHUTTING_DOWN):
+            self._send_at_ms = now_ms
 
     def shut_down(self, now_ms: int) -> None:
         """Begin the controlled shutdown."""

@@ -73,10 +73,12 @@ class ReplicaSettings:
     Attributes:
         lag_ms: A follower that did not catch up for so long leaves the ISR.
         max_batches: Of one partition in one fetch answer.
+        idle_ms: How long a follower rests after an answer without records; 0 where leaders hold such answers back.
     """
 
     lag_ms: int = 10_000
     max_batches: int = 100
+    idle_ms: int = 10
 
 
 @dataclass(slots=True)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kafkaprod.broker.storage.recovery.leader_epochs import LeaderEpochs
+
+class EpochTable(Protocol):
+    """Which leader epoch began where."""
+
+    def epoch_for(self, offset: int) -> int:
+        """The epoch in force at an offset, -1 if unknown."""
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest known epoch not above `epoch`, and where it ended; (-1, -1) if that is unknown."""
 
 
 class ReplicaBatch(Protocol):
@@ -26,8 +34,9 @@ class ReplicaBatch(Protocol):
 class ReplicaLog(Protocol):
     """The log of one replica."""
 
-    epochs: LeaderEpochs
-    """Which leader epoch began where."""
+    @property
+    def epochs(self) -> EpochTable:
+        """Which leader epoch began where."""
 
     @property
     def log_start_offset(self) -> int:

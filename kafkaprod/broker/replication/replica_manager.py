@@ -19,7 +19,6 @@ from kafkaprod.broker.replication.replica_log import ReplicaLog
 from kafkaprod.protocol.error_codes import ErrorCode
 
 RETRY_MS = 50
-IDLE_MS = 10
 
 
 class ReplicaManager:
@@ -123,7 +122,11 @@ class ReplicaManager:
             source = partition.leader
             if source not in self.fetchers:
                 self.fetchers[source] = Fetcher(
-                    source, self._broker_id, self._broker_epoch, retry_ms=RETRY_MS, idle_ms=IDLE_MS
+                    source,
+                    self._broker_id,
+                    self._broker_epoch,
+                    retry_ms=RETRY_MS,
+                    idle_ms=self._settings.idle_ms,
                 )
             self.fetchers[source].add(key, replica.log, partition.leader_epoch)
         for source in [source for source, fetcher in self.fetchers.items() if not len(fetcher)]:

@@ -86,6 +86,8 @@ class Admission:
         return [session for session in self if self._is_overdue(session, now_ms, is_memory_scarce)]
 
     def _is_overdue(self, session: Session, now_ms: int, is_memory_scarce: bool) -> bool:
+        if session.is_peer:
+            return False
         max_idle_ms = self._limits.max_idle_ms
         if not session.is_open or not session.is_trusted:
             return now_ms - session.opened_ms >= min(LOGIN_MS, max_idle_ms)

@@ -108,9 +108,15 @@ class Dispatcher:
             received = replace(received, body=memoryview(b""))
         header = received.header
         request = ClientRequest(
-            body, header.api_version, header.client_id or "", session.host, session.login, session.endpoint
+            body,
+            header.api_version,
+            header.client_id or "",
+            session.host,
+            session.login,
+            session.endpoint,
+            session.is_peer,
         )
-        fault = self._broker.faults.take(received.api)
+        fault = None if session.is_peer else self._broker.faults.take(received.api)
         exchange = _Exchange(session, received, HANDLERS[received.api], request, fault)
         if fault is not None and self._replace(exchange, fault):
             return

@@ -37,6 +37,7 @@ class ClientRequest(Generic[RequestT_co]):
         client_host: its address.
         login: of its connection; None where no login is needed.
         endpoint: of the listener it came through; None for the broker's first one.
+        is_peer: it came from another process of the cluster, over the cluster's own sockets.
     """
 
     body: RequestT_co
@@ -45,6 +46,7 @@ class ClientRequest(Generic[RequestT_co]):
     client_host: str
     login: Login | None = None
     endpoint: Endpoint | None = None
+    is_peer: bool = False
 
     @property
     def principal(self) -> str:

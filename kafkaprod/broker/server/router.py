@@ -56,6 +56,9 @@ def _discover() -> dict[ApiKey, Handler]:
 
 HANDLERS: Final[Mapping[ApiKey, Handler]] = _discover()
 
+PEER_APIS: Final = frozenset({ApiKey.REPLICATE_METADATA})
+"""The APIs that only processes of the same cluster use."""
+
 LOGIN_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 BEFORE_LOGIN: Final = LOGIN_APIS | {ApiKey.API_VERSIONS}
 """The APIs a client may use before it has logged in."""
@@ -76,7 +79,7 @@ def announced_versions(
     Raises:
         ConfigError: a version of `max_versions` is below the lowest there is.
     """
-    handled = HANDLERS.keys() if has_login else HANDLERS.keys() - LOGIN_APIS
+    handled = HANDLERS.keys() - PEER_APIS if has_login else HANDLERS.keys() - LOGIN_APIS - PEER_APIS
     versions = version_ranges(handled, {api: handler.MAX_VERSION for api, handler in HANDLERS.items()})
     for api, version in (max_versions or {}).items():
         if api in versions:
@@ -90,6 +93,12 @@ def announced_versions(
     return versions
 
 
+def peer_versions() -> dict[ApiKey, tuple[int, int]]:
+    """Return what is announced to the other processes of the cluster."""
+    handled = HANDLERS.keys() - LOGIN_APIS
+    return version_ranges(handled, {api: handler.MAX_VERSION for api, handler in HANDLERS.items()})
+
+
 def call(handler: Handler, broker: Broker, request: ClientRequest[Request]) -> Outcome:
     """Run a handler; an exception that it does not handle is answered with -1.
 
@@ -97,7 +106,7 @@ def call(handler: Handler, broker: Broker, request: ClientRequest[Request]) -> O
         CloseConnectionError: the handler wants the connection closed.
     """
     try:
-        if broker.acls.is_open:
+        if request.is_peer or broker.acls.is_open:
             return handler.handle(broker, request)
         return authorized_call(broker, request, lambda other: handler.handle(broker, other), handler.refuse)
     except CloseConnectionError:

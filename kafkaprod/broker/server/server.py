@@ -23,16 +23,20 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.cluster_config import ClusterConfig
 from kafkaprod.broker.cluster.control import ControlThread
 from kafkaprod.broker.cluster.maintenance import Maintenance
+from kafkaprod.broker.cluster.member import ClusterMember
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.listeners import Endpoint, Listener
+from kafkaprod.broker.peers.rules import socket_path
+from kafkaprod.broker.peers.server import listen
 from kafkaprod.broker.server.admission import Admission
 from kafkaprod.broker.server.dispatcher import Dispatcher
 from kafkaprod.broker.server.login import Login
 from kafkaprod.broker.server.purgatory import Purgatory
 from kafkaprod.broker.server.read_budget import ReadBudget
-from kafkaprod.broker.server.router import announced_versions
+from kafkaprod.broker.server.router import announced_versions, peer_versions
 from kafkaprod.broker.server.session import Session, Stage
 from kafkaprod.broker.server.timers import Timers
 from kafkaprod.clock import Clock, SystemClock
@@ -49,6 +53,7 @@ _ACCEPT_PAUSE_MS = 1_000
 _OVERDUE_CHECK_MS = 1_000
 _WARNING_MS = 1_000  # one line about refused connections in that time
 _SYNC_THREADS = 4
+_PEER_HOST = "peer"
 
 
 class _Acceptor(NamedTuple):
@@ -58,6 +63,7 @@ class _Acceptor(NamedTuple):
     sock: socket.socket
     tls: ssl.SSLContext | None
     endpoint: Endpoint
+    is_peer: bool = False
 
 
 class BrokerServer:
@@ -79,11 +85,12 @@ class BrokerServer:
             with_login: announced_versions(has_login=with_login, max_versions=config.max_versions)
             for with_login in (False, True)
         }
+        self._peer_versions = peer_versions()
         self._config = config
         self._clock = clock or SystemClock()
         self._timers = Timers()
         self._posted: deque[Callable[[], None]] = deque()  # the one thing other threads touch
-        self._is_stopping = False
+        self._is_stopping = self._are_clients_cut = False
         self._has_crashed = False
         self._admission = Admission(config.limits, has_login)
         self._budget = ReadBudget(config.limits.max_queued_bytes, config.limits.max_request_bytes)
@@ -109,9 +116,11 @@ class BrokerServer:
         self.broker.endpoints = {acceptor.listener.protocol: acceptor.endpoint for acceptor in self._acceptors}
         self.broker.endpoint = self._acceptors[0].endpoint
         self.broker.api_versions = self._versions[has_login]
+        self.broker.peer_api_versions = self._peer_versions
         self._control = ControlThread(self.broker.groups, self.broker.transactions, self._clock, self._on_crash)
         self._maintenance = Maintenance(self.broker, self._control.submit)
         self._dispatcher = Dispatcher(self.broker, self)
+        self.member = self._join(config.cluster)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -119,8 +128,8 @@ class BrokerServer:
         """Serve until `stop`; return whether the shutdown was clean."""
         self._control.start()
         self._maintenance.start()
-        for acceptor in self._acceptors:
-            self._poller.register(acceptor.sock, READABLE, acceptor)
+        if self.member is None:
+            self._accept_clients()
         self.call_after(_OVERDUE_CHECK_MS, self._close_overdue)
         try:
             while not self._is_stopping:
@@ -129,10 +138,39 @@ class BrokerServer:
             is_clean = self._close()
         return is_clean and not self._has_crashed
 
+    def _join(self, cluster: ClusterConfig | None) -> ClusterMember | None:
+        """Make the broker a member of a cluster, whose other processes reach it at a socket of its own."""
+        if cluster is None:
+            return None
+        member = self.broker.member = ClusterMember(self.broker, cluster, self._poller, self._clock)
+        member.on_serving = self._accept_clients  # not before the metadata is complete
+        member.on_stopped = self.stop
+        self._peer_acceptor = _listen_for_peers(self._acceptors[0], cluster, self._config.node_id)
+        self._poller.register(self._peer_acceptor.sock, READABLE, self._peer_acceptor)
+        return member
+
+    def _accept_clients(self) -> None:
+        for acceptor in self._acceptors:
+            self._poller.register(acceptor.sock, READABLE, acceptor)
+
+    def cut_clients(self, *, is_cut: bool) -> None:
+        """Close the connections of clients and take no new ones, or take them again (tests); on the loop."""
+        self._are_clients_cut = is_cut
+        for session in self._admission:
+            if is_cut and not session.is_peer:
+                self.close_session(session)
+
     def stop(self) -> None:
         """Make `run` return. Thread-safe, and safe in a signal handler."""
         self._is_stopping = True
         self._poller.wakeup()
+
+    def shut_down(self) -> None:
+        """Stop; in a cluster after a controlled shutdown. Thread-safe, and safe in a signal handler."""
+        if self.member is None:
+            self.stop()
+        else:
+            self.post(self.member.shut_down)
 
     def post(self, call_later: Callable[[], None]) -> None:
         """Have a call made by the event loop. Thread-safe."""
@@ -154,6 +192,9 @@ class BrokerServer:
     def _close(self) -> bool:
         for acceptor in self._acceptors:
             acceptor.sock.close()
+        if self.member is not None:
+            self._peer_acceptor.sock.close()
+            self.member.close()
         for session in self._admission:
             self.close_session(session)
         self._control.stop()
@@ -190,8 +231,10 @@ class BrokerServer:
         for data, mask in self._poller.poll(self._timeout_ms()):
             if isinstance(data, Session):
                 self._on_ready(data, mask)
-            else:
+            elif isinstance(data, _Acceptor):
                 self._accept(data)
+            else:
+                data.on_ready(mask)
         for _ in range(len(self._posted)):  # what these post runs in the next turn
             self._posted.popleft()()
         for _ in range(len(self._ready)):
@@ -201,12 +244,16 @@ class BrokerServer:
         self._resume_paused()
         now_ms = self._clock.now_ms()
         self._timers.run(now_ms)
+        if self.member is not None:
+            self.member.pump()
         self._purgatory.run(now_ms)
 
     def _timeout_ms(self) -> int | None:
         if self._ready or self._posted:
             return 0
         deadlines = [d for d in (self._timers.next_deadline_ms(), self._purgatory.next_deadline_ms()) if d is not None]
+        if self.member is not None:
+            deadlines.append(self.member.next_deadline_ms())
         return max(min(deadlines) - self._clock.now_ms(), 0) if deadlines else None
 
     def _accept(self, acceptor: _Acceptor) -> None:
@@ -220,6 +267,12 @@ class BrokerServer:
                     self._pause_accepting(acceptor, error)
                     return
                 continue  # the client gave up before we came
+            if acceptor.is_peer:
+                self._open_session(acceptor, sock, _PEER_HOST)
+                continue
+            if self._are_clients_cut:
+                sock.close()
+                continue
             verdict = self._admission.check(address[0], self._clock.now_ms())
             if verdict.victim is not None:
                 self.close_session(verdict.victim)
@@ -243,21 +296,23 @@ class BrokerServer:
 
     def _open_session(self, acceptor: _Acceptor, sock: socket.socket, host: str) -> None:
         sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not acceptor.is_peer:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport: Transport = (
             TcpTransport(sock) if acceptor.tls is None else TlsTransport(sock, acceptor.tls, server_hostname=None)
         )
-        limits, has_login = self._config.limits, acceptor.listener.has_login
+        limits, has_login = self._config.limits, acceptor.listener.has_login and not acceptor.is_peer
         max_frame_bytes = limits.max_unauthenticated_bytes if has_login else limits.max_request_bytes
         login = Login(self.broker.credentials) if has_login else None
         session = Session(
             transport,
             host,
-            self._versions[has_login],
+            self._peer_versions if acceptor.is_peer else self._versions[has_login],
             max_frame_bytes,
             login,
             acceptor.endpoint,
             self._clock.now_ms(),
+            is_peer=acceptor.is_peer,
         )
         self._admission.add(session)
         self._on_ready(session, READABLE)
@@ -375,6 +430,10 @@ def _open_acceptors(config: BrokerConfig) -> list[_Acceptor]:
             acceptor.sock.close()
         raise
     return opened
+
+
+def _listen_for_peers(first: _Acceptor, cluster: ClusterConfig, node_id: int) -> _Acceptor:
+    return first._replace(sock=listen(socket_path(cluster.directory, str(node_id))), tls=None, is_peer=True)
 
 
 def _listen(host: str, port: int) -> socket.socket:

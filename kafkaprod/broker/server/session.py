@@ -47,6 +47,7 @@ class Session:
         waiting: requests behind it.
         login: how far its login is; None where no login is needed.
         endpoint: of the listener it came through.
+        is_peer: it comes from another process of the cluster.
         opened_ms: when it was accepted.
         last_active_ms: when a request or an answer was last complete.
         unfinished_since_ms: when the first bytes of an unfinished request came; None if there is none.
@@ -66,6 +67,8 @@ class Session:
         login: Login | None,
         endpoint: Endpoint,
         now_ms: int,
+        *,
+        is_peer: bool = False,
     ) -> None:
         self.transport = transport
         self.host = host
@@ -76,6 +79,7 @@ class Session:
         self.waiting: deque[RequestReceived] = deque()
         self.login = login
         self.endpoint = endpoint
+        self.is_peer = is_peer
         self.opened_ms = self.last_active_ms = now_ms
         self.unfinished_since_ms: int | None = None
         self.is_paused = False

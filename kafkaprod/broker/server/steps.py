@@ -38,6 +38,16 @@ RunLater = Callable[[Callable[[], None], Callable[[], None]], None]
 """Run the first call behind those that wait, on a thread of its own choice; then the second on the handler's thread."""
 
 
+def finish_now(steps: Steps[T]) -> T:
+    """Run all steps at once; return what they return."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
 def run_in_steps(
     steps: Steps[T],
     clock: Clock,

@@ -76,6 +76,16 @@ class Disk:
         os.rmdir(path)
 
 
+class UnsyncedDisk(Disk):
+    """Leaves it to the operating system when bytes reach the disk: what a killed process wrote stays."""
+
+    def fdatasync(self, file: LogFile) -> None:
+        """Do nothing."""
+
+    def sync_dir(self, path: str) -> None:
+        """Do nothing."""
+
+
 class LogFile:
     """An open file that closes itself when the last reference goes.
 

@@ -91,7 +91,7 @@ class LogStore:
             active.sync()
             self.roll(header.base_offset)
         if header.partition_leader_epoch > self.epochs.latest_epoch:
-            self._begin_epoch(header.partition_leader_epoch, header.base_offset)
+            self.begin_epoch(header.partition_leader_epoch, header.base_offset)
         self.segments.active.append(batch, header)
         self.log_end_offset = header.last_offset + 1
 
@@ -302,7 +302,12 @@ class LogStore:
     def _reload(self, recovery_point: int, log_start_offset: int) -> None:
         self._load(_recover(self.directory, self._config, self._disk, False, recovery_point, log_start_offset))
 
-    def _begin_epoch(self, epoch: int, offset: int) -> None:
+    def begin_epoch(self, epoch: int, offset: int) -> None:
+        """Note, durably, that records from `offset` on belong to a leader epoch.
+
+        Raises:
+            OSError: nothing was changed.
+        """
         before = self.epochs.entries.copy()
         if not self.epochs.assign(epoch, offset):
             return

@@ -106,6 +106,16 @@ class PartitionLog(ReadableLog):
         """
         return self._append(lambda: log_appends.append_replicated(self._store, memoryview(records)))
 
+    def begin_leader_epoch(self, epoch: int) -> None:
+        """Note that records from the log's end on belong to an epoch, also if none follows (KAFKA-7415).
+
+        Raises:
+            PartitionFencedError, LogError: as `append`.
+        """
+        with self._lock:
+            self._fence.check()
+            self._fence.guard_write(lambda: self._store.begin_epoch(epoch, self._store.log_end_offset))
+
     def commit(self, offset: int) -> None:
         """Return when the flush policy allows data below `offset` to be acknowledged. Call it for acks=0 too.
 
@@ -158,6 +168,12 @@ class PartitionLog(ReadableLog):
             start = self.high_watermark if offset == -1 else offset
             self._fence.guard_write(lambda: self._store.raise_log_start(start))
             return self._store.log_start_offset
+
+    def follow_log_start(self, offset: int) -> None:
+        """Make the leader's log start this replica's, at most its end."""
+        with self._lock:
+            start = min(offset, self._store.log_end_offset)
+            self._fence.guard_write(lambda: self._store.raise_log_start(start))
 
     def delete_old_segments(self) -> int:
         """Apply retention; return how many segments were deleted.

@@ -119,6 +119,11 @@ class ReadableLog:
         with self._lock:
             return self._store.epochs.end_offset_for(epoch, self._store.log_end_offset)
 
+    def epoch_for(self, offset: int) -> int:
+        """The leader epoch in force at `offset`, -1 if unknown."""
+        with self._lock:
+            return self._store.epochs.epoch_for(offset)
+
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """The producer's current transaction has records here."""
         with self._lock:

@@ -13,7 +13,7 @@ from kafkaprod.broker.server.authorization import ITEM_RIGHTS, RIGHTS
 from kafkaprod.broker.server.authorized_calls import _SPECIAL
 from kafkaprod.broker.server.file_records import FileResponse
 from kafkaprod.broker.server.request import CloseConnectionError
-from kafkaprod.broker.server.router import HANDLERS
+from kafkaprod.broker.server.router import HANDLERS, PEER_APIS
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages import REQUESTS
 from kafkaprod.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
@@ -49,11 +49,11 @@ def allow(box: BrokerWithoutSockets, operation: int, resource_type: int, name: s
 
 
 def test_every_api_has_its_rule() -> None:
-    assert set(HANDLERS) == {*RIGHTS, *ITEM_RIGHTS, *_SPECIAL, *OPEN}
+    assert set(HANDLERS) == {*RIGHTS, *ITEM_RIGHTS, *_SPECIAL, *OPEN, *PEER_APIS}
     assert not OPEN & {*RIGHTS, *ITEM_RIGHTS, *_SPECIAL}
 
 
-@pytest.mark.parametrize("api", sorted(set(HANDLERS) - OPEN))
+@pytest.mark.parametrize("api", sorted(set(HANDLERS) - OPEN - PEER_APIS))
 def test_whoever_may_nothing_is_answered_in_every_version(
     api: ApiKey, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

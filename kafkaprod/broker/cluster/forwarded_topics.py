@@ -1,0 +1,90 @@
+"""Requests about topics in a cluster: checked here, carried out by the controller."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.forwarding import are_visible, default_factor, forward
+from kafkaprod.broker.cluster.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE
+from kafkaprod.broker.cluster.topics import refuse_internal
+from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.broker.server.request import Deferred
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kafkaprod.protocol.schema import Response
+
+_DEFAULT = -1
+
+
+def forward_creation(broker: Broker, body: CreateTopicsRequest) -> CreateTopicsResponse | Deferred:
+    """Check the topics, and have the cluster's controller make those that pass."""
+    counts = Counter(wanted.name for wanted in body.topics)
+    results: dict[str, CreatableTopicResult] = {}
+    passed = []
+    for wanted in body.topics:
+        try:
+            if counts[wanted.name] > 1:
+                raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{wanted.name}' is in the request twice.")
+            results[wanted.name] = _check(broker, wanted)
+            passed.append(wanted)
+        except BrokerError as error:
+            results[wanted.name] = CreatableTopicResult(
+                name=wanted.name, error_code=error.code, error_message=str(error)
+            )
+
+    def finish(response: Response | None) -> CreateTopicsResponse:
+        made = response.topics if isinstance(response, CreateTopicsResponse) else []
+        for wanted in passed:
+            outcome = next((topic for topic in made if topic.name == wanted.name), None)
+            result = results[wanted.name]
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT if outcome is None else outcome.error_code
+            result.error_message = None if outcome is None else outcome.error_message
+            result.topic_id = None if outcome is None else outcome.topic_id
+        return CreateTopicsResponse(topics=list(results.values()))
+
+    if body.validate_only or not passed:
+        return CreateTopicsResponse(topics=list(results.values()))
+    return forward(broker, CreateTopicsRequest(topics=passed), finish, lambda answer: are_visible(broker, answer))
+
+
+def _check(broker: Broker, wanted: CreatableTopic) -> CreatableTopicResult:
+    """Check what needs no controller, and put numbers in the place of defaults."""
+    refuse_internal(wanted.name)
+    if wanted.assignments:
+        if (wanted.num_partitions, wanted.replication_factor) != (_DEFAULT, _DEFAULT):
+            raise RequestRefusedError(
+                ErrorCode.INVALID_REQUEST,
+                "A manual assignment leaves no room for partition count and replication factor.",
+            )
+        indexes = sorted(assignment.partition_index for assignment in wanted.assignments)
+        if indexes != list(range(len(indexes))):
+            raise RequestRefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Partitions must be numbered from 0.")
+        count, factor = len(indexes), len(wanted.assignments[0].broker_ids)
+    else:
+        count = broker.config.num_partitions if wanted.num_partitions == _DEFAULT else wanted.num_partitions
+        factor = default_factor(broker) if wanted.replication_factor == _DEFAULT else wanted.replication_factor
+        wanted.num_partitions, wanted.replication_factor = count, factor
+    properties = {config.name: config.value for config in wanted.configs if config.value is not None}
+    config = broker.topics.check_new(wanted.name, count, properties)
+    return CreatableTopicResult(
+        name=wanted.name, num_partitions=count, replication_factor=factor, configs=_described(config, properties)
+    )
+
+
+def _described(config: LogConfig, properties: dict[str, str]) -> list[CreatableTopicConfigs]:
+    values = {**config.to_properties(), **properties}
+    return [
+        CreatableTopicConfigs(
+            name=name, value=value, config_source=TOPIC_SOURCE if name in properties else DEFAULT_SOURCE
+        )
+        for name, value in sorted(values.items())
+    ]

@@ -1,0 +1,300 @@
+"""A broker's part in a cluster: its registration, its copy of the metadata, its replicas, and the links to the others.
+
+The state machines of `replication` and `metadata` decide; this module gives them the time and carries what they want to
+say over `peers`. The event loop owns it: `pump` after each turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.cluster_config import ClusterConfig
+from kafkaprod.broker.cluster.fetch_wire import answers_of, fetch_request, offset_answers, offset_request
+from kafkaprod.broker.cluster.producer_ids import ClusterProducerIds
+from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
+from kafkaprod.broker.controller.events import AlterPartitionAnswer, RegisterBroker
+from kafkaprod.broker.metadata.image import PartitionKey
+from kafkaprod.broker.peers import wire
+from kafkaprod.broker.peers.link import OnAnswer, PeerLink
+from kafkaprod.broker.peers.rules import CONTROLLER, LinkRules, socket_path
+from kafkaprod.broker.replication.fetcher import Answer, Fetcher, FetchRequest, OffsetLookup
+from kafkaprod.broker.replication.lifecycle import BrokerLifecycle, BrokerState, LifecycleRequest
+from kafkaprod.broker.replication.partition import ReplicaSettings
+from kafkaprod.broker.replication.replica_manager import ReplicaManager
+from kafkaprod.clock import Clock
+from kafkaprod.net.poller import Poller
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from kafkaprod.protocol.messages.alter_partition import AlterPartitionResponse
+from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
+from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationResponse
+from kafkaprod.protocol.messages.fetch import FetchResponse
+from kafkaprod.protocol.messages.list_offsets import ListOffsetsResponse
+from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataRequest, ReplicateMetadataResponse
+from kafkaprod.protocol.schema import Request, Response
+
+logger = logging.getLogger(__name__)
+
+FETCH_WAIT_MS = 50
+"""How long a leader holds an empty answer back; a partition that is new to a fetcher waits as long at most."""
+
+_REQUEST_TIMEOUT_MS = 2_000
+_REGISTER_VERSION, _BEAT_VERSION, _ALTER_PARTITION_VERSION, _FETCH_VERSION, _OFFSETS_VERSION = 3, 0, 3, 18, 9
+
+Condition = Callable[[], bool]
+
+
+class ClusterMember:
+    """See the module docstring.
+
+    Attributes:
+        config: Of the cluster.
+        lifecycle: Where the broker stands with the controller.
+        manager: Its replicas.
+        rules: Cuts and delays of its links.
+        on_stopped: Called when a controlled shutdown is complete.
+        on_serving: Called once, when clients may be served.
+        on_metadata: Called after each change of the metadata with the partitions that changed.
+    """
+
+    def __init__(self, broker: Broker, config: ClusterConfig, poller: Poller, clock: Clock) -> None:
+        """Join nothing yet: the first `pump` registers.
+
+        Args:
+            broker: Whose topics are a `ReplicatedTopics`.
+            config: Of the cluster.
+            poller: Of the event loop.
+            clock: For all times.
+        """
+        assert isinstance(broker.topics, ReplicatedTopics)
+        self.config = config
+        self.rules = LinkRules()
+        self.on_stopped: Callable[[], None] = lambda: None
+        self.on_serving: Callable[[], None] = lambda: None
+        self.on_metadata: Callable[[frozenset[PartitionKey]], None] = lambda _: None
+        self._broker = broker
+        self._topics = broker.topics
+        self._poller = poller
+        self._clock = clock
+        self._name = str(broker.config.node_id)
+        self._links: dict[str, PeerLink] = {}
+        self._awaited: list[tuple[int, Condition, Callable[[], None]]] = []
+        self._is_serving = self._has_stopped = self._asks_for_ids = False
+        self._tick_ms = max(config.replica_lag_ms // 4, 10)
+        self._ticks_at_ms = clock.now_ms()
+        self.lifecycle = BrokerLifecycle(
+            broker.config.node_id,
+            config.cluster_id,
+            config.incarnation_id,
+            heartbeat_ms=config.heartbeat_ms,
+            rack=config.rack,
+            previous_epoch=config.previous_epoch,
+            endpoints=tuple(
+                (name, place.host, place.port, wire.SECURITY_PROTOCOLS[name])
+                for name, place in broker.endpoints.items()
+            ),
+        )
+        self.manager = ReplicaManager(
+            broker.config.node_id,
+            self._topics.image,
+            lambda: self.lifecycle.broker_epoch,
+            self._topics.open_log,
+            self._topics.drop_log,
+            self._topics.min_isr,
+            ReplicaSettings(lag_ms=config.replica_lag_ms, idle_ms=0),
+        )
+
+    # -- the loop's side -----------------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Send what is due, and notice what has come true."""
+        now_ms = self._clock.now_ms()
+        for link in list(self._links.values()):
+            link.on_time()
+        if self.lifecycle.state is BrokerState.STOPPED:
+            if not self._has_stopped:
+                self._has_stopped = True
+                self.on_stopped()
+            return
+        if self.lifecycle.state is BrokerState.RUNNING and not self._is_serving:
+            self._is_serving = True
+            self.on_serving()
+        request = self.lifecycle.next_request(self._topics.image.end_offset, now_ms)
+        if request is not None:
+            self._ask_controller(request)
+        self._propose(now_ms)
+        for fetcher in list(self.manager.fetchers.values()):
+            wanted = fetcher.next_request(now_ms)
+            if wanted is not None:
+                self._fetch(fetcher, wanted)
+        self._refill_producer_ids()
+        if now_ms >= self._ticks_at_ms:
+            self._ticks_at_ms = now_ms + self._tick_ms
+            self.manager.tick(now_ms)
+        self._check_awaited(now_ms)
+
+    def next_deadline_ms(self) -> int:
+        """Return when `pump` has something to do."""
+        deadlines = [self.lifecycle.next_deadline_ms(), self._ticks_at_ms]
+        deadlines += [deadline for deadline, _, _ in self._awaited]
+        possible = [fetcher.next_deadline_ms() for fetcher in self.manager.fetchers.values()]
+        possible += [link.next_deadline_ms() for link in self._links.values()]
+        for deadline in possible:
+            if deadline is not None:
+                deadlines.append(deadline)
+        return min(deadlines)
+
+    def receive_slice(self, request: ReplicateMetadataRequest) -> ReplicateMetadataResponse:
+        """Take metadata over, and follow it in the replicas it names."""
+        now_ms = self._clock.now_ms()
+        before = self._topics.image.end_offset
+        answer, changed = self._topics.follower.receive(wire.slice_of(request), self.lifecycle.broker_epoch)
+        if self._topics.image.end_offset != before:
+            self._topics.follow_configs()
+            self.manager.on_metadata(changed, now_ms)
+            self._topics.publish(self.manager.replicas, changed)
+            self.lifecycle.beat_soon(now_ms)
+            self.on_metadata(changed)
+            self._check_awaited(now_ms)
+        return ReplicateMetadataResponse(
+            error_code=answer.error, end_offset=answer.end_offset, end_epoch=answer.end_epoch
+        )
+
+    def describe_replicas(self) -> dict[str, list[int]]:
+        """Return log start, high watermark and end of each replica, by "topic-partition"."""
+        described = {}
+        for (topic_id, index), replica in self.manager.replicas.items():
+            log, topic = replica.log, self._topics.image.topics.get(topic_id)
+            if topic is not None:
+                described[f"{topic.name}-{index}"] = [log.log_start_offset, log.high_watermark, log.end_offset]
+        return described
+
+    def shut_down(self) -> None:
+        """Begin a controlled shutdown; `on_stopped` is called at its end."""
+        if self.lifecycle.state not in (BrokerState.SHUTTING_DOWN, BrokerState.STOPPED):
+            self.lifecycle.shut_down(self._clock.now_ms())
+
+    def when(self, condition: Condition, timeout_ms: int, then: Callable[[], None]) -> None:
+        """Call `then` on the event loop once the metadata makes a condition true, or the time is over."""
+        if condition():
+            then()
+        else:
+            self._awaited.append((self._clock.now_ms() + timeout_ms, condition, then))
+
+    def ask_controller(self, request: Request, version: int, on_answer: OnAnswer, timeout_ms: int) -> None:
+        """Send the controller a request; on the event loop."""
+        self._link(CONTROLLER).send(request, version, on_answer, timeout_ms)
+
+    def ask_broker(self, node_id: int, request: Request, version: int, on_answer: OnAnswer, timeout_ms: int) -> None:
+        """Send another broker a request; on the event loop."""
+        self._link(str(node_id)).send(request, version, on_answer, timeout_ms)
+
+    def close(self) -> None:
+        """Close the links."""
+        for link in list(self._links.values()):
+            link.close()
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _check_awaited(self, now_ms: int) -> None:
+        awaited, self._awaited = self._awaited, []
+        for deadline_ms, condition, then in awaited:
+            if condition() or now_ms >= deadline_ms:
+                then()
+            else:
+                self._awaited.append((deadline_ms, condition, then))
+
+    def _ask_controller(self, request: LifecycleRequest) -> None:
+        def answered(response: Response | None) -> None:
+            now_ms = self._clock.now_ms()
+            if isinstance(response, BrokerRegistrationResponse):
+                self.lifecycle.on_answer(request, wire.registered(response), now_ms)
+            elif isinstance(response, BrokerHeartbeatResponse):
+                self.lifecycle.on_answer(request, wire.heartbeat_answer(response), now_ms)
+            else:
+                self.lifecycle.on_lost(now_ms)
+
+        if isinstance(request, RegisterBroker):
+            body, version = wire.registration_request(request), _REGISTER_VERSION
+            self.ask_controller(body, version, answered, _REQUEST_TIMEOUT_MS)
+        else:
+            self.ask_controller(wire.heartbeat_request(request), _BEAT_VERSION, answered, _REQUEST_TIMEOUT_MS)
+
+    def _propose(self, now_ms: int) -> None:
+        request = self.manager.next_isr_request(now_ms)
+        if request is None:
+            return
+        sent = request
+
+        def answered(response: Response | None) -> None:
+            later_ms = self._clock.now_ms()
+            answer: AlterPartitionAnswer | ErrorCode = ErrorCode.NETWORK_EXCEPTION
+            if isinstance(response, AlterPartitionResponse):
+                answer = wire.isr_answer(response)
+            if self.manager.on_isr_answer(sent, answer, later_ms):
+                self.lifecycle.register_again(later_ms)
+
+        self.ask_controller(wire.isr_request(request), _ALTER_PARTITION_VERSION, answered, _REQUEST_TIMEOUT_MS)
+
+    def _refill_producer_ids(self) -> None:
+        ids = self._broker.producer_ids
+        is_running = self.lifecycle.state is BrokerState.RUNNING
+        if self._asks_for_ids or not is_running or not isinstance(ids, ClusterProducerIds) or not ids.is_low:
+            return
+        self._asks_for_ids = True
+
+        def answered(response: Response | None) -> None:
+            self._asks_for_ids = False
+            if isinstance(response, AllocateProducerIdsResponse) and response.error_code == ErrorCode.NONE:
+                ids.add_block(response.producer_id_start, response.producer_id_len)
+
+        request = AllocateProducerIdsRequest(
+            broker_id=self._broker.config.node_id, broker_epoch=self.lifecycle.broker_epoch
+        )
+        self.ask_controller(request, 0, answered, _REQUEST_TIMEOUT_MS)
+
+    def _fetch(self, fetcher: Fetcher, request: FetchRequest) -> None:
+        lookups = [key for key, question in request.questions.items() if isinstance(question, OffsetLookup)]
+        if lookups:
+            self._look_up(fetcher, request, lookups)
+            return
+
+        def answered(response: Response | None) -> None:
+            if isinstance(response, FetchResponse) and response.error_code == ErrorCode.NONE:
+                fetcher.on_answer(request, answers_of(response), self._clock.now_ms())
+            else:
+                fetcher.on_lost(self._clock.now_ms())
+
+        body = fetch_request(request, self.manager.replicas, self._name, self.lifecycle.broker_epoch, FETCH_WAIT_MS)
+        self.ask_broker(fetcher.source, body, _FETCH_VERSION, answered, _REQUEST_TIMEOUT_MS)
+
+    def _look_up(self, fetcher: Fetcher, request: FetchRequest, keys: list[PartitionKey]) -> None:
+        """Ask where the leader's logs start, then where they end."""
+        answers: dict[PartitionKey, Answer] = {}
+
+        def ask(timestamp: int, then: Callable[[ListOffsetsResponse], None]) -> None:
+            def answered(response: Response | None) -> None:
+                if isinstance(response, ListOffsetsResponse):
+                    then(response)
+                else:
+                    fetcher.on_lost(self._clock.now_ms())
+
+            body = offset_request(request, keys, self._topics.image, self._broker.config.node_id, timestamp)
+            self.ask_broker(fetcher.source, body, _OFFSETS_VERSION, answered, _REQUEST_TIMEOUT_MS)
+
+        def started(starts: ListOffsetsResponse) -> None:
+            ask(-1, lambda ends: finish(starts, ends))
+
+        def finish(starts: ListOffsetsResponse, ends: ListOffsetsResponse) -> None:
+            answers.update(offset_answers(starts, ends, self._topics.image))
+            fetcher.on_answer(request, answers, self._clock.now_ms())
+
+        ask(-2, started)
+
+    def _link(self, name: str) -> PeerLink:
+        if name not in self._links:
+            path = socket_path(self.config.directory, name)
+            self._links[name] = PeerLink(self._poller, self._clock, self.rules, self._name, name, path)
+        return self._links[name]

@@ -1,0 +1,36 @@
+"""What handlers use of a broker's part in a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from kafkaprod.broker.cluster.cluster_config import ClusterConfig
+from kafkaprod.broker.peers.link import OnAnswer
+from kafkaprod.broker.replication.replica_manager import ReplicaManager
+from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataRequest, ReplicateMetadataResponse
+from kafkaprod.protocol.schema import Request
+
+
+class Membership(Protocol):
+    """See `cluster.member.ClusterMember`. All of it belongs to the event loop."""
+
+    @property
+    def config(self) -> ClusterConfig:
+        """Of the cluster."""
+
+    @property
+    def manager(self) -> ReplicaManager:
+        """The broker's replicas."""
+
+    def receive_slice(self, request: ReplicateMetadataRequest) -> ReplicateMetadataResponse:
+        """Take metadata over."""
+
+    def when(self, condition: Callable[[], bool], timeout_ms: int, then: Callable[[], None]) -> None:
+        """Call `then` once the metadata makes a condition true, or the time is over."""
+
+    def ask_controller(self, request: Request, version: int, on_answer: OnAnswer, timeout_ms: int) -> None:
+        """Send the controller a request."""
+
+    def ask_broker(self, node_id: int, request: Request, version: int, on_answer: OnAnswer, timeout_ms: int) -> None:
+        """Send another broker a request."""

@@ -1,0 +1,146 @@
+"""The topics of a broker in a cluster: the metadata image as the table that handlers read, and the replicas' logs.
+
+The event loop changes it, when metadata comes; any thread may read: each change replaces the table as a whole. Topics
+are created and changed by the controller, to which handlers forward such requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from kafkaprod.broker.cluster.topics import Partition, Topic, TopicTable
+from kafkaprod.broker.controller.context import TOPIC_RESOURCE
+from kafkaprod.broker.metadata.follower import MetadataFollower
+from kafkaprod.broker.metadata.image import PartitionKey
+from kafkaprod.broker.replication.partition import PartitionReplica
+from kafkaprod.broker.replication.partition_replica_log import PartitionReplicaLog
+from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.broker.storage.disk import Disk
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.log.log_dir import LogDir
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.structs import TopicPartition
+
+MIN_ISR_OPTION = "min.insync.replicas"
+
+
+class ReplicatedTopics(TopicTable):
+    """See the module docstring.
+
+    Attributes:
+        follower: The broker's copy of the metadata log.
+        image: What the applied part of it adds up to.
+    """
+
+    def __init__(
+        self,
+        log_dir: LogDir,
+        disk: Disk,
+        defaults: LogConfig,
+        on_advance: Callable[[TopicPartition], None],
+        min_isr: int,
+    ) -> None:
+        """Make an empty table; the logs of the directory are used as the metadata names them.
+
+        Args:
+            log_dir: Holds the replicas.
+            disk: The same as the directory's.
+            defaults: Options of topics without their own.
+            on_advance: Called with each partition whose high watermark or leader changed; must not block.
+            min_isr: `min.insync.replicas` of topics that do not set it.
+        """
+        super().__init__(log_dir, disk, defaults, on_advance)
+        self.follower = MetadataFollower()
+        self.image = self.follower.image
+        self._default_min_isr = min_isr
+        self._open: dict[PartitionKey, tuple[TopicPartition, PartitionLog]] = {}
+
+    # -- what replication needs -----------------------------------------------------------------------------------
+
+    def open_log(self, key: PartitionKey) -> PartitionReplicaLog:
+        """Open or make a replica's log. What an older topic of the name left is deleted (KAFKA-14616)."""
+        topic = self.image.topics[key[0]]
+        if self._log_dir.topic_ids.get(topic.name, topic.topic_id) != topic.topic_id:
+            for other in [other for other in self._log_dir.partitions if other.topic == topic.name]:
+                self._log_dir.delete(other)
+        topic_partition = TopicPartition(topic.name, key[1])
+        log = self._log_dir.create(topic_partition, topic.topic_id, self._config_of(topic.name))
+        log.watermark.listeners.append(lambda _: self._on_advance(topic_partition))
+        self._open[key] = (topic_partition, log)
+        return PartitionReplicaLog(log, self._log_dir.saved_high_watermark(topic_partition))
+
+    def drop_log(self, key: PartitionKey) -> None:
+        """Delete a replica's log."""
+        topic_partition, _ = self._open.pop(key)
+        self._log_dir.delete(topic_partition)
+        self._on_advance(topic_partition)
+
+    def min_isr(self, name: str) -> int:
+        """Return a topic's min.insync.replicas."""
+        text = self._properties(name).get(MIN_ISR_OPTION)
+        return self._default_min_isr if text is None else int(text)
+
+    # -- following the image -------------------------------------------------------------------------------------
+
+    def publish(self, replicas: Mapping[PartitionKey, PartitionReplica], changed: Iterable[PartitionKey]) -> None:
+        """Make the table that the image describes; requests that wait for changed partitions are tried again."""
+        indexes: dict[object, int] = {}
+        for topic_id, _ in self.image.partitions:
+            indexes[topic_id] = indexes.get(topic_id, 0) + 1
+        topics = {}
+        for topic in self.image.topics.values():
+            keys = [(topic.topic_id, index) for index in range(indexes.get(topic.topic_id, 0))]
+            partitions = tuple(self._partition(key, replicas.get(key)) for key in keys)
+            topics[topic.name] = Topic(topic.name, topic.topic_id, partitions, self._properties(topic.name))
+        self._publish(topics)
+        for key in changed:
+            known = self.image.topics.get(key[0])
+            if known is not None:
+                self._on_advance(TopicPartition(known.name, key[1]))
+
+    def follow_configs(self) -> None:
+        """Give the logs the options of their topics."""
+        for topic_partition, log in self._open.values():
+            log.config = self._config_of(topic_partition.topic)
+
+    def _partition(self, key: PartitionKey, replica: PartitionReplica | None) -> Partition:
+        image = self.image.partitions[key]
+        opened = self._open.get(key)
+        return Partition(None if opened is None else opened[1], image.leader_epoch, replica, image)
+
+    def _properties(self, name: str) -> Mapping[str, str]:
+        return dict(self.image.configs.get((TOPIC_RESOURCE, name), {}))
+
+    def _config_of(self, name: str) -> LogConfig:
+        return self._parse(self._properties(name))
+
+    # -- changes go to the controller ----------------------------------------------------------------------------
+
+    def create(self, name: str, partition_count: int, properties: Mapping[str, str]) -> Topic:
+        """Refuse: the controller creates topics."""
+        raise _not_here()
+
+    def delete(self, name: str) -> None:
+        """Refuse: the controller deletes topics."""
+        raise _not_here()
+
+    def add_partitions(self, name: str, partition_count: int, *, validate_only: bool) -> None:
+        """Refuse: the controller adds partitions."""
+        raise _not_here()
+
+    def set_properties(self, name: str, properties: Mapping[str, str], *, validate_only: bool) -> None:
+        """Refuse: the controller sets options."""
+        raise _not_here()
+
+    def _load(self) -> None:
+        """Wait for the metadata."""
+
+    def set_defaults(self, defaults: LogConfig) -> None:
+        """Change the options of topics that do not set their own."""
+        self._defaults = defaults
+        self.follow_configs()
+
+
+def _not_here() -> RequestRefusedError:
+    return RequestRefusedError(ErrorCode.NOT_CONTROLLER, "Topics of a cluster are changed by its controller.")

@@ -1,0 +1,91 @@
+"""The metadata log on disk: one partition in the format of all logs, `__cluster_metadata-0`, as Kafka's KRaft log.
+
+`kafka-dump-log --cluster-metadata-decoder` reads it. The controller's process owns it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Final
+
+from kafkaprod.broker.coordinator.internal_records import build_batch
+from kafkaprod.broker.metadata.log import MetadataBatch
+from kafkaprod.broker.metadata.records import decode, encode
+from kafkaprod.broker.storage.disk import Disk
+from kafkaprod.broker.storage.log.batch_header import HEADER_BYTES, parse_header
+from kafkaprod.broker.storage.log.group_commit import FlushPolicy
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.log.log_dir import open_log_dir
+from kafkaprod.broker.storage.log.log_store import LogEnvironment
+from kafkaprod.broker.storage.log.records import iterate_records
+from kafkaprod.broker.storage.log.segments import OpenHandles
+from kafkaprod.clock import Clock
+from kafkaprod.errors import CorruptDataError
+from kafkaprod.structs import TopicPartition
+
+METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
+METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
+CONTROLLER_NODE_ID: Final = 0
+
+_READ_BYTES = 1024 * 1024
+
+
+class DiskMetadataLog:
+    """See the module docstring."""
+
+    def __init__(self, data_dir: str, cluster_id: str, policy: FlushPolicy, disk: Disk, clock: Clock) -> None:
+        """Open the log, or make it.
+
+        Raises:
+            DirectoryLockedError, ConfigError, OSError: As `open_log_dir`.
+        """
+        environment = LogEnvironment(disk, clock, policy, OpenHandles())
+        self._clock = clock
+        self._log_dir = open_log_dir(
+            data_dir,
+            environment,
+            node_id=CONTROLLER_NODE_ID,
+            cluster_id=cluster_id,
+            defaults=LogConfig(retention_ms=-1, retention_bytes=-1),
+        )
+        self._log = self._log_dir.create(METADATA_PARTITION, METADATA_TOPIC_ID)
+
+    def batches(self) -> Iterator[MetadataBatch]:
+        """Read the log from its start.
+
+        Raises:
+            CorruptDataError: A record is not known.
+            LogError: 2, the log is damaged.
+        """
+        log, offset = self._log, 0
+        while offset < log.log_end_offset:
+            records = log.read(offset, _READ_BYTES, log.log_end_offset).records
+            if records is None:
+                return
+            view = memoryview(records.read())
+            while len(view) >= HEADER_BYTES:
+                header = parse_header(view)
+                if len(view) < header.size_bytes:
+                    break
+                values = [record.value or b"" for record in iterate_records(view[: header.size_bytes])]
+                yield MetadataBatch(header.base_offset, header.partition_leader_epoch, tuple(map(decode, values)))
+                offset = header.last_offset + 1
+                view = view[header.size_bytes :]
+
+    def append(self, batch: MetadataBatch) -> None:
+        """Write a batch, and sync it if the flush policy says so.
+
+        Raises:
+            CorruptDataError: It does not follow the log's end.
+            LogError: The disk refused.
+        """
+        if batch.base_offset != self._log.log_end_offset:
+            raise CorruptDataError(f"batch at {batch.base_offset} does not follow the end {self._log.log_end_offset}")
+        records = build_batch([(None, encode(record)) for record in batch.records], self._clock.wall_ms())
+        self._log.append_internal(records, batch.epoch)
+        self._log.commit(self._log.log_end_offset)
+
+    def close(self) -> None:
+        """Sync and close the log."""
+        self._log_dir.close()

@@ -1,0 +1,182 @@
+"""The controller's process: its loop, its socket, a link to each broker. What it decides is in `controller`.
+
+    broker's request -> PeerServer -> event queue -> Controller.turn -> log on disk -> answer, and slices to all brokers
+
+One thread runs it; `post` and `stop` may be called from any.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkaprod.broker.controller.channels import BrokerChannel
+from kafkaprod.broker.controller.controller import DEFAULT_CONFIGS, Controller
+from kafkaprod.broker.controller.disk_log import DiskMetadataLog
+from kafkaprod.broker.controller.requests import VERSIONS, on_request
+from kafkaprod.broker.metadata.follower import MetadataSlice
+from kafkaprod.broker.metadata.log import MetadataBatch
+from kafkaprod.broker.peers import wire
+from kafkaprod.broker.peers.link import PeerLink
+from kafkaprod.broker.peers.rules import CONTROLLER, LinkRules, socket_path
+from kafkaprod.broker.peers.server import PeerServer
+from kafkaprod.broker.storage.disk import Disk
+from kafkaprod.broker.storage.log.group_commit import FlushPolicy, interval
+from kafkaprod.clock import Clock, SystemClock
+from kafkaprod.net.poller import Poller
+from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataResponse
+from kafkaprod.protocol.schema import Request, Response
+
+logger = logging.getLogger(__name__)
+
+_PUSH_TIMEOUT_MS = 2_000
+_STALL_MS = 500
+_HISTORY_LINES = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """Options of a controller process.
+
+    Attributes:
+        directory: Of the cluster's sockets; mode 0700, short.
+        data_dir: Of the metadata log.
+        cluster_id: Brokers of other clusters are refused.
+        session_timeout_ms: A broker that does not beat for so long is fenced.
+        seed: Of the placement of replicas.
+        default_configs: Options of topics that do not set them.
+        flush_policy: When the log is synced.
+        disk: For the log.
+    """
+
+    directory: str
+    data_dir: str
+    cluster_id: str
+    session_timeout_ms: int = 3_000
+    seed: int = 0
+    default_configs: dict[str, str] = field(default_factory=lambda: dict(DEFAULT_CONFIGS))
+    flush_policy: FlushPolicy = field(default_factory=lambda: interval(1_000))
+    disk: Disk = field(default_factory=Disk)
+
+
+class ControllerProcess:
+    """See the module docstring.
+
+    Attributes:
+        controller: Belongs to the loop.
+        rules: Cuts and delays of its links.
+        history: The last records, with the seconds of the wall clock.
+    """
+
+    def __init__(self, config: ControllerConfig, clock: Clock | None = None) -> None:
+        """Read the log, and listen; nothing is answered before `run`.
+
+        Raises:
+            OSError, KafkaError: As `DiskMetadataLog`.
+        """
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._poller = Poller()
+        self._posted: deque[Callable[[], None]] = deque()
+        self._is_stopping = False
+        self._turned_ms = self._due_ms = self._clock.now_ms()
+        self.rules = LinkRules()
+        self.history: deque[str] = deque(maxlen=_HISTORY_LINES)
+        self._links: dict[int, PeerLink] = {}
+        self._log = DiskMetadataLog(config.data_dir, config.cluster_id, config.flush_policy, config.disk, self._clock)
+        self.controller = Controller(
+            config.cluster_id,
+            session_timeout_ms=config.session_timeout_ms,
+            seed=config.seed,
+            now_ms=self._turned_ms,
+            batches=tuple(self._log.batches()),
+            persist=self._persist,
+            default_configs=config.default_configs,
+        )
+        self._server = PeerServer(self._poller, socket_path(config.directory, CONTROLLER), VERSIONS, self._on_request)
+
+    def run(self) -> None:
+        """Serve until `stop`."""
+        try:
+            while not self._is_stopping:
+                self._turn()
+        finally:
+            for link in self._links.values():
+                link.close()
+            self._server.close()
+            self._log.close()
+            self._poller.close()
+
+    def stop(self) -> None:
+        """Make `run` return. Thread-safe."""
+        self._is_stopping = True
+        self._poller.wakeup()
+
+    def post(self, call_later: Callable[[], None]) -> None:
+        """Have a call made by the loop. Thread-safe."""
+        self._posted.append(call_later)
+        self._poller.wakeup()
+
+    def put(self, event: Any) -> None:
+        """Queue an event; on the loop."""
+        self.controller.queue.put(event, self._clock.now_ms())
+
+    def _persist(self, batch: MetadataBatch) -> None:
+        self._log.append(batch)
+        seconds = self._clock.wall_ms() % 100_000 / 1000
+        for delta, record in enumerate(batch.records):
+            self.history.append(f"{seconds:7.3f} {batch.base_offset + delta} {record!r}")
+
+    def _turn(self) -> None:
+        for data, mask in self._poller.poll(self._timeout_ms()):
+            data.on_ready(mask)
+        now_ms = self._clock.now_ms()
+        stalled_ms = now_ms - max(self._turned_ms, self._due_ms)
+        if stalled_ms > _STALL_MS:
+            # This process was paused: heartbeats wait in its sockets, and no broker is to be fenced for it.
+            self.controller.extend_sessions(stalled_ms, now_ms)
+        while self._posted:
+            self._posted.popleft()()
+        while self.controller.turn(self._clock.now_ms()):
+            pass
+        self._push()
+        for link in list(self._links.values()):
+            link.on_time()
+        self._turned_ms = self._clock.now_ms()
+
+    def _timeout_ms(self) -> int:
+        deadlines = [self.controller.next_deadline_ms(), *(link.next_deadline_ms() for link in self._links.values())]
+        now_ms = self._clock.now_ms()
+        self._due_ms = min([deadline for deadline in deadlines if deadline is not None], default=now_ms + _STALL_MS)
+        return 0 if self._posted or len(self.controller.queue) else max(self._due_ms - now_ms, 0)
+
+    def _on_request(self, request: Request, reply: Callable[[Response], None]) -> None:
+        on_request(self.controller, request, self._clock.now_ms(), reply)
+
+    def _push(self) -> None:
+        """Send what is due to each broker."""
+        for broker_id, channel in list(self.controller.channels.items()):
+            sent = self.controller.next_slice(broker_id, self._clock.now_ms())
+            if sent is not None:
+                self._send_slice(channel, broker_id, sent)
+
+    def _send_slice(self, channel: BrokerChannel, broker_id: int, sent: MetadataSlice) -> None:
+        def answered(response: Response | None) -> None:
+            if isinstance(response, ReplicateMetadataResponse):
+                channel.on_answer(sent, wire.slice_answer(response), self._clock.now_ms())
+                self._push()
+            else:
+                channel.on_lost(self._clock.now_ms())
+
+        self._link(broker_id).send(wire.slice_request(sent), 0, answered, _PUSH_TIMEOUT_MS)
+
+    def _link(self, broker_id: int) -> PeerLink:
+        if broker_id not in self._links:
+            name = str(broker_id)
+            self._links[broker_id] = PeerLink(
+                self._poller, self._clock, self.rules, CONTROLLER, name, socket_path(self._config.directory, name)
+            )
+        return self._links[broker_id]

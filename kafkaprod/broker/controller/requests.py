@@ -1,0 +1,247 @@
+"""What comes to the controller's socket: requests become events, their answers responses.
+
+Brokers have checked names, options and rights of a request before they forward it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from kafkaprod.broker.controller.context import TOPIC_RESOURCE
+from kafkaprod.broker.controller.controller import Controller
+from kafkaprod.broker.controller.events import (
+    AllocateProducerIds,
+    AlterConfig,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    ElectionType,
+    ElectLeaders,
+    ProducerIdBlock,
+    TopicAnswer,
+)
+from kafkaprod.broker.metadata.image import PartitionKey
+from kafkaprod.broker.peers import wire
+from kafkaprod.errors import CorruptDataError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from kafkaprod.protocol.messages.alter_partition import AlterPartitionRequest
+from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationRequest
+from kafkaprod.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from kafkaprod.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from kafkaprod.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from kafkaprod.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from kafkaprod.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kafkaprod.protocol.schema import Request, Response
+
+Reply = Callable[[Response], None]
+
+VERSIONS: Final = {
+    ApiKey.CREATE_TOPICS: (2, 7),
+    ApiKey.DELETE_TOPICS: (6, 6),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.ELECT_LEADERS: (2, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (1, 1),
+    ApiKey.ALTER_PARTITION: (3, 3),
+    ApiKey.BROKER_REGISTRATION: (3, 3),
+    ApiKey.BROKER_HEARTBEAT: (0, 0),
+    ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
+}
+"""What the controller answers; brokers send the highest version."""
+
+_DELETE = 1
+
+
+def on_request(controller: Controller, request: Request, now_ms: int, reply: Reply) -> None:
+    """Put the events of a request into the controller's queue; `reply` gets the response when they are answered.
+
+    Raises:
+        CorruptDataError: The request is not one for the controller.
+    """
+    handler = _HANDLERS.get(type(request))
+    if handler is None:
+        raise CorruptDataError(f"{type(request).__name__} is not for the controller")
+    handler(controller, request, now_ms, reply)
+
+
+def _register(controller: Controller, request: BrokerRegistrationRequest, now_ms: int, reply: Reply) -> None:
+    event = wire.registration_event(request, lambda answer: reply(wire.registration_response(answer)))
+    controller.queue.put(event, now_ms)
+
+
+def _beat(controller: Controller, request: BrokerHeartbeatRequest, now_ms: int, reply: Reply) -> None:
+    event = wire.heartbeat_event(request, now_ms, lambda answer: reply(wire.heartbeat_response(answer)))
+    controller.queue.put(event, now_ms)
+
+
+def _alter_partition(controller: Controller, request: AlterPartitionRequest, now_ms: int, reply: Reply) -> None:
+    controller.queue.put(wire.isr_event(request, lambda answer: reply(wire.isr_response(answer))), now_ms)
+
+
+def _allocate(controller: Controller, request: AllocateProducerIdsRequest, now_ms: int, reply: Reply) -> None:
+    def answered(answer: ProducerIdBlock | ErrorCode) -> None:
+        block = ProducerIdBlock(answer) if isinstance(answer, ErrorCode) else answer
+        reply(
+            AllocateProducerIdsResponse(
+                error_code=block.error, producer_id_start=block.first_id, producer_id_len=block.id_count
+            )
+        )
+
+    controller.queue.put(AllocateProducerIds(request.broker_id, request.broker_epoch, answered), now_ms)
+
+
+def _create_topics(controller: Controller, request: CreateTopicsRequest, now_ms: int, reply: Reply) -> None:
+    def finish(answers: Sequence[TopicAnswer]) -> None:
+        results = [
+            CreatableTopicResult(
+                name=wanted.name, topic_id=answer.topic_id, error_code=answer.error, error_message=answer.message
+            )
+            for wanted, answer in zip(request.topics, answers, strict=True)
+        ]
+        reply(CreateTopicsResponse(topics=results))
+
+    gathered = _Gathered(len(request.topics), finish)
+    for place, wanted in enumerate(request.topics):
+        assignment = tuple(
+            tuple(each.broker_ids) for each in sorted(wanted.assignments, key=lambda each: each.partition_index)
+        )
+        configs = {config.name: config.value for config in wanted.configs if config.value is not None}
+        event = CreateTopic(
+            wanted.name,
+            wanted.num_partitions,
+            wanted.replication_factor,
+            assignment or None,
+            configs,
+            reply=gathered.taker(place),
+        )
+        controller.queue.put(event, now_ms)
+
+
+def _delete_topics(controller: Controller, request: DeleteTopicsRequest, now_ms: int, reply: Reply) -> None:
+    def finish(answers: Sequence[TopicAnswer]) -> None:
+        results = [
+            DeletableTopicResult(
+                name=wanted.name, topic_id=answer.topic_id, error_code=answer.error, error_message=answer.message
+            )
+            for wanted, answer in zip(request.topics, answers, strict=True)
+        ]
+        reply(DeleteTopicsResponse(responses=results))
+
+    gathered = _Gathered(len(request.topics), finish)
+    for place, wanted in enumerate(request.topics):
+        controller.queue.put(DeleteTopic(wanted.name or "", gathered.taker(place)), now_ms)
+
+
+def _create_partitions(controller: Controller, request: CreatePartitionsRequest, now_ms: int, reply: Reply) -> None:
+    def finish(answers: Sequence[TopicAnswer]) -> None:
+        results = [
+            CreatePartitionsTopicResult(name=wanted.name, error_code=answer.error, error_message=answer.message)
+            for wanted, answer in zip(request.topics, answers, strict=True)
+        ]
+        reply(CreatePartitionsResponse(results=results))
+
+    gathered = _Gathered(len(request.topics), finish)
+    for place, wanted in enumerate(request.topics):
+        controller.queue.put(CreatePartitions(wanted.name, wanted.count, gathered.taker(place)), now_ms)
+
+
+def _alter_configs(controller: Controller, request: IncrementalAlterConfigsRequest, now_ms: int, reply: Reply) -> None:
+    changes = [(resource, config) for resource in request.resources for config in resource.configs]
+
+    def finish(answers: Sequence[TopicAnswer]) -> None:
+        results = [
+            AlterConfigsResourceResponse(resource_type=resource.resource_type, resource_name=resource.resource_name)
+            for resource in request.resources
+        ]
+        reply(IncrementalAlterConfigsResponse(responses=results))
+
+    gathered = _Gathered(len(changes), finish)
+    for place, (resource, config) in enumerate(changes):
+        resource_type = TOPIC_RESOURCE if resource.resource_type == TOPIC_RESOURCE else resource.resource_type
+        value = None if config.config_operation == _DELETE else config.value
+        event = AlterConfig(resource_type, resource.resource_name, config.name, value, gathered.taker(place))
+        controller.queue.put(event, now_ms)
+
+
+def _elect_leaders(controller: Controller, request: ElectLeadersRequest, now_ms: int, reply: Reply) -> None:
+    image = controller.context.image
+
+    def finish(errors: Mapping[PartitionKey, ErrorCode] | ErrorCode) -> None:
+        if isinstance(errors, ErrorCode):
+            reply(ElectLeadersResponse(error_code=errors))
+            return
+        results: dict[str, list[PartitionResult]] = defaultdict(list)
+        for (topic_id, index), error in errors.items():
+            if request.topic_partitions is None and error == ErrorCode.ELECTION_NOT_NEEDED:
+                continue
+            topic = image.topics.get(topic_id)
+            results["" if topic is None else topic.name].append(PartitionResult(partition_id=index, error_code=error))
+        reply(
+            ElectLeadersResponse(
+                replica_election_results=[
+                    ReplicaElectionResult(topic=name, partition_result=parts) for name, parts in results.items()
+                ]
+            )
+        )
+
+    keys = None
+    if request.topic_partitions is not None:
+        keys = tuple(
+            (image.topic_ids[topic.topic], index)
+            for topic in request.topic_partitions
+            if topic.topic in image.topic_ids
+            for index in topic.partitions
+        )
+    controller.queue.put(ElectLeaders(ElectionType(request.election_type), keys, finish), now_ms)
+
+
+class _Gathered:
+    """Collects the answers of several events, which may come in any order."""
+
+    def __init__(self, count: int, finish: Callable[[Any], None]) -> None:
+        self._answers: list[Any] = [None] * count
+        self._left_count = count
+        self._finish = finish
+        if not count:
+            finish([])
+
+    def taker(self, place: int) -> Callable[[Any], None]:
+        """Return what takes the answer of a place."""
+
+        def take(answer: Any) -> None:
+            self._answers[place] = TopicAnswer(answer) if isinstance(answer, ErrorCode) else answer
+            self._left_count -= 1
+            if not self._left_count:
+                self._finish(self._answers)
+
+        return take
+
+
+_HANDLERS: Final[dict[type[Request], Callable[[Controller, Any, int, Reply], None]]] = {
+    BrokerRegistrationRequest: _register,
+    BrokerHeartbeatRequest: _beat,
+    AlterPartitionRequest: _alter_partition,
+    AllocateProducerIdsRequest: _allocate,
+    CreateTopicsRequest: _create_topics,
+    DeleteTopicsRequest: _delete_topics,
+    CreatePartitionsRequest: _create_partitions,
+    IncrementalAlterConfigsRequest: _alter_configs,
+    ElectLeadersRequest: _elect_leaders,
+}

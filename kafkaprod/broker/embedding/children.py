@@ -1,0 +1,86 @@
+"""What the processes of an embedded cluster have in common: they end with their host, and obey it in JSON lines."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from kafkaprod.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def end_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when its parent ends (Linux); elsewhere the end of its channel does."""
+    if hasattr(_libc, "prctl"):
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:  # it ended before the call
+        os._exit(1)
+
+
+class Channel:
+    """A child's side of the socket to its host: commands come, each gets one answer.
+
+    `say` may be called from any thread; commands are obeyed on a thread of their own.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._file = sock.makefile("rwb")
+        self._lock = threading.Lock()
+
+    def say(self, answer: dict[str, Any]) -> None:
+        """Send the host a line."""
+        with self._lock:
+            self._file.write(json.dumps(answer).encode() + b"\n")
+            self._file.flush()
+
+    def obey(self, do: Callable[[dict[str, Any]], dict[str, Any]], at_end: Callable[[], None]) -> None:
+        """Start to obey; `at_end` is called when the host is gone."""
+
+        def run() -> None:
+            try:
+                for line in self._file:
+                    command = json.loads(line)
+                    try:
+                        answer = do(command)
+                    except (KafkaError, ValueError, KeyError, TypeError, TimeoutError) as error:
+                        answer = {"error": f"{type(error).__name__}: {error}"}
+                    if "quiet" not in command:
+                        self.say(answer)
+            except OSError as error:
+                logger.debug("the host is gone: %s", error)
+            finally:
+                at_end()
+
+        threading.Thread(target=run, name="kafkaprod-commands", daemon=True).start()
+
+
+def in_loop(post: Callable[[Callable[[], None]], None], call: Callable[[], Any], timeout_s: float = 5.0) -> Any:
+    """Run a call in an event loop and return what it returns.
+
+    Raises:
+        TimeoutError: The loop did not get to it.
+    """
+    done = threading.Event()
+    result: list[Any] = []
+
+    def run() -> None:
+        try:
+            result.append(call())
+        finally:
+            done.set()
+
+    post(run)
+    if not done.wait(timeout_s) or not result:
+        raise TimeoutError("the event loop did not answer")
+    return result[0]

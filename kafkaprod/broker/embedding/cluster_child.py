@@ -1,0 +1,129 @@
+"""The processes of an embedded cluster after the fork: a broker, or the controller."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from kafkaprod.broker.cluster.cluster_config import ClusterConfig
+from kafkaprod.broker.controller.cluster_view import describe, event_of
+from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION
+from kafkaprod.broker.controller.process import ControllerConfig, ControllerProcess
+from kafkaprod.broker.embedding.child import do_fault_command, parse_config
+from kafkaprod.broker.embedding.children import Channel, in_loop
+from kafkaprod.broker.server.server import BrokerServer
+from kafkaprod.broker.storage.disk import UnsyncedDisk
+from kafkaprod.broker.storage.log.group_commit import parse_policy
+from kafkaprod.errors import KafkaError
+
+Command = dict[str, Any]
+
+
+def run_broker(options: Command, sock: socket.socket) -> int:
+    """Run a broker until it is stopped; return the exit code.
+
+    Args:
+        options: Those of `child.parse_config`, and under `cluster` the fields of `ClusterConfig`.
+        sock: To the host.
+    """
+    channel = Channel(sock)
+    cluster = dict(options.pop("cluster"))
+    cluster["incarnation_id"] = uuid.UUID(cluster["incarnation_id"])
+    try:
+        config = replace(parse_config(options), cluster=ClusterConfig(**cluster), disk=UnsyncedDisk())
+        server = BrokerServer(config)
+    except (KafkaError, OSError, ValueError) as error:
+        channel.say({"error": f"{type(error).__name__}: {error}"})
+        return 1
+    signal.signal(signal.SIGTERM, lambda *_: server.shut_down())
+    host, port = server.broker.endpoint
+    channel.say({"host": host, "port": port})
+    channel.obey(lambda command: _do_in_broker(server, command), server.stop)
+    return 0 if server.run() else 1
+
+
+def run_controller(options: Command, sock: socket.socket) -> int:
+    """Run the controller until it is stopped; return the exit code."""
+    channel = Channel(sock)
+    try:
+        process = ControllerProcess(
+            ControllerConfig(
+                directory=options["directory"],
+                data_dir=options["data_dir"],
+                cluster_id=options["cluster_id"],
+                session_timeout_ms=options["session_timeout_ms"],
+                seed=options["seed"],
+                default_configs={
+                    MIN_ISR_OPTION: str(options["min_insync_replicas"]),
+                    UNCLEAN_OPTION: str(options["unclean_elections"]).lower(),
+                },
+                flush_policy=parse_policy(options["flush_policy"]),
+                disk=UnsyncedDisk(),
+            )
+        )
+    except (KafkaError, OSError, ValueError) as error:
+        channel.say({"error": f"{type(error).__name__}: {error}"})
+        return 1
+    signal.signal(signal.SIGTERM, lambda *_: process.stop())
+    channel.say({})
+    channel.obey(lambda command: _do_in_controller(process, command), process.stop)
+    process.run()
+    return 0
+
+
+def _do_in_broker(server: BrokerServer, command: Command) -> Command:
+    member = server.member
+    assert member is not None
+    match command["command"]:
+        case "stop":
+            server.shut_down()
+            return {}
+        case "links":
+            in_loop(server.post, lambda: member.rules.replace(command["cuts"], command["delays_ms"]))
+            return {}
+        case "clients":
+            in_loop(server.post, lambda: server.cut_clients(is_cut=command["is_cut"]))
+            return {}
+        case "replicas":
+            replicas: Command = in_loop(server.post, member.describe_replicas)
+            return replicas
+        case _:
+            return do_fault_command(server.broker.faults, command)
+
+
+def _do_in_controller(process: ControllerProcess, command: Command) -> Command:
+    match command["command"]:
+        case "stop":
+            process.stop()
+            return {}
+        case "links":
+            in_loop(process.post, lambda: process.rules.replace(command["cuts"], command["delays_ms"]))
+            return {}
+        case "view":
+            view: Command = in_loop(process.post, lambda: describe(process.controller))
+            return view
+        case "history":
+            return {"lines": in_loop(process.post, lambda: list(process.history))}
+        case _:
+            return _await_event(process, command)
+
+
+def _await_event(process: ControllerProcess, command: Command) -> Command:
+    """Put an event into the controller's queue and return its answer."""
+
+    def begin() -> Callable[[], list[Any]]:
+        answers: list[Any] = []
+        process.put(event_of(process.controller.context.image, command, answers.append))
+        return lambda: answers
+
+    answers = in_loop(process.post, begin)()
+    in_loop(process.post, lambda: True)  # the turn that handled it is over
+    answer = answers[0]
+    error = getattr(answer, "error", answer)
+    if isinstance(answer, dict):
+        error = next((code for code in answer.values() if code), 0)
+    return {"code": int(error or 0), "message": getattr(answer, "message", None)}

@@ -1,0 +1,301 @@
+"""The host of an embedded cluster: imports everything once and forks the controller and the brokers.
+
+One thread waits for a command of the test, or the end of a child. It talks to the test in JSON lines on stdin and
+stdout, to each child over a socket pair. A child that ends is reaped at once and, unless the test wants
+sessions to decide, reported to the controller. Each broker's port stays bound here, without listening, so that it is
+refused while the broker is down and no other process takes it. The host ends with its stdin, its children with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkaprod.broker.embedding.children import end_with_parent
+from kafkaprod.broker.embedding.cluster_child import run_broker, run_controller
+from kafkaprod.broker.peers.rules import CONTROLLER
+from kafkaprod.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+_ANSWER_S = 10.0
+_STOP_S = 15.0
+_CLOSE_S = 5.0
+
+Command = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Child:
+    """A running process and the host's side of its socket."""
+
+    name: str
+    pid: int
+    sock: socket.socket
+    incarnation_id: str
+    buffer: bytearray = field(default_factory=bytearray)
+    is_paused: bool = False
+
+
+class HostError(KafkaError):
+    """A command cannot be done; the text goes to the test."""
+
+
+class Host:
+    """See the module docstring."""
+
+    def __init__(self, options: Command) -> None:
+        """Reserve the ports; nothing is forked.
+
+        Args:
+            options: `brokers` by name and `controller`: the options of each process; `is_immediate`: report deaths.
+        """
+        self._options = options
+        self._children: dict[str, _Child] = {}
+        self._reserved: dict[str, socket.socket] = {}
+        self._links: Command = {"cuts": [], "delays_ms": {}}
+        self._is_done = False
+        for name, broker in options["brokers"].items():
+            sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((broker.get("host", "127.0.0.1"), broker["port"]))
+            self._reserved[name] = sock
+            broker["port"] = sock.getsockname()[1]
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        for end in (self._wake_receiver, self._wake_sender):
+            end.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake_sender.fileno())
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The port of each broker."""
+        return {name: sock.getsockname()[1] for name, sock in self._reserved.items()}
+
+    def serve(self) -> None:
+        """Obey until stdin ends."""
+        buffer = bytearray()
+        while not self._is_done:
+            ready, _, _ = select.select([sys.stdin.fileno(), self._wake_receiver], [], [])
+            self._reap()
+            if sys.stdin.fileno() not in ready:
+                continue
+            chunk = os.read(sys.stdin.fileno(), 65_536)
+            if not chunk:
+                break
+            buffer += chunk
+            while b"\n" in buffer and not self._is_done:
+                line, _, rest = bytes(buffer).partition(b"\n")
+                buffer = bytearray(rest)
+                self._answer(json.loads(line))
+
+    def close(self) -> None:
+        """End all children: ask them, then kill them."""
+        for child in list(self._children.values()):
+            if child.is_paused or child.name == CONTROLLER:
+                os.kill(child.pid, signal.SIGKILL)
+            else:
+                child.sock.close()  # a broker whose host is gone stops at once
+        deadline = time.monotonic() + _CLOSE_S
+        while self._children and time.monotonic() < deadline:
+            select.select([self._wake_receiver], [], [], 0.05)
+            self._reap()
+        for child in list(self._children.values()):
+            os.kill(child.pid, signal.SIGKILL)
+            os.waitpid(child.pid, 0)
+
+    # -- commands ------------------------------------------------------------------------------------------------
+
+    def _answer(self, command: Command) -> None:
+        try:
+            answer = self._do(command)
+        except (HostError, OSError, KeyError, ValueError) as error:
+            answer = {"error": f"{type(error).__name__}: {error}" if not isinstance(error, HostError) else str(error)}
+        print(json.dumps(answer), flush=True)
+
+    def _do(self, command: Command) -> Command:
+        name = str(command.get("name", ""))
+        match command["command"]:
+            case "start":
+                return self._start(name)
+            case "kill":
+                self._signal(name, signal.SIGKILL)
+                self._await_end(name, _ANSWER_S)
+            case "pause":
+                self._signal(name, signal.SIGSTOP)
+                self._children[name].is_paused = True
+            case "resume":
+                self._signal(name, signal.SIGCONT)
+                self._children[name].is_paused = False
+            case "stop":
+                self._ask(name, {"command": "stop"})
+                self._await_end(name, _STOP_S)
+            case "links":
+                self._links = {"command": "links", "cuts": command["cuts"], "delays_ms": command["delays_ms"]}
+                for child in list(self._children.values()):
+                    if not child.is_paused:
+                        self._ask(child.name, self._links)
+            case "tell":
+                return self._ask(name, command["what"])
+            case "processes":
+                return {"pids": {name: child.pid for name, child in self._children.items()}}
+            case "close":
+                self._is_done = True
+            case unknown:
+                raise HostError(f"unknown command {unknown!r}")
+        return {}
+
+    def _start(self, name: str) -> Command:
+        if name in self._children:
+            raise HostError(f"process {name} runs already")
+        child = self._fork(name)
+        self._children[name] = child
+        try:
+            answer = self._read_answer(child, _ANSWER_S)
+        except HostError:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+            self._await_end(name, _ANSWER_S)
+            raise
+        if self._links["cuts"] or self._links["delays_ms"]:
+            self._ask(name, {**self._links, "command": "links"})
+        return {**answer, "pid": child.pid}
+
+    def _fork(self, name: str) -> _Child:
+        ours, theirs = socket.socketpair()
+        incarnation_id = str(uuid.uuid4())
+        host_pid = os.getpid()
+        pid = os.fork()
+        if pid:
+            theirs.close()
+            return _Child(name, pid, ours, incarnation_id)
+        code = 1
+        try:
+            end_with_parent(host_pid)
+            ours.close()
+            self._become_child()
+            if name == CONTROLLER:
+                code = run_controller(dict(self._options["controller"]), theirs)
+            else:
+                options = json.loads(json.dumps(self._options["brokers"][name]))
+                options["cluster"]["incarnation_id"] = incarnation_id
+                code = run_broker(options, theirs)
+        except BaseException:
+            logger.exception("process %s of the embedded cluster failed", name)
+        finally:
+            os._exit(code)
+
+    def _become_child(self) -> None:
+        """Let go of what belongs to the host."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for child in self._children.values():
+            child.sock.close()
+        for sock in (*self._reserved.values(), self._wake_receiver, self._wake_sender):
+            sock.close()
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(2, 1)  # stdout belongs to the host's answers
+
+    def _signal(self, name: str, number: signal.Signals) -> None:
+        os.kill(self._running(name).pid, number)
+
+    def _running(self, name: str) -> _Child:
+        child = self._children.get(name)
+        if child is None:
+            raise HostError(f"process {name} does not run")
+        return child
+
+    def _await_end(self, name: str, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while name in self._children:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                os.kill(self._children[name].pid, signal.SIGKILL)
+                raise HostError(f"process {name} did not end within {timeout_s} s and was killed")
+            select.select([self._wake_receiver], [], [], min(left_s, 0.1))
+            self._reap()
+
+    # -- children ------------------------------------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._wake_receiver.recv(64):
+                pass
+        for child in list(self._children.values()):
+            pid, _ = os.waitpid(child.pid, os.WNOHANG)
+            if pid:
+                del self._children[child.name]
+                child.sock.close()
+                self._report(child)
+
+    def _report(self, child: _Child) -> None:
+        """Let the controller know of a broker's end; it does not answer."""
+        controller = self._children.get(CONTROLLER)
+        if child.name == CONTROLLER or controller is None or not self._options["is_immediate"]:
+            return
+        gone = {"command": "gone", "broker_id": int(child.name), "incarnation_id": child.incarnation_id, "quiet": True}
+        with contextlib.suppress(OSError):
+            controller.sock.sendall(json.dumps(gone).encode() + b"\n")
+
+    def _ask(self, name: str, command: Command) -> Command:
+        child = self._running(name)
+        if child.is_paused:
+            raise HostError(f"process {name} is paused")
+        child.sock.sendall(json.dumps(command).encode() + b"\n")
+        answer = self._read_answer(child, _ANSWER_S)
+        return answer
+
+    def _read_answer(self, child: _Child, timeout_s: float) -> Command:
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in child.buffer:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or not select.select([child.sock], [], [], left_s)[0]:
+                raise HostError(f"process {child.name} did not answer within {timeout_s} s")
+            chunk = child.sock.recv(65_536)
+            if not chunk:
+                raise HostError(f"process {child.name} ended")
+            child.buffer += chunk
+        line, _, rest = bytes(child.buffer).partition(b"\n")
+        child.buffer = bytearray(rest)
+        answer: Command = json.loads(line)
+        if "error" in answer:
+            raise HostError(f"process {child.name} answered: {answer['error']}")
+        return answer
+
+
+def main() -> int:
+    """Run a host with the options from stdin; return the exit code."""
+    logging.basicConfig(level=logging.WARNING, format="embedded cluster: %(process)d %(levelname)s %(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then closes stdin
+    end_with_parent(os.getppid())
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        byte = os.read(sys.stdin.fileno(), 1)
+        if not byte:
+            return 1
+        line += byte
+    host = Host(json.loads(line))
+    gc.collect()
+    gc.freeze()
+    print(json.dumps({"ports": host.ports}), flush=True)
+    try:
+        host.serve()
+    finally:
+        host.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

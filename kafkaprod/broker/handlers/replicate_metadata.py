@@ -1,0 +1,28 @@
+"""ReplicateMetadata (10001): the cluster's controller pushes metadata. It comes over the cluster's sockets only."""
+
+from __future__ import annotations
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.server.request import ClientRequest, CloseConnectionError, Lane
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataRequest, ReplicateMetadataResponse
+
+API = ApiKey.REPLICATE_METADATA
+LANE = Lane.DATA
+MAX_VERSION = 0
+
+
+def handle(broker: Broker, request: ClientRequest[ReplicateMetadataRequest]) -> ReplicateMetadataResponse:
+    """Apply the metadata.
+
+    Raises:
+        CloseConnectionError: It does not come from the cluster's controller.
+    """
+    if broker.member is None or not request.is_peer:
+        raise CloseConnectionError("ReplicateMetadata does not come from a controller")
+    return broker.member.receive_slice(request.body)
+
+
+def refuse(request: ClientRequest[ReplicateMetadataRequest], error_code: int) -> ReplicateMetadataResponse:
+    """Answer the error."""
+    return ReplicateMetadataResponse(error_code=error_code, end_offset=-1, end_epoch=-1)
