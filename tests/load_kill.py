@@ -1,7 +1,8 @@
 """kill -9 at random instants of a load, resume, compare: `python -m tests.load_kill --kills 200 --broker kafka`.
 
-Each load has a topic of its own. It is killed again and again until it gets through; then an independent client reads
-the topic: every line once, in its partition in the order of the file. After each kill the manifest must be readable.
+With --transactions the loads are transactional, and only committed records count. Each load has a topic of its own.
+It is killed again and again until it gets through; then an independent client reads the topic: every line once, in its
+partition in the order of the file. After each kill the manifest, or the marker, must be readable.
 """
 
 from __future__ import annotations
@@ -17,8 +18,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kafkaprod.admin.client import ClusterClient
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.config import ProducerConfig
 from kafkaprod.loader.manifest_file import ManifestFile
+from kafkaprod.loader.marker import Marker
+from kafkaprod.loader.transactional import find_marker
 from tests.kafka.cluster import KafkaCluster
 from tests.support.loader.load_rig import LoadRig
 
@@ -51,8 +56,11 @@ def write_lines(path: Path, count: int) -> None:
 
 def kill_until_through(rig: LoadRig, path: Path, rng: random.Random, longest_s: float, tally: Tally) -> None:
     """One load of `path`, killed at random instants and resumed until it ends by itself; then compared."""
+    line_rate = 400_000
     keyed = ("--key", "id") if rng.random() < 0.5 else ()
     arguments = [str(path), "--create-topic", str(PARTITIONS), "--checkpoint-interval", "0.03", "--resume", *keyed]
+    if rig.transactional_id is not None:
+        arguments += ["--rate", str(line_rate)]  # commits in the middle of blocks, too
     while True:
         process = subprocess.Popen(rig.command(*arguments), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
         if rng.random() < 0.9:  # the others die at any time, also before they have done anything
@@ -66,25 +74,46 @@ def kill_until_through(rig: LoadRig, path: Path, rng: random.Random, longest_s: 
         else:
             assert process.returncode == 0, error.decode()
             break
-        for file in rig.state_dir.glob("*.load.json"):
-            manifest = ManifestFile(file).read()  # raises if it cannot be read
-            assert manifest is not None
+        for sent_count, is_done in positions(rig):
             tally.kills_with_manifest += 1
-            tally.resumed_inside += manifest.sent_count > 0 and not manifest.is_done
+            tally.resumed_inside += sent_count > 0 and not is_done
     tally.loads += 1
     compare(rig, path, bool(keyed), tally)
 
 
+def positions(rig: LoadRig) -> Iterator[tuple[int, bool]]:
+    """How many rows the manifest or the marker has, and whether that is all; raises if it cannot be read."""
+    if rig.transactional_id is not None:
+        marker = marker_of(rig)
+        if marker is not None:
+            yield marker.sent_count, bool(marker.done_at)
+        return
+    for file in rig.state_dir.glob("*.load.json"):
+        manifest = ManifestFile(file).read()
+        assert manifest is not None
+        yield manifest.sent_count, manifest.is_done
+
+
+def marker_of(rig: LoadRig) -> Marker | None:
+    """What a transactional load has committed."""
+    assert rig.transactional_id is not None
+    with ClusterClient(ProducerConfig.from_options({"bootstrap_servers": rig.bootstrap})) as client:
+        return find_marker(client, rig.transactional_id, rig.topic)
+
+
 def await_manifest(rig: LoadRig, process: subprocess.Popen[bytes]) -> None:
-    """Return when the process has written a manifest, or has ended."""
-    before = manifest_times(rig)
-    while process.poll() is None and manifest_times(rig) == before:
+    """Return when the process has written a manifest or a marker, or has ended."""
+    before = progress_of(rig)
+    while process.poll() is None and progress_of(rig) == before:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.005)
 
 
-def manifest_times(rig: LoadRig) -> list[int]:
-    """When the manifests were written."""
+def progress_of(rig: LoadRig) -> list[int]:
+    """When the manifests were written, or the rank of the marker."""
+    if rig.transactional_id is not None:
+        marker = marker_of(rig)
+        return [] if marker is None else [marker.rank]
     return [file.stat().st_mtime_ns for file in sorted(rig.state_dir.glob("*.load.json"))]
 
 
@@ -118,14 +147,25 @@ def broker(kind: str) -> Iterator[str]:
         yield cluster.bootstrap()
 
 
-def kill_loads(bootstrap: str, directory: Path, kills: int, line_count: int, longest_s: float, seed: int) -> Tally:
+def kill_loads(
+    bootstrap: str,
+    directory: Path,
+    kills: int,
+    line_count: int,
+    longest_s: float,
+    seed: int,
+    *,
+    has_transactions: bool = False,
+) -> Tally:
     """Kill loads until there were `kills` of it, and the last one is through."""
     rng = random.Random(seed)
     path = directory / "lines.jsonl"
     write_lines(path, line_count)
     tally = Tally()
     while tally.kills < kills:
-        rig = LoadRig(bootstrap, directory / f"state-{tally.loads}", f"kill-{uuid.uuid4().hex[:8]}")
+        topic = f"kill-{uuid.uuid4().hex[:8]}"
+        state, transactional_id = directory / f"state-{tally.loads}", f"load-of-{topic}" if has_transactions else None
+        rig = LoadRig(bootstrap, state, topic, transactional_id)
         kill_until_through(rig, path, rng, longest_s, tally)
         assert tally.is_good, tally
         print(tally, flush=True)
@@ -139,12 +179,14 @@ def main() -> None:
     parser.add_argument("--broker", choices=("embedded", "kafka"), default="embedded")
     parser.add_argument("--lines", type=int, default=600_000)
     parser.add_argument("--longest-s", type=float, default=0.6, help="latest instant of a kill after a manifest")
+    parser.add_argument("--transactions", action="store_true", help="loads with --transactional-id")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     with broker(options.broker) as bootstrap, tempfile.TemporaryDirectory() as directory:
         started = time.monotonic()
-        tally = kill_loads(bootstrap, Path(directory), options.kills, options.lines, options.longest_s, options.seed)
+        sizes = options.kills, options.lines, options.longest_s, options.seed
+        tally = kill_loads(bootstrap, Path(directory), *sizes, has_transactions=options.transactions)
         print(f"{tally} in {time.monotonic() - started:.0f} s")
 
 

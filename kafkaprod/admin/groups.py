@@ -28,7 +28,7 @@ class CommittedOffset:
 
 
 def committed_offset(
-    client: ClusterClient, group: str, place: TopicPartition, patience_ms: int = 10_000
+    client: ClusterClient, group: str, place: TopicPartition, patience_ms: int = 10_000, *, is_stable: bool = True
 ) -> CommittedOffset | None:
     """Return what a group has committed for a partition, by finished transactions alone; None: nothing.
 
@@ -37,13 +37,14 @@ def committed_offset(
         group: Its id; it needs no members.
         place: The partition.
         patience_ms: How long to wait while an unfinished transaction holds an offset of the partition.
+        is_stable: Wait for unfinished transactions; False: return what was committed before them.
 
     Raises:
         BrokerError: UNSTABLE_OFFSET_COMMIT after `patience_ms`, or as the coordinator answered.
         UnsupportedVersionError: The brokers are older than Kafka 2.5.
     """
     wanted = OffsetFetchRequestTopic(name=place.topic, partition_indexes=[place.partition])
-    request = OffsetFetchRequest(group_id=group, topics=[wanted], require_stable=True)
+    request = OffsetFetchRequest(group_id=group, topics=[wanted], require_stable=is_stable)
     coordinator: int | None = None
     moves = 0
     while True:

@@ -7,8 +7,9 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.cli.load_arguments import add_load_arguments, check_formats, fingerprint_of, reading_of
@@ -19,6 +20,7 @@ from kafkaprod.cli.load_setup import (
     load_options,
     make_sink,
     manifest_file,
+    transactional_id_of,
 )
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, open_cluster, read_options
 from kafkaprod.cli.terminal import INTERRUPTED, coloured
@@ -33,7 +35,8 @@ from kafkaprod.loader.pipes import input_name
 from kafkaprod.loader.preview import print_preview
 from kafkaprod.loader.progress import Quiet, make_progress
 from kafkaprod.loader.readers import ReadOptions
-from kafkaprod.loader.session import INTERRUPTED_S, LoadOptions
+from kafkaprod.loader.report import LoadReport
+from kafkaprod.loader.session import INTERRUPTED_S, Job, LoadOptions
 from kafkaprod.text import counted, printable
 
 SOME_BAD_ROWS: Final = 3
@@ -44,6 +47,13 @@ exit codes: 0 every row is in the topic; 1 the load stopped, the message names t
 is complete, but rows were left out or put aside; 75 it stopped for a reason that may pass, such as a broker that is
 down: try again; 130, 143 interrupted by Ctrl-C, SIGTERM. After 1, 75, 130 and 143 --resume continues where it stopped.
 """
+
+
+class AnyLoad(Protocol):
+    """Is a load with a manifest, or one in transactions."""
+
+    report: LoadReport
+    has_sent: bool
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -96,8 +106,11 @@ def _run(options: argparse.Namespace) -> int:
         print_preview(sources, reading, options.partition, options.dry_run, sys.stdout)
         return 0
     producer_options = read_options(options, compression_type=options.codec)
+    transactional_id = transactional_id_of(options, producer_options)
     with open_cluster(options, producer_options) as client, contextlib.ExitStack() as stack:
         check_topics(client, options)
+        if transactional_id is not None:
+            return _load_in_transactions(options, sources, reading, producer_options, client, transactional_id)
         file = manifest_file(options)
         if file is not None:
             stack.enter_context(file.locked())
@@ -117,27 +130,62 @@ def _load(
     settings = load_options(client, options, producer_options, fingerprint, manifest)
     progress = make_progress(sources, None if manifest is None else manifest.position, is_quiet=options.quiet)
     if file is not None and options.resume:
-        _show_resumed(progress, file, manifest)
+        _show_resumed(progress, str(file.path), None if manifest is None else manifest.done_at)
     new_sink = partial(make_sink, options.on_error, producer_options)
     sink = new_sink("", manifest, progress)
     load = Load(sources, reading, settings, client, sink, progress, file, manifest)
+    work: Callable[[], object] = load.run
+    if options.engine == "spark":
+        assert file is not None
+        work = partial(_load_on_spark, options, load, settings, new_sink, file, manifest, client, sources, reading)
+    return _work(options, load, work, sink, progress, can_resume=file is not None)
+
+
+def _load_in_transactions(
+    options: argparse.Namespace,
+    sources: list[Source],
+    reading: ReadOptions,
+    producer_options: dict[str, Any],
+    client: ClusterClient,
+    transactional_id: str,
+) -> int:
+    from kafkaprod.loader.transactional import TransactionalLoad, find_marker
+
+    marker = find_marker(client, transactional_id, options.topic) if options.resume else None
+    settings = load_options(client, options, producer_options, fingerprint_of(options, reading, sources), None)
+    progress = make_progress(sources, None if marker is None else marker.position, is_quiet=options.quiet)
+    if options.resume:
+        done_at = marker.done_at if marker is not None and marker.is_begun else None
+        _show_resumed(progress, f"transactional id {transactional_id!r}", done_at)
+    sink = make_sink(options.on_error, None, "", None, progress)
+    job = Job(sources, reading, settings, sink, progress, None, LoadReport(options.topic))
+    load = TransactionalLoad(job, client, transactional_id, resumes=options.resume, restarts=options.restart)
+    return _work(options, load, load.run, sink, progress, can_resume=True)
+
+
+def _work(
+    options: argparse.Namespace,
+    load: AnyLoad,
+    work: Callable[[], object],
+    sink: BadRowSink,
+    progress: Quiet,
+    *,
+    can_resume: bool,
+) -> int:
+    """Load, show the report however it ends, and return the exit code."""
     patience_s: float | None = None
     try:
-        if options.engine == "spark":
-            assert file is not None
-            _load_on_spark(options, load, settings, new_sink, file, manifest, client, sources, reading)
-        else:
-            load.run()
+        work()
     except KeyboardInterrupt:
         patience_s = INTERRUPTED_S
         progress.close()
-        _print_report(load, is_json=options.json)
-        print(f"kafkaprod load: {_interruption(load, file)}", file=sys.stderr)
+        _print_report(load.report, is_json=options.json)
+        print(f"kafkaprod load: {_interruption(load, can_resume=can_resume)}", file=sys.stderr)
         return INTERRUPTED
     except (KafkaError, OSError):
         progress.close()
         if options.json or load.has_sent:
-            _print_report(load, is_json=options.json)
+            _print_report(load.report, is_json=options.json)
         raise
     finally:
         sink.close(patience_s)
@@ -146,7 +194,7 @@ def _load(
         print(
             f"kafkaprod load: --key {options.key}: no row has such a key, all keys are null or empty", file=sys.stderr
         )
-    _print_report(load, is_json=options.json)
+    _print_report(load.report, is_json=options.json)
     return SOME_BAD_ROWS if load.report.bad_in_all else 0
 
 
@@ -169,25 +217,31 @@ def _load_on_spark(
     load.report.manifest = str(file.path)
 
 
-def _show_resumed(progress: Quiet, file: ManifestFile, manifest: Manifest | None) -> None:
-    """Show what --resume found if there is no load to continue."""
-    if manifest is None:
-        progress.show(f"--resume: there is no earlier load to continue ({file.path}): this one begins")
-    elif manifest.is_done:
-        progress.show(f"--resume: already loaded at {manifest.done_at} ({file.path})")
+def _show_resumed(progress: Quiet, what: str, done_at: str | None) -> None:
+    """Show what --resume found if there is no load to continue.
+
+    Args:
+        progress: Where to.
+        what: Names the manifest, or the transactional id.
+        done_at: When the load was complete; empty: it is not; None: there is no earlier load.
+    """
+    if done_at is None:
+        progress.show(f"--resume: there is no earlier load to continue ({what}): this one begins")
+    elif done_at:
+        progress.show(f"--resume: already loaded at {done_at} ({what})")
 
 
-def _interruption(load: Load, file: ManifestFile | None) -> str:
+def _interruption(load: AnyLoad, *, can_resume: bool) -> str:
     if not load.has_sent:
         return "interrupted; nothing was sent"
     rows = counted(load.report.sent_in_all, "record")
-    if file is None:
+    if not can_resume:
         return f"interrupted; {rows} acknowledged; without a manifest the load cannot be resumed"
     return f"interrupted; {rows} acknowledged in the topic; continue with the same command and --resume"
 
 
-def _print_report(load: Load, *, is_json: bool) -> None:
+def _print_report(report: LoadReport, *, is_json: bool) -> None:
     if is_json:
-        print(json.dumps(load.report.to_dict()))
+        print(json.dumps(report.to_dict()))
     else:
-        print(load.report, file=sys.stderr)
+        print(report, file=sys.stderr)

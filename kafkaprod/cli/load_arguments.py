@@ -67,7 +67,12 @@ def _add_record_arguments(parser: argparse.ArgumentParser) -> None:
     add("--timestamp-unit", choices=list(MS_PER_UNIT), help="unit of a numeric timestamp column (default: ms)")
     add("-p", "--partition", type=whole, metavar="N", help="one partition for all")
     add("--partition-column", metavar="COLUMN", help="column of the record's partition")
-    add("-z", "--compression-codec", dest="codec", metavar="CODEC", help="of batches: none, gzip, snappy, lz4, zstd")
+    add(
+        *("-z", "--compression-codec", "--compression-type"),
+        dest="codec",
+        metavar="CODEC",
+        help="of batches: none, gzip, snappy, lz4, zstd",
+    )
 
 
 def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,6 +84,11 @@ def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "--restart",
         action="store_true",
         help="start over, also after a load that stopped or is complete: records may come twice",
+    )
+    add(
+        "--transactional-id",
+        metavar="ID",
+        help="load in transactions: rows and the position after them are committed together, and no manifest is kept",
     )
     add("--state", metavar="DIR", help="directory of the manifest (default: beside the first file)")
     add(

@@ -37,6 +37,25 @@ def manifest_file(options: argparse.Namespace) -> ManifestFile | None:
     return ManifestFile.for_load(options.files, options.topic, options.state)
 
 
+def transactional_id_of(options: argparse.Namespace, producer_options: dict[str, Any]) -> str | None:
+    """Return the transactional id of the load, and take it out of the options, which other clients use too.
+
+    Raises:
+        ConfigError: Other arguments have no place beside it.
+    """
+    from_options = producer_options.pop("transactional_id", None)
+    transactional_id: str | None = options.transactional_id or from_options
+    others = {
+        "--engine spark": options.engine == "spark",
+        "--state": options.state,
+        "--no-manifest": options.no_manifest,
+    }
+    for name, is_given in others.items():
+        if transactional_id is not None and is_given:
+            raise ConfigError(f"--transactional-id and {name} exclude each other")
+    return transactional_id
+
+
 def earlier_manifest(
     file: ManifestFile,
     sources: Sequence[Source],
@@ -109,13 +128,13 @@ def _difference(manifest: Manifest, inputs: list[dict[str, Any]]) -> str:
 
 
 def make_sink(
-    on_error: str, producer_options: dict[str, Any], suffix: str, manifest: Manifest | None, progress: Quiet
+    on_error: str, producer_options: dict[str, Any] | None, suffix: str, manifest: Manifest | None, progress: Quiet
 ) -> BadRowSink:
     """Return where bad rows go.
 
     Args:
         on_error: The argument.
-        producer_options: For a topic of bad rows.
+        producer_options: For a topic of bad rows; None: the load's own producer sends them.
         suffix: Of the file of bad rows.
         manifest: To continue from; None: the load begins.
         progress: Shows what is left out.
@@ -128,7 +147,8 @@ def make_sink(
     if kind != "dead-letter" or target in ("", TOPIC_PREFIX):
         raise ConfigError(f"--on-error {on_error!r}: use stop, skip, dead-letter=FILE or dead-letter=topic:NAME")
     if target.startswith(TOPIC_PREFIX):
-        return DeadLetterTopic(Producer(producer_options), target.removeprefix(TOPIC_PREFIX))
+        producer = None if producer_options is None else Producer(producer_options)
+        return DeadLetterTopic(producer, target.removeprefix(TOPIC_PREFIX))
     return DeadLetterFile(os.path.abspath(target) + suffix, None if manifest is None else manifest.dead_letter_bytes)
 
 

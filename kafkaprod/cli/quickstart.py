@@ -19,12 +19,13 @@ from kafkaprod.cli.main import examples
 from kafkaprod.config import ProducerConfig
 from kafkaprod.loader.bad_rows import Stop
 from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.feed import Feed
 from kafkaprod.loader.inputs import Source, find_sources
 from kafkaprod.loader.load import Load
-from kafkaprod.loader.partitioning import choose_partitions
+from kafkaprod.loader.manifest import Position
 from kafkaprod.loader.plan import RowPlan
 from kafkaprod.loader.progress import make_progress
-from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.session import LoadOptions
 from kafkaprod.text import counted
 
@@ -85,12 +86,14 @@ def run(options: argparse.Namespace) -> int:
         producer = {"bootstrap_servers": broker.bootstrap_servers, "compression_type": options.compression_type}
         with ClusterClient(ProducerConfig.from_options(producer)) as client:
             progress = make_progress(sources, is_quiet=options.quiet)
-            load = Load(sources, reading, LoadOptions(TOPIC, producer, 1 << 20), client, Stop(), progress)
+            settings = LoadOptions(TOPIC, producer, 1 << 20)
+            load = Load(sources, reading, settings, client, Stop(), progress)
             load.run()
             progress.close()
             print(f"records sent and acknowledged: {load.report}")
             started = time.perf_counter()
-            wrong = _compare(client, sources, reading, load.run_rows)
+            feed = Feed(sources, reading, settings.target(PARTITIONS, load.run_rows), rate=None)
+            wrong = _compare(client, feed)
         seconds = time.perf_counter() - started
         print(
             f"read back and compared in {seconds:.2f} s: {load.report.sent_count / seconds:,.0f} records/s, "
@@ -115,19 +118,15 @@ def _sources(options: argparse.Namespace) -> list[Source]:
         return find_sources(options.file, "lines")
 
 
-def _compare(client: ClusterClient, sources: list[Source], reading: ReadOptions, run_rows: int) -> int:
+def _compare(client: ClusterClient, feed: Feed) -> int:
     """Read the input and every partition side by side; return how many records differ."""
     ends = log_offsets(client, TOPIC)
     records = {number: PartitionReader(client, TOPIC, number).records(0, end) for number, end in ends.items()}
-    wrong = rows_before = 0
-    for source in sources:
-        end_row = 0
-        for block in read_rows(source, reading):
-            end_row = block.end_row
-            partitions = choose_partitions(block, rows_before, run_rows, PARTITIONS, None)
-            for number in range(PARTITIONS):
-                for place in np.flatnonzero(partitions == number).tolist():
-                    record = next(records[number], None)
-                    wrong += record is None or block.value is None or record.value != block.value[place]
-        rows_before += end_row
+    wrong = 0
+    for turn in feed.turns(Position(), ()):
+        value = turn.block.value
+        for number in range(PARTITIONS):
+            for place in np.flatnonzero(turn.partitions == number).tolist():
+                record = next(records[number], None)
+                wrong += record is None or value is None or record.value != value[place]
     return wrong + sum(1 for rest in records.values() for _ in rest)

@@ -31,6 +31,9 @@ class BadRowSink(Protocol):
     def close(self, timeout_s: float | None = None) -> None:
         """Close: no more rows come."""
 
+    def join(self, producer: Any) -> None:
+        """Send with this producer from now on, in its transactions."""
+
 
 class Nowhere:
     """Keeps nothing."""
@@ -46,6 +49,9 @@ class Nowhere:
         """See BadRowSink."""
 
     def close(self, timeout_s: float | None = None) -> None:
+        """See BadRowSink."""
+
+    def join(self, producer: Any) -> None:
         """See BadRowSink."""
 
 
@@ -131,14 +137,17 @@ class DeadLetterFile:
         """See BadRowSink."""
         self._file.close()
 
+    def join(self, producer: Any) -> None:
+        """Do nothing: the file's length is in the marker."""
+
 
 class DeadLetterTopic:
     """Sends bad rows as records: the bytes as value; source, row and reason as headers.
 
-    If the load is resumed, rows may come twice.
+    If the load is resumed, rows may come twice, unless they are part of the load's transactions.
 
     Args:
-        producer: Another one than the load's, which numbers the records of the load.
+        producer: Another one than the load's, which numbers the records of the load; None: the load's own, by `join`.
         topic: The topic of bad rows.
     """
 
@@ -146,6 +155,7 @@ class DeadLetterTopic:
 
     def __init__(self, producer: Any, topic: str) -> None:
         self._producer = producer
+        self._is_own = producer is not None
         self._topic = topic
 
     def put(self, row: BadRow) -> None:
@@ -158,15 +168,22 @@ class DeadLetterTopic:
         return 0
 
     def rewind(self, position: int) -> None:
-        """Do nothing: what is in the topic stays there."""
+        """Do nothing: what is in the topic stays there, or its transaction is aborted."""
 
     def sync(self, timeout_s: float | None = None) -> None:
         """See BadRowSink."""
-        self._producer.flush(timeout_s)
+        if self._is_own:  # else the commit waits for it
+            self._producer.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
         """See BadRowSink."""
-        self._producer.close(timeout_s)
+        if self._is_own:
+            self._producer.close(timeout_s)
+
+    def join(self, producer: Any) -> None:
+        """See BadRowSink."""
+        if not self._is_own:
+            self._producer = producer
 
 
 def dead_letter(row: BadRow) -> bytes:

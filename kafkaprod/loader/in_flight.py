@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -131,7 +132,8 @@ class InFlight:
         error = result.first_error()
         if error is None:
             return
-        refused = self._refused_rows()
+        sent = [(block.source, block.numbers, block.result) for block in self._blocks if block.result is not None]
+        refused = refused_rows(sent, has_least_batches=self._has_least_batches)
         if refused and not self._can_resume:
             _, row, why = refused[0]
             raise LoadError(
@@ -146,15 +148,23 @@ class InFlight:
             raise BatchTooLargeError(str(error)) from error
         raise error
 
-    def _refused_rows(self) -> list[tuple[int, int, str]]:
-        """Return (number of the input, row, why) of rejected rows, in all blocks whose outcome comes soon."""
-        deadline_s = time.monotonic() + OTHERS_S
-        refused = []
-        for block in self._blocks:
-            if block.result is None or not block.result.wait(max(deadline_s - time.monotonic(), 0.0)):
-                continue
-            # A batch that failed for another one's sake has another code.
-            for row, error in block.result.blamed(self._has_least_batches).items():
-                if broker_code(error) in _RECORD_REFUSED:
-                    refused.append((block.source, int(block.numbers[row]), f"the broker refused it: {error}"))
-        return refused
+
+def refused_rows(
+    blocks: Iterable[tuple[int, NDArray[np.int64], BlockResult]], *, has_least_batches: bool
+) -> list[tuple[int, int, str]]:
+    """Return (number of the input, row, why) of rejected rows, in all blocks whose outcome comes soon.
+
+    Args:
+        blocks: (number of the input, numbers of the rows, their result).
+        has_least_batches: See InFlight.
+    """
+    deadline_s = time.monotonic() + OTHERS_S
+    refused = []
+    for source, numbers, result in blocks:
+        if not result.wait(max(deadline_s - time.monotonic(), 0.0)):
+            continue
+        # A batch that failed for another one's sake has another code.
+        for row, error in result.blamed(has_least_batches).items():
+            if broker_code(error) in _RECORD_REFUSED:
+                refused.append((source, int(numbers[row]), f"the broker refused it: {error}"))
+    return refused

@@ -12,27 +12,26 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import log_offsets
 from kafkaprod.loader.bad_rows import BadRowSink
 from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.feed import run_length
 from kafkaprod.loader.in_flight import LEAST_BATCH_BYTES, BatchTooLargeError, LogIsAheadError, RowsRefusedError
 from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.manifest import Manifest, PartitionState, Position
 from kafkaprod.loader.manifest_file import ManifestFile
-from kafkaprod.loader.partitioning import run_length
-from kafkaprod.loader.pipes import STDIN, is_pipe_name
+from kafkaprod.loader.pipes import STDIN
 from kafkaprod.loader.producing import new_producer_id
-from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.recovery import read_tails
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.session import Job, LoadOptions, Progress, Session
 from kafkaprod.text import counted
 
-DEFAULT_RUN_ROWS: Final = 4096
 MAX_RESTARTS: Final = 10  # sessions in a row without a row acknowledged
 
 _log = logging.getLogger("kafkaprod.loader")
@@ -151,11 +150,8 @@ class Load:
         return any(source.pipe is not None for source in self._sources)
 
     def _make_batches_smaller(self, manifest: Manifest, error: Exception) -> None:
-        size = manifest.batch_bytes or int(self._options.producer.get("batch_size", 1 << 20))
-        if size <= LEAST_BATCH_BYTES:
-            raise LoadError(f"the topic takes no batch of {size} bytes: {error}") from error
-        # On a pipe the user must start each try by hand, so there is one.
-        manifest.batch_bytes = LEAST_BATCH_BYTES if self._is_pipe else max(size // 2, LEAST_BATCH_BYTES)
+        least = LEAST_BATCH_BYTES if self._is_pipe else 0  # on a pipe the user must start each try by hand: one try
+        manifest.batch_bytes = least or smaller_batches(manifest.batch_bytes, self._options.producer, error)
 
     def begin(self) -> Manifest:
         """Return the manifest of a load that has sent nothing yet, and write it."""
@@ -175,7 +171,7 @@ class Load:
             producer_id=producer_id,
             producer_epoch=epoch,
             partition_count=len(ends),
-            run_rows=self._run_rows(),
+            run_rows=run_length(self._sources, self._reading),
             options=self._options.fingerprint,
             inputs=[describe_source(source) for source in self._sources],
             position=Position(),
@@ -189,12 +185,19 @@ class Load:
             self._file.write(manifest)
         return manifest
 
-    def _run_rows(self) -> int:
-        """Return the length of runs by the size of the first rows; those of stdin and pipes may take long to come."""
-        if is_pipe_name(self._sources[0].path):
-            return DEFAULT_RUN_ROWS
-        first = next((block for block in read_rows(self._sources[0], self._reading) if block.row_count), None)
-        return DEFAULT_RUN_ROWS if first is None else run_length(first)
+
+def smaller_batches(size: int | None, options: Mapping[str, Any], error: Exception) -> int:
+    """Return the next smaller size of batches to try. Raises LoadError if there is none.
+
+    Args:
+        size: Of the batches that the topic did not take; None: as the options set it.
+        options: Of the producer.
+        error: The broker's.
+    """
+    size = size or int(options.get("batch_size", 1 << 20))
+    if size <= LEAST_BATCH_BYTES:
+        raise LoadError(f"the topic takes no batch of {size} bytes: {error}") from error
+    return max(size // 2, LEAST_BATCH_BYTES)
 
 
 def describe_source(source: Source) -> dict[str, Any]:

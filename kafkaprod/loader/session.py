@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ from kafkaprod._core.columns.row_partitions import count_partitions
 from kafkaprod.errors import KafkaError
 from kafkaprod.loader.bad_rows import BadRowSink
 from kafkaprod.loader.errors import BadRow
+from kafkaprod.loader.feed import Feed, Target
 from kafkaprod.loader.in_flight import (
     LEAST_BATCH_BYTES,
     BatchTooLargeError,
@@ -26,17 +27,14 @@ from kafkaprod.loader.in_flight import (
 from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.manifest import Manifest, Position
 from kafkaprod.loader.manifest_file import ManifestFile
-from kafkaprod.loader.partitioning import choose_partitions
 from kafkaprod.loader.producing import LoadProducer
-from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.rows import RowBlock
-from kafkaprod.loader.screening import Screen
 
 WAIT_S: Final = 0.5
 SALVAGE_S: Final = 10.0
 INTERRUPTED_S: Final = 0.4  # the same after Ctrl-C: the user waits for the prompt
-PARTS_A_SECOND: Final = 20
 
 
 class Progress(Protocol):
@@ -77,6 +75,11 @@ class LoadOptions:
     rate: float | None = None
     fingerprint: dict[str, Any] = field(default_factory=dict)
 
+    def target(self, partition_count: int, run_rows: int) -> Target:
+        """Return what the topic takes."""
+        limit = self.record_limit, self.record_limit_from
+        return Target(self.topic, partition_count, run_rows, self.partition, *limit, self.needs_keys)
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -110,14 +113,14 @@ class Session:
     """
 
     def __init__(self, job: Job, manifest: Manifest) -> None:
-        self._sources = job.sources
-        self._reading = job.reading
         self._options = job.options
         self._sink = job.sink
         self._progress = job.progress
         self._file = job.manifest_file
         self._report = job.report
         self._manifest = manifest
+        target = self._options.target(manifest.partition_count, manifest.run_rows)
+        self._feed = Feed(job.sources, job.reading, target, self._options.rate)
         identity = None if manifest.producer_id < 0 else (manifest.producer_id, manifest.producer_epoch)
         sent = {number: state.sent for number, state in manifest.partitions.items() if identity is not None}
         options = dict(self._options.producer)
@@ -134,7 +137,6 @@ class Session:
         for number, state in manifest.partitions.items():
             self._skip[number] = state.sent - state.rows
         self._next_checkpoint_s = time.monotonic() + self._options.checkpoint_s
-        self._next_part_s = 0.0
         self._can_checkpoint = True
         self.has_sent = False  # whether a row was given to the producer
 
@@ -162,12 +164,8 @@ class Session:
         self._checkpoint()
 
     def _send_all(self) -> None:
-        screen = self._screen()
-        for index, rows_before, block in self._blocks(self._manifest.position):
-            position = Position(index, block.end_row, block.end_offset, rows_before)
-            refused = {row: why for source, row, why in self._manifest.refused if source == index}
-            good, bad = screen.sort_out(block, self._sources[index].name, refused)
-            self._send(good, bad, position)
+        for turn in self._feed.turns(self._manifest.position, self._manifest.refused):
+            self._send(*turn[:4])
             while self._in_flight and self._in_flight.settle(timeout_s=0.0):
                 pass
             self._maybe_checkpoint()
@@ -175,36 +173,14 @@ class Session:
             self._in_flight.settle(timeout_s=WAIT_S)
             self._maybe_checkpoint()
 
-    def _screen(self) -> Screen:
-        options = self._options
-        return Screen(
-            topic=self._manifest.topic,
-            partition_count=self._manifest.partition_count,
-            record_limit=options.record_limit,
-            record_limit_from=options.record_limit_from,
-            needs_keys=options.needs_keys,
-            ignores_wishes=options.partition is not None,
-        )
-
-    def _blocks(self, position: Position) -> Iterator[tuple[int, int, RowBlock]]:
-        """Yield (number of the input, rows of those before it, block) from a position on."""
-        rows_before, row, offset = position.rows_before, position.row, position.offset
-        for index in range(position.source, len(self._sources)):
-            end_row = row
-            for block in read_rows(self._sources[index], self._reading, row, offset):
-                end_row = block.end_row
-                yield index, rows_before, block
-            rows_before += end_row
-            row = offset = 0
-
-    def _send(self, block: RowBlock, bad: list[BadRow], position: Position) -> None:
+    def _send(self, block: RowBlock, partitions: NDArray[np.int32], bad: list[BadRow], position: Position) -> None:
         """Give bad rows to the sink, skip those that the log has, give the rest to the producer."""
         is_stopped = bool(bad) and self._sink.stops
         if is_stopped:
-            block = block.select(block.numbers < bad[0].row)
+            keep = block.numbers < bad[0].row
+            block, partitions = block.select(keep), partitions[keep]
         if block.row_count and not self._report.has_keys:
             self._report.has_keys = block.has_keys()
-        partitions = self._partitions(block, position.rows_before)
         rows = np.zeros(self._manifest.partition_count, dtype=np.int64)
         count_partitions(partitions.data, rows.data)
         if self._skip.any():
@@ -213,7 +189,7 @@ class Session:
             for row in bad:
                 self._sink.put(row)
                 self._progress.on_bad()
-        for part, part_partitions in self._at_rate(block, partitions):
+        for part, part_partitions in self._feed.at_rate(block, partitions):
             result = None
             if part.row_count:
                 self.has_sent = True
@@ -244,11 +220,6 @@ class Session:
         if is_stopped:
             self._sink.put(bad[0])
 
-    def _partitions(self, block: RowBlock, rows_before: int) -> NDArray[np.int32]:
-        return choose_partitions(
-            block, rows_before, self._manifest.run_rows, self._manifest.partition_count, self._options.partition
-        )
-
     def _pass_over(self, block: RowBlock, partitions: NDArray[np.int32]) -> tuple[RowBlock, NDArray[np.int32]]:
         """Take out the rows that are in the log: the first ones of each partition."""
         keep = np.ones(block.row_count, dtype=np.bool_)
@@ -258,23 +229,6 @@ class Session:
             self._skip[number] -= len(places)
         self._report.passed_count += int((~keep).sum())
         return block.select(keep), partitions[keep]
-
-    def _at_rate(self, block: RowBlock, partitions: NDArray[np.int32]) -> Iterator[tuple[RowBlock, NDArray[np.int32]]]:
-        """Yield the block, or parts of it at the set rate."""
-        rate = self._options.rate
-        if rate is None:
-            yield block, partitions
-            return
-        step = max(int(rate / PARTS_A_SECOND), 1)
-        places = np.arange(block.row_count)
-        for first in range(0, max(block.row_count, 1), step):
-            keep = (places >= first) & (places < first + step)
-            is_last = first + step >= block.row_count
-            part = replace(block.select(keep), end_row=block.end_row if is_last else -1)
-            now_s = time.monotonic()
-            time.sleep(max(self._next_part_s - now_s, 0.0))
-            self._next_part_s = max(self._next_part_s, now_s) + part.row_count / rate
-            yield part, partitions[keep]
 
     # --- the manifest ----------------------------------------------------------------------------------------------
 

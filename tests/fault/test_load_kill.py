@@ -18,6 +18,15 @@ def test_a_load_killed_at_random_instants_loses_and_doubles_nothing(
     assert tally.is_good
 
 
+def test_a_load_in_transactions_killed_at_random_instants_commits_every_row_once(
+    embedded_broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    servers = embedded_broker.bootstrap_servers
+    tally = kill_loads(servers, tmp_path, 20, 200_000, 0.4, seed=5, has_transactions=True)
+    assert tally.is_good
+    assert tally.resumed_inside
+
+
 @pytest.mark.external
 def test_a_load_into_kafka_killed_at_random_instants_loses_and_doubles_nothing(
     kafka: KafkaCluster, tmp_path: Path

@@ -43,18 +43,20 @@ class Finished:
 
 @dataclass
 class LoadRig:
-    """Commands against one broker; manifests go to `state_dir`."""
+    """Commands against one broker; manifests go to `state_dir`, or the load has a transactional id."""
 
     bootstrap: str
     state_dir: Path
     topic: str
+    transactional_id: str | None = None
 
     def command(self, *arguments: str) -> list[str]:
         """The command line of a load."""
-        return [
-            *(sys.executable, "-m", "kafkaprod", "load", "-b", self.bootstrap, "-t", self.topic),
-            *("--state", str(self.state_dir), "-q", *arguments),
-        ]
+        mode = ("--state", str(self.state_dir))
+        if self.transactional_id is not None:
+            mode = ("--transactional-id", self.transactional_id)
+        load = (sys.executable, "-m", "kafkaprod", "load", "-b", self.bootstrap, "-t", self.topic)
+        return [*load, *mode, "-q", *arguments]
 
     def run(self, *arguments: str, stdin: bytes | None = None, timeout_s: float = 60) -> Finished:
         """Load and wait."""
@@ -71,8 +73,8 @@ class LoadRig:
         assert run_here(arguments).code == 0
 
     def read(self, topic: str | None = None) -> dict[int, list[Seen]]:
-        """Every record of the topic, by partition in order."""
-        return read_topic(self.bootstrap, topic or self.topic)
+        """Every record of the topic, by partition in order; only committed ones if the load has transactions."""
+        return read_topic(self.bootstrap, topic or self.topic, is_committed=self.transactional_id is not None)
 
     def values(self) -> list[bytes | None]:
         """All values, partition after partition."""
@@ -87,11 +89,11 @@ def run_here(arguments: list[str]) -> Finished:
     return Finished(code, out.getvalue(), err.getvalue())
 
 
-def read_topic(bootstrap: str, topic: str) -> dict[int, list[Seen]]:
+def read_topic(bootstrap: str, topic: str, *, is_committed: bool = False) -> dict[int, list[Seen]]:
     """Every record of a topic, by partition in order, as librdkafka reads it."""
     return {
         number: [Seen(m.key(), m.value(), m.headers() or [], m.timestamp()[1]) for m in messages]
-        for number, messages in _consume(bootstrap, topic, lambda message: message).items()
+        for number, messages in _consume(bootstrap, topic, lambda message: message, is_committed=is_committed).items()
     }
 
 
@@ -100,14 +102,16 @@ def read_values(bootstrap: str, topic: str) -> dict[int, list[bytes]]:
     return _consume(bootstrap, topic, lambda message: message.value() or b"")
 
 
-def _consume(bootstrap: str, topic: str, take: Callable[[Message], T]) -> dict[int, list[T]]:
+def _consume(
+    bootstrap: str, topic: str, take: Callable[[Message], T], *, is_committed: bool = False
+) -> dict[int, list[T]]:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "reader",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "isolation.level": "read_uncommitted",
+            "isolation.level": "read_committed" if is_committed else "read_uncommitted",
         }
     )
     try:

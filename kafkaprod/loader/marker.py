@@ -1,0 +1,155 @@
+"""Define the marker: how far a transactional load has come, as the metadata of a group's committed offset.
+
+It is committed in the same transaction as the rows before it, so the two cannot differ. Brokers take 4,096 bytes of
+metadata (`offset.metadata.max.bytes`), so inputs and options are in it as digests only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime
+from typing import Any, Final, Self
+
+from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.inputs import Source, open_source
+from kafkaprod.loader.manifest import Position
+
+FORMAT_VERSION: Final = 1
+DIGEST_BYTES: Final = 64 << 10  # of an input's beginning and end
+_LARGEST: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Holds the progress of a transactional load.
+
+    Attributes:
+        source, row, offset, rows_before: Where reading continues; see Position.
+        next_row: First row of the source that is not committed; at least `row`, because a commit may be in a block.
+        partition_count: Number of partitions when the load began; rows are spread over these.
+        run_rows: Number of consecutive rows without a key for one partition.
+        topic_id: Of the topic, if brokers send one.
+        inputs, options: Digests of what must be the same to continue.
+        record_limit, needs_keys: What the topic took when the load began; decides which rows are bad.
+        sent_count, sent_bytes, bad_count: So far.
+        dead_letter_bytes: Length of the dead-letter file.
+        done_at: When everything was committed, as local time; empty before.
+    """
+
+    partition_count: int
+    run_rows: int
+    topic_id: str
+    inputs: str
+    options: str
+    record_limit: int
+    needs_keys: bool
+    source: int = 0
+    row: int = 0
+    offset: int = 0
+    rows_before: int = 0
+    next_row: int = 0
+    sent_count: int = 0
+    sent_bytes: int = 0
+    bad_count: int = 0
+    dead_letter_bytes: int = 0
+    done_at: str = ""
+
+    @property
+    def position(self) -> Position:
+        """Return where reading continues."""
+        return Position(self.source, self.row, self.offset, self.rows_before)
+
+    @property
+    def rank(self) -> int:
+        """Return how many rows of the load are committed, bad ones included: the committed offset."""
+        return self.rows_before + self.next_row
+
+    @property
+    def is_begun(self) -> bool:
+        """Return whether a row was committed or put aside."""
+        return bool(self.rank or self.done_at)
+
+    def moved(self, position: Position, next_row: int | None = None) -> Self:
+        """Return a marker at another position.
+
+        Args:
+            position: Where reading continues.
+            next_row: See there; None: the position's.
+        """
+        place = position.source, position.row, position.offset, position.rows_before
+        names = ("source", "row", "offset", "rows_before")
+        row = position.row if next_row is None else next_row
+        return replace(self, next_row=row, **dict(zip(names, place, strict=True)))  # type: ignore[arg-type]
+
+    def finished(self) -> Self:
+        """Return the marker of a complete load."""
+        return replace(self, done_at=datetime.now().astimezone().isoformat(" ", "seconds"))
+
+    def to_text(self) -> str:
+        """Return the metadata of the offset."""
+        return json.dumps({"kafkaprod-load": FORMAT_VERSION, **asdict(self)}, separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Return the marker of a text. Raises ValueError for anything that `to_text` did not write."""
+        try:
+            data = json.loads(text)
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
+        if not isinstance(data, dict) or data.pop("kafkaprod-load", None) != FORMAT_VERSION:
+            raise ValueError("no load of this version wrote it")
+        kinds: dict[str, type] = {"str": str, "int": int, "bool": bool}
+        if data.keys() != {each.name for each in fields(cls)}:
+            raise ValueError("its fields are not those of a marker")
+        for each in fields(cls):
+            value = data[each.name]
+            if type(value) is not kinds[str(each.type)] or (type(value) is int and not 0 <= value <= _LARGEST):
+                raise ValueError(f"{each.name} is {value!r:.40}")
+        marker = cls(**data)
+        if not marker.partition_count or not marker.run_rows or marker.next_row < marker.row:
+            raise ValueError("its numbers do not agree")
+        return marker
+
+
+def digest_of(value: Mapping[str, Any]) -> str:
+    """Return a digest of what json.dumps writes."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def digest_of_inputs(sources: Sequence[Source]) -> str:
+    """Return a digest of the inputs: names without directories, sizes, and the bytes at both ends of each.
+
+    A copy of the same files on another machine has the same digest. Of a pipe only the name counts.
+
+    Raises:
+        OSError, LoadError: An input cannot be read.
+    """
+    digest = hashlib.sha256()
+    for source in sources:
+        name = source.path.rpartition("/")[2]
+        described = [name, source.member, source.format, source.compression, source.size, source.encoding]
+        digest.update(json.dumps(described).encode() + b"\n")
+        if source.pipe is None and source.size is not None:
+            digest.update(_ends_of(source))
+    return digest.hexdigest()[:32]
+
+
+def _ends_of(source: Source) -> bytes:
+    with open_source(replace(source, compression="none", member="", encoding=None)) as file:
+        head = file.read(DIGEST_BYTES)
+        file.seek(max((source.size or 0) - DIGEST_BYTES, 0))
+        return head + file.read(DIGEST_BYTES)
+
+
+def read_marker(text: str, group: str) -> Marker:
+    """Return the marker of a committed offset. Raises LoadError naming the group."""
+    try:
+        return Marker.from_text(text)
+    except ValueError as error:
+        raise LoadError(
+            f"the committed offset of group {group!r} is not one of a load ({error}): give each load its own "
+            "--transactional-id, or start over with --restart"
+        ) from error

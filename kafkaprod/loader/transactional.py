@@ -1,0 +1,222 @@
+"""Run a load in transactions: rows and the position after them are committed together.
+
+The transactional id is the name of the load, and of the group whose committed offset is its position (`marker`):
+
+1. Look at the position, without disturbing a process that may be at work.
+2. `init_transactions` fences every earlier process of the load, and completes or aborts what it left open.
+3. Look again: no earlier process can commit any more, so this is the position.
+4. Every `checkpoint_s`: commit the rows since then, with the new position.
+
+Readers with isolation.level=read_committed see each row once. Nothing is kept on this machine's disk, so a load can be
+continued on another one. A transaction that fails is aborted, and a new session begins at step 2.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.groups import committed_offset
+from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.feed import run_length
+from kafkaprod.loader.load import MAX_RESTARTS, smaller_batches
+from kafkaprod.loader.marker import Marker, digest_of, digest_of_inputs, read_marker
+from kafkaprod.loader.producing import LoadProducer
+from kafkaprod.loader.report import LoadReport
+from kafkaprod.loader.session import Job
+from kafkaprod.loader.transactional_session import MARKER_PARTITION, TransactionalSession, TryAgainError
+from kafkaprod.structs import TopicPartition
+from kafkaprod.text import counted
+
+_log = logging.getLogger("kafkaprod.loader")
+
+
+def find_marker(client: ClusterClient, transactional_id: str, topic: str, *, is_final: bool = False) -> Marker | None:
+    """Return what a load has committed; None if no load has this id.
+
+    Args:
+        client: Of the cluster.
+        transactional_id: Of the load.
+        topic: Of the load.
+        is_final: Earlier processes are fenced: wait for what they decided. Else an open transaction, which a killed
+            process may have left behind, is not waited for.
+
+    Raises:
+        LoadError: The group has an offset that no load committed.
+        KafkaError: As a broker answered.
+    """
+    place = TopicPartition(topic, MARKER_PARTITION)
+    found = committed_offset(client, transactional_id, place, is_stable=is_final)
+    return None if found is None else read_marker(found.metadata, transactional_id)
+
+
+class TransactionalLoad:
+    """Runs one load.
+
+    Args:
+        job: What to load; it has no manifest.
+        client: For questions to the cluster.
+        transactional_id: Of the load.
+        resumes: Continue a load that stopped.
+        restarts: Begin again, whatever is committed.
+    """
+
+    def __init__(
+        self, job: Job, client: ClusterClient, transactional_id: str, *, resumes: bool = False, restarts: bool = False
+    ) -> None:
+        self._job = job
+        self._client = client
+        self._id = transactional_id
+        self._resumes = resumes
+        self._restarts = restarts
+        self._inputs = digest_of_inputs(job.sources)
+        decided_later = ("record_limit", "needs_keys")
+        wanted = {name: value for name, value in job.options.fingerprint.items() if name not in decided_later}
+        self._fingerprint = digest_of(wanted)
+        self._refused: list[tuple[int, int, str]] = []
+        self._batch_bytes: int | None = None
+        self._first: Marker | None = None
+        self.has_sent = False
+        self.report: LoadReport = job.report
+
+    def run(self) -> LoadReport:
+        """Load everything.
+
+        Raises:
+            LoadError, KafkaError, OSError: It stopped; --resume continues after the last commit.
+            KeyboardInterrupt: The same.
+        """
+        started = time.monotonic()
+        marker = self._choose(self._find())
+        try:
+            restarts = 0
+            producer: LoadProducer | None = None
+            while not marker.done_at:
+                rank = marker.rank
+                session = TransactionalSession(self._job, marker, self._id, self._refused, self._batch_bytes, producer)
+                try:
+                    marker = session.marker = self._fence(session)
+                    session.run()
+                except TryAgainError as error:
+                    restarts = 0 if session.marker.rank > rank else restarts + 1
+                    producer = self._prepare_again(session, error, restarts)
+                finally:
+                    self.has_sent = self.has_sent or session.has_sent
+                    marker = session.marker
+        finally:
+            self.report.seconds = time.monotonic() - started
+            self.report.sent_in_all, self.report.bad_in_all = marker.sent_count, marker.bad_count
+        self.report.is_complete = True
+        return self.report
+
+    def _find(self, *, is_final: bool = False) -> Marker | None:
+        if self._restarts:
+            return None
+        return find_marker(self._client, self._id, self._job.options.topic, is_final=is_final)
+
+    def _fence(self, session: TransactionalSession) -> Marker:
+        """Keep all earlier processes from committing; return what is committed then."""
+        session.open()
+        try:
+            marker = self._choose(self._find(is_final=True))
+            self._job.sink.rewind(marker.dead_letter_bytes)
+        except BaseException:
+            session.close()
+            raise
+        session.must_forget = self._restarts
+        self._restarts, self._resumes = False, True  # the sessions after this one continue it
+        return marker
+
+    def _prepare_again(self, session: TransactionalSession, error: TryAgainError, restarts: int) -> LoadProducer | None:
+        """Prepare another session; return its producer, None if it must make one.
+
+        The same producer does not fence a process that took over meanwhile.
+
+        Raises:
+            LoadError: There were too many, or the input cannot be read again.
+        """
+        try:
+            self._check_again(error, restarts)
+            self._job.sink.rewind(session.marker.dead_letter_bytes)
+        except BaseException:
+            session.close()
+            raise
+        _log.info("the transaction was aborted, its rows are sent again: %s", error.__cause__)
+        if error.is_batch_too_large:
+            session.close()
+            return None
+        return session.producer
+
+    def _check_again(self, error: TryAgainError, restarts: int) -> None:
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        if any(source.pipe is not None for source in self._job.sources):
+            raise LoadError(
+                f"a part of the input must be read again, which is not possible with a pipe ({cause}): run the command "
+                "with --resume and the same bytes"
+            ) from cause
+        if error.refused:
+            self._refused += error.refused
+        elif error.is_batch_too_large:
+            self._batch_bytes = smaller_batches(self._batch_bytes, self._job.options.producer, cause)
+        elif restarts > MAX_RESTARTS:
+            raise LoadError(f"transactions are aborted again and again: {cause}") from cause
+
+    # --- where to begin --------------------------------------------------------------------------------------------
+
+    def _choose(self, found: Marker | None) -> Marker:
+        """Return the marker to continue from. Raises LoadError if the arguments do not fit what is committed."""
+        if found is None or not found.is_begun:
+            return self._fresh()
+        options, rows = self._job.options, counted(found.sent_count, "record")
+        is_same = found.inputs == self._inputs
+        who = f"transactional id {self._id!r}"
+        if found.done_at and not is_same:
+            return self._fresh()  # the id is used for one load after the other
+        if not self._resumes:
+            if found.done_at:
+                raise LoadError(
+                    f"already loaded into {options.topic!r} at {found.done_at}: {rows} ({who}). --restart sends them "
+                    "again"
+                )
+            raise LoadError(
+                f"a load into {options.topic!r} stopped after {rows} ({who}): continue it with --resume, or start over "
+                "with --restart"
+            )
+        if not is_same:
+            raise LoadError(
+                f"the input is not what it was when {who} began. Use --restart to load it from the beginning"
+            )
+        if found.options != self._fingerprint:
+            raise LoadError(
+                f"the options are not those that {who} began with: rows would become other records. Give the same "
+                "options, or start over with --restart"
+            )
+        if found.topic_id != self._topic()[0]:
+            raise LoadError(f"topic {options.topic!r} was created again since {who} began. Start over with --restart")
+        return found
+
+    def _fresh(self) -> Marker:
+        if self._first is not None:
+            return self._first
+        topic_id, partition_count = self._topic()
+        options = self._job.options
+        if options.partition is not None and options.partition >= partition_count:
+            partitions = counted(partition_count, "partition")
+            raise LoadError(f"topic {options.topic!r} has {partitions}, but no partition {options.partition}")
+        self._first = Marker(
+            partition_count=partition_count,
+            run_rows=run_length(self._job.sources, self._job.reading),
+            topic_id=topic_id,
+            inputs=self._inputs,
+            options=self._fingerprint,
+            record_limit=options.record_limit,
+            needs_keys=options.needs_keys,
+            dead_letter_bytes=self._job.sink.position(),
+        )
+        return self._first
+
+    def _topic(self) -> tuple[str, int]:
+        """Return the topic's id and its number of partitions."""
+        topic = self._client.metadata([self._job.options.topic]).topics[0]
+        return "" if topic.topic_id is None else str(topic.topic_id), len(topic.partitions)

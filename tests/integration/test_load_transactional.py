@@ -1,0 +1,253 @@
+"""Loads in transactions: each row once for readers of committed records, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.topics import delete_topic
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.faults import Fault, close_after_handling, drop_reply, reply_with
+from kafkaprod.config import ProducerConfig
+from kafkaprod.errors import AuthorizationError
+from kafkaprod.loader.transactional import find_marker
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from tests.support.loader.load_rig import LoadRig, run_here
+
+LINES = [b"line %d" % i for i in range(20_000)]
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
+def broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(transaction_version=request.param) as broker:
+        yield broker
+
+
+@pytest.fixture
+def rig(broker: EmbeddedBroker, tmp_path: Path, topic_name: str) -> Iterator[LoadRig]:
+    yield LoadRig(broker.bootstrap_servers, tmp_path / "state", topic_name, f"load-{topic_name}")
+    broker.faults.clear()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "lines.txt"
+    path.write_bytes(b"\n".join(LINES))
+    return path
+
+
+def rank(rig: LoadRig) -> int:
+    """How many rows are committed."""
+    assert rig.transactional_id is not None
+    with ClusterClient(ProducerConfig.from_options({"bootstrap_servers": rig.bootstrap})) as client:
+        marker = find_marker(client, rig.transactional_id, rig.topic)
+        return 0 if marker is None else marker.rank
+
+
+def await_commit(rig: LoadRig) -> int:
+    """Wait until a load in another process has committed something."""
+    deadline_s = time.monotonic() + 30
+    while not (found := rank(rig)):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    return found
+
+
+def test_a_load_in_transactions_keeps_nothing_on_disk_and_is_not_repeated(rig: LoadRig, path: Path) -> None:
+    done = rig.run(str(path), "--create-topic", "3", "--checkpoint-interval", "0.001")
+    assert done.code == 0, done.err
+    assert sorted(rig.values()) == sorted(LINES)
+    assert os.listdir(path.parent) == ["lines.txt"]
+    again = rig.run(str(path))
+    assert again.code == 1
+    assert "already loaded" in again.err
+    resumed = rig.run(str(path), "--resume")
+    assert resumed.code == 0
+    assert "already loaded" in resumed.err
+    assert len(rig.values()) == len(LINES)
+    restarted = rig.run(str(path), "--restart")
+    assert restarted.code == 0
+    assert len(rig.values()) == 2 * len(LINES)
+
+
+def test_the_next_input_is_loaded_with_the_same_id(rig: LoadRig, path: Path) -> None:
+    assert rig.run(str(path), "--create-topic", "1").code == 0
+    path.write_bytes(b"other\n")
+    assert rig.run(str(path), "--resume").code == 0
+    assert rig.values() == [*LINES, b"other"]
+
+
+@pytest.mark.parametrize("fault", [close_after_handling(), drop_reply()], ids=["closed", "no-answer"])
+@pytest.mark.parametrize("api", [ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.PRODUCE], ids=lambda api: api.name)
+def test_lost_answers_lose_and_double_nothing(
+    broker: EmbeddedBroker, rig: LoadRig, path: Path, api: ApiKey, fault: Fault
+) -> None:
+    rig.create(2)
+    broker.faults.on(api, fault, times=2)
+    done = rig.run(str(path), "--checkpoint-interval", "0.001", "-X", "request.timeout.ms=500")
+    assert done.code == 0, done.err
+    assert sorted(rig.values()) == sorted(LINES)
+
+
+def test_an_aborted_transaction_is_sent_again(broker: EmbeddedBroker, rig: LoadRig, path: Path) -> None:
+    rig.create(2)
+    broker.faults.on(ApiKey.TXN_OFFSET_COMMIT, reply_with(ErrorCode.ILLEGAL_GENERATION), times=2)
+    done = rig.run(str(path))
+    assert done.code == 0, done.err
+    assert sorted(rig.values()) == sorted(LINES)
+
+
+def test_a_second_process_takes_over_and_the_first_one_commits_nothing_more(rig: LoadRig, path: Path) -> None:
+    rig.create(2)
+    slow = ("--rate", "2000", "--checkpoint-interval", "0.05")
+    first = subprocess.Popen(rig.command(str(path), *slow), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    committed = await_commit(rig)
+    assert 0 < committed < len(LINES)
+    second = rig.run(str(path), "--resume")
+    assert second.code == 0, second.err
+    _, error = first.communicate(timeout=30)
+    assert first.returncode == 1
+    assert b"another process took over transactional id" in error
+    assert sorted(rig.values()) == sorted(LINES)
+
+
+def test_a_killed_load_is_continued_with_a_copy_of_the_file_elsewhere(rig: LoadRig, path: Path, tmp_path: Path) -> None:
+    rig.create(2)
+    slow = ("--rate", "2000", "--checkpoint-interval", "0.05")
+    with subprocess.Popen(rig.command(str(path), *slow), stderr=subprocess.DEVNULL) as first:
+        await_commit(rig)
+        first.kill()
+    copy = tmp_path / "other-machine" / "lines.txt"
+    copy.parent.mkdir()
+    shutil.copyfile(path, copy)
+    refused = rig.run(str(copy))
+    assert refused.code == 1
+    assert "continue it with --resume" in refused.err
+    done = rig.run(str(copy), "--resume")
+    assert done.code == 0, done.err
+    assert sorted(rig.values()) == sorted(LINES)
+
+
+def test_another_input_or_other_options_are_not_continued_with(rig: LoadRig, path: Path) -> None:
+    rig.create(2)
+    path.write_bytes(b"\n".join([*LINES[:10], b"x" * 2_000_000]))
+    assert rig.run(str(path)).code == 1
+    assert rank(rig) == 10
+    other = rig.run(str(path), "--resume", "-k", "key")
+    assert "the options are not those" in other.err
+    path.write_bytes(b"\n".join(LINES))
+    changed = rig.run(str(path), "--resume")
+    assert "the input is not what it was" in changed.err
+    assert rig.values().count(LINES[0]) == 1
+
+
+def test_rows_before_a_bad_one_are_committed_and_the_load_continues_behind_it(rig: LoadRig, path: Path) -> None:
+    rig.create(1)
+    path.write_bytes(b"\n".join([*LINES[:10], b"x" * 2_000_000, *LINES[10:20]]))
+    stopped = rig.run(str(path))
+    assert stopped.code == 1
+    assert "row 11" in stopped.err
+    assert rig.values() == LINES[:10]
+    done = rig.run(str(path), "--resume", "--on-error", "skip")
+    assert done.code == 3, done.err
+    assert rig.values() == LINES[:20]
+
+
+def test_bad_rows_in_a_topic_are_part_of_the_transaction(
+    broker: EmbeddedBroker, rig: LoadRig, path: Path, topic_name: str
+) -> None:
+    rig.create(1)
+    aside = LoadRig(rig.bootstrap, rig.state_dir, f"{topic_name}-bad", rig.transactional_id)
+    aside.create(1, max_message_bytes="3000000")
+    path.write_bytes(b"\n".join([*LINES[:5], b"x" * 2_000_000, *LINES[5:9]]))
+    broker.faults.on(ApiKey.TXN_OFFSET_COMMIT, reply_with(ErrorCode.ILLEGAL_GENERATION), times=1)
+    done = rig.run(str(path), "--on-error", f"dead-letter=topic:{aside.topic}", "-X", "max.request.size=3000000")
+    assert done.code == 3, done.err
+    assert rig.values() == LINES[:9]
+    assert len(aside.values()) == 1
+
+
+def test_bad_rows_in_a_file_are_there_once_after_an_aborted_transaction(
+    broker: EmbeddedBroker, rig: LoadRig, path: Path, tmp_path: Path
+) -> None:
+    rig.create(1)
+    path.write_bytes(b"\n".join([*LINES[:5], b"x" * 2_000_000, *LINES[5:9]]))
+    broker.faults.on(ApiKey.TXN_OFFSET_COMMIT, reply_with(ErrorCode.ILLEGAL_GENERATION), times=2)
+    done = rig.run(str(path), "--on-error", f"dead-letter={tmp_path / 'bad.jsonl'}")
+    assert done.code == 3, done.err
+    assert [json.loads(line)["row"] for line in (tmp_path / "bad.jsonl").read_text().splitlines()] == [6]
+
+
+def test_rows_that_the_broker_refuses_are_left_out_and_their_neighbours_committed(
+    rig: LoadRig, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_hidden(*_: object) -> None:
+        raise AuthorizationError("describing the topic's options is not allowed")
+
+    rig.create(1, cleanup_policy="compact")
+    monkeypatch.setattr("kafkaprod.cli.load_setup.topic_options", is_hidden)
+    rows = [b'{"k":%s}' % (b"null" if i in (7, 40) else b"%d" % i) for i in range(60)]
+    source = path.with_suffix(".jsonl")
+    source.write_bytes(b"\n".join(rows))
+    done = rig.run(str(source), "--key", "k", "--on-error", "skip")
+    assert done.code == 3, done.err
+    assert "row 8: the broker refused it" in done.err
+    assert rig.values() == [row for i, row in enumerate(rows) if i not in (7, 40)]
+
+
+def test_a_topic_that_was_created_again_is_not_continued_into(rig: LoadRig, path: Path) -> None:
+    path.write_bytes(b"\n".join([*LINES[:10], b"x" * 2_000_000]))
+    rig.create(1)
+    assert rig.run(str(path)).code == 1
+    with ClusterClient(ProducerConfig.from_options({"bootstrap_servers": rig.bootstrap})) as client:
+        delete_topic(client, rig.topic)
+    rig.create(1)
+    done = rig.run(str(path), "--resume", "--on-error", "skip")
+    # Kafka forgets the offsets of a deleted topic: then the load begins again.
+    assert (done.code == 1 and "was created again" in done.err) or rig.values() == LINES[:10]
+
+
+def test_a_position_is_that_of_one_topic(rig: LoadRig, path: Path) -> None:
+    rig.create(1)
+    assert rig.run(str(path)).code == 0
+    other = LoadRig(rig.bootstrap, rig.state_dir, f"{rig.topic}-2", rig.transactional_id)
+    other.create(1)
+    assert other.run(str(path)).code == 0
+    assert other.values() == LINES
+
+
+@pytest.mark.parametrize("arguments", [("--no-manifest",), ("--state", "x"), ("--engine", "spark")])
+def test_what_transactions_exclude_is_refused(rig: LoadRig, path: Path, arguments: tuple[str, ...]) -> None:
+    done = rig.run(str(path), *arguments)
+    assert done.code == 2
+    assert "exclude each other" in done.err
+
+
+def test_the_id_may_be_an_option_of_the_producer(rig: LoadRig, path: Path) -> None:
+    rig.create(1)
+    arguments = ["load", str(path), "-b", rig.bootstrap, "-t", rig.topic, "-q"]
+    done = run_here([*arguments, "-X", f"transactional.id={rig.transactional_id}"])
+    assert done.code == 0, done.err
+    assert rank(rig) == len(LINES)
+
+
+def test_an_offset_that_no_load_committed_is_refused(rig: LoadRig, path: Path) -> None:
+    from kafkaprod import Producer
+
+    rig.create(1)
+    with Producer(bootstrap_servers=rig.bootstrap, transactional_id=rig.transactional_id) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send_offsets_to_transaction({(rig.topic, 0): 5}, rig.transactional_id)
+    done = rig.run(str(path))
+    assert done.code == 1
+    assert "is not one of a load" in done.err

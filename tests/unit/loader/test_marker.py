@@ -1,0 +1,78 @@
+"""The marker of a transactional load: what is read back, what is refused, which inputs are the same."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.inputs import find_sources
+from kafkaprod.loader.manifest import Position
+from kafkaprod.loader.marker import DIGEST_BYTES, Marker, digest_of_inputs, read_marker
+
+MARKER = Marker(
+    partition_count=3,
+    run_rows=4096,
+    topic_id="7d0a",
+    inputs="ab" * 16,
+    options="cd" * 16,
+    record_limit=1 << 20,
+    needs_keys=True,
+)
+
+
+def test_a_marker_is_read_back_as_it_was_written() -> None:
+    marker = MARKER.moved(Position(2, 10, 500, 70), 15)
+    assert read_marker(marker.to_text(), "g") == marker
+    assert (marker.rank, marker.position) == (85, Position(2, 10, 500, 70))
+    assert marker.finished().done_at
+
+
+def test_the_largest_marker_is_smaller_than_the_metadata_that_brokers_take() -> None:
+    names = ("source", "row", "offset", "rows_before", "sent_count", "sent_bytes", "bad_count", "dead_letter_bytes")
+    largest = replace(MARKER, next_row=2**62, **dict.fromkeys(names, 2**62)).finished()
+    assert len(largest.to_text()) < 4096
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"row": -1}, "row is -1"),
+        ({"row": True}, "row is True"),
+        ({"row": 9, "next_row": 8}, "do not agree"),
+        ({"run_rows": 0}, "do not agree"),
+        ({"inputs": None}, "inputs is None"),
+        ({"more": 1}, "not those of a marker"),
+        ({"kafkaprod-load": 2}, "no load of this version"),
+    ],
+)
+def test_a_marker_that_no_load_wrote_is_refused(change: dict[str, object], why: str) -> None:
+    text = json.dumps(json.loads(MARKER.to_text()) | change)
+    with pytest.raises(LoadError, match=why):
+        read_marker(text, "g")
+
+
+@pytest.mark.parametrize("text", ["", "kp1 b=7", "[" * 10_000, "3"])
+def test_metadata_of_others_is_refused(text: str) -> None:
+    with pytest.raises(LoadError, match="the committed offset of group 'g' is not one of a load"):
+        read_marker(text, "g")
+
+
+def test_a_copy_of_a_file_is_the_same_input_and_changed_bytes_at_its_ends_are_not(tmp_path: Path) -> None:
+    content = os.urandom(3 * DIGEST_BYTES)
+
+    def digest(directory: str, data: bytes) -> str:
+        path = tmp_path / directory / "a.txt"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+        return digest_of_inputs(find_sources([str(path)]))
+
+    first = digest("one", content)
+    assert digest("two", content) == first
+    assert digest("three", b"x" + content[1:]) != first
+    assert digest("four", content[:-1] + b"x") != first
+    assert digest("five", content + b"x") != first
