@@ -113,7 +113,7 @@ class ConnectionOptions:
     )
     send_buffer_bytes: int = _SERVERS.option(
         -1,
-        Integer(-1),
+        Integer(-1, synonyms={None: -1}),
         MEDIUM,
         "SO_SNDBUF; -1 lets the operating system adapt it.",
         unit="bytes",
@@ -121,7 +121,7 @@ class ConnectionOptions:
     )
     receive_buffer_bytes: int = _SERVERS.option(
         -1,
-        Integer(-1),
+        Integer(-1, synonyms={None: -1}),
         MEDIUM,
         "SO_RCVBUF; -1 lets the operating system adapt it.",
         unit="bytes",

@@ -50,11 +50,16 @@ class Kind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """A whole number in [lowest, highest]; text of one is read."""
+    """A whole number in [lowest, highest]; text of one is read.
+
+    Attributes:
+        synonyms: Other values that stand for a number, such as None in programs written for kafka-python.
+    """
 
     lowest: int = 0
     highest: int = INT32_MAX
     excluded: int | None = None
+    synonyms: Mapping[object, int] = field(default_factory=dict)
     type_name: str = "int"
 
     @property
@@ -65,6 +70,8 @@ class Integer:
     def parse(self, value: object) -> int:
         if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
             value = int(value)
+        if isinstance(value, float | None) and value in self.synonyms:
+            return self.synonyms[value]
         if type(value) is not int or not self.lowest <= value <= self.highest or value == self.excluded:
             raise ValueError(value)
         return value
@@ -93,7 +100,7 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text; empty only where `may_be_empty`."""
+    """A text; empty only where `may_be_empty`, where None is the same."""
 
     may_be_empty: bool = False
     type_name: str = "text"
@@ -103,6 +110,8 @@ class Text:
         return "a text" if self.may_be_empty else "a text that is not empty"
 
     def parse(self, value: object) -> str:
+        if value is None and self.may_be_empty:
+            return ""
         if not isinstance(value, str) or not (value or self.may_be_empty):
             raise ValueError(value)
         return value

@@ -38,12 +38,12 @@ class OptionTypes(TypedDict, total=False):
     """Upper bound of the time for a connect, after repeated failures."""
     connections_max_idle_ms: int | str
     """A connection that is unused for this time is closed. Keep it below the brokers' own limit (600000)."""
-    send_buffer_bytes: int | str
+    send_buffer_bytes: int | str | None
     """SO_SNDBUF; -1 lets the operating system adapt it."""
-    socket_send_buffer_bytes: int | str
-    receive_buffer_bytes: int | str
+    socket_send_buffer_bytes: int | str | None
+    receive_buffer_bytes: int | str | None
     """SO_RCVBUF; -1 lets the operating system adapt it."""
-    socket_receive_buffer_bytes: int | str
+    socket_receive_buffer_bytes: int | str | None
     metadata_max_age_ms: int | str
     """Metadata older than this is fetched again even if nothing seems to have changed."""
     topic_metadata_refresh_interval_ms: int | str

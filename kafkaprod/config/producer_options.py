@@ -9,6 +9,7 @@ Source: Kafka's ProducerConfig, 4.x.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -86,7 +87,7 @@ class ProducerOptions(ConnectionOptions):
     )
     retries: int = _DELIVERY.option(
         INT32_MAX,
-        Integer(),
+        Integer(synonyms={math.inf: INT32_MAX}),
         HIGH,
         "How often a batch is sent again. Leave it; `delivery_timeout_ms` is the bound to set.",
         aliases=("message.send.max.retries",),

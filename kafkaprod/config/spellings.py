@@ -62,6 +62,8 @@ class Spellings:
             if str(value).lower() not in (name.lower() for name in accepted):
                 raise ConfigError(f"{spelling}={value!r} is not supported: {advice}")
             return {}
+        if value is None and dotted in REFUSED:  # "not set", as programs that copy another client's defaults say it
+            return {}
         return {spelling: value}
 
     def _find(self, spelling: str) -> _Target:
