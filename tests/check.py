@@ -35,7 +35,7 @@ class Step:
 
 
 # Without PySpark (the extra dev-all) its classes are Any.
-WITHOUT_SPARK = ("--allow-subclassing-any", "--allow-untyped-decorators", "--no-warn-return-any")
+WITHOUT_SPARK: tuple[str, ...] = ("--allow-subclassing-any", "--allow-untyped-decorators", "--no-warn-return-any")
 WITHOUT_SPARK += ("--no-warn-unused-ignores",)
 TYPES = ("mypy", "--strict", *(() if importlib.util.find_spec("pyspark") else WITHOUT_SPARK), "kafkaprod")
 
@@ -51,6 +51,7 @@ STEPS = [
         ),
     ),
     Step("types", TYPES),
+    Step("types of tests", ("mypy", "--config-file", "tests/mypy.ini", "tests")),
     Step("build", (PYTHON, "setup.py", "build_ext", "--inplace"), "performance hint"),
     Step(
         "stubs",

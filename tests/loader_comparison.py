@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 import pandas as pd
@@ -179,11 +179,11 @@ def read_pandas(path: Path, sample: Sample) -> Rows:
 def read_duckdb(path: Path, sample: Sample) -> Rows:
     """Read with duckdb, which leaves out what it does not understand."""
     columns = ", ".join(f"'{name}': 'VARCHAR'" for name in sample.names)
-    found = duckdb.sql(
+    query: Any = duckdb.sql(
         f"SELECT * FROM read_csv('{path}', delim='{sample.separator}', header=true, quote='\"', escape='\"', "
         f"auto_detect=false, columns={{{columns}}}, ignore_errors=true, nullstr='\x01')"
-    ).fetchall()
-    return [tuple("" if value is None else value for value in row) for row in found]
+    )
+    return [tuple("" if value is None else value for value in row) for row in query.fetchall()]
 
 
 OTHERS: Final[dict[str, Reader]] = {

@@ -62,4 +62,4 @@ def test_layers_beside_and_below_the_core_do_not_import_it(layer: str) -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            assert not [name for name in names if name.startswith("kafkaprod._core")], f"{path}:{node.lineno}"
+            assert not [name for name in names if name.startswith("kafkaprod._core")], f"{path}: {ast.unparse(node)}"

@@ -41,8 +41,9 @@ def test_a_program_with_callbacks_poll_and_flush(servers: str, topic: str, read:
     assert [error for error, _ in reports] == [None] * 20
     message = next(message for _, message in reports if message.key() == b"0")
     assert (message.topic(), message.value(), message.error()) == (topic, b"value 0", None)
-    assert message.offset() is not None
-    assert message.offset() >= 0
+    offset = message.offset()
+    assert offset is not None
+    assert offset >= 0
     assert message.timestamp()[0] == compat.TIMESTAMP_CREATE_TIME
     assert (message.latency() or -1) > 0
     records = read(topic, 20)

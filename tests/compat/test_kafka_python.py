@@ -218,7 +218,9 @@ def test_every_public_name_of_the_original_is_there() -> None:
 
 
 def test_every_error_of_the_original_is_there_with_its_code_and_bases() -> None:
-    theirs = {n: c for n, c in vars(kafka.errors).items() if inspect.isclass(c) and issubclass(c, Exception)}
+    theirs: dict[str, Any] = {
+        n: c for n, c in vars(kafka.errors).items() if inspect.isclass(c) and issubclass(c, Exception)
+    }
     for name, kind in theirs.items():
         ours = getattr(errors, name)
         assert getattr(ours, "errno", None) == getattr(kind, "errno", None), name

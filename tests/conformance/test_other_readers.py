@@ -8,8 +8,7 @@ from __future__ import annotations
 import random
 import socket
 import struct
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import confluent_kafka
 import pytest
@@ -52,7 +51,7 @@ def write(rows: list[ModelRecord], codec: str, batch_size: int = BATCH_BYTES) ->
 def random_records(seed: int, total_bytes: int) -> list[ModelRecord]:
     """Records of all sizes, half of them compressible, up to about `total_bytes`."""
     rng = random.Random(seed)
-    rows = []
+    rows: list[ModelRecord] = []
     size = 0
     while size < total_bytes:
         length = rng.choice([0, 1, 63, 64, 100, 1000, 8191, 8192, 40_000])
@@ -140,7 +139,7 @@ class MockCluster:
                 assert message is not None, f"only {len(rows)} of {count} records came"
                 assert message.error() is None, message.error()
                 assert message.offset() == len(rows)
-                headers = tuple((name, value) for name, value in message.headers() or ())
+                headers = tuple(cast(list[tuple[str, bytes | None]], message.headers() or []))
                 rows.append(ModelRecord(message.key(), message.value(), headers, message.timestamp()[1]))
         finally:
             consumer.close()
@@ -148,7 +147,7 @@ class MockCluster:
 
 
 @pytest.fixture(scope="module")
-def mock_cluster() -> Iterator[MockCluster]:
+def mock_cluster() -> MockCluster:
     return MockCluster()
 
 

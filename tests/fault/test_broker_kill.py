@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,10 @@ from tests.support.broker.fixtures_log import open_log, read_all
 TOPIC = "orders"
 PARTITIONS = 3
 RECORDS_AT_ONCE = 50
+
+
+def has_loaded(writers: list[Writer], enough: int) -> bool:
+    return pause() or total(writers) >= enough
 
 
 class Writer(threading.Thread):
@@ -55,7 +60,7 @@ def check_kills(directory: Path, kills: int, seed: int) -> int:
         try:
             for kill in range(kills):
                 enough = total(writers) + rng.randint(1, 1000)
-                wait_until(lambda enough=enough: pause() or total(writers) >= enough, f"load before kill {kill}")
+                wait_until(partial(has_loaded, writers, enough), f"load before kill {kill}")
                 broker.kill()
                 broker.start()
         finally:

@@ -122,7 +122,7 @@ def check_refused_producer_id(cluster: ScriptedCluster, producer: Producer, code
     if describe(code).retriable:
         assert error is None
     elif error is not None:
-        assert getattr(error, "code", error.context.get("code")) == code
+        assert getattr(error, "code", getattr(error, "context", {}).get("code")) == code
     later = send_one(producer, ledger, "t", 0)
     assert later.exception(20) is None
     checked(cluster, ledger)

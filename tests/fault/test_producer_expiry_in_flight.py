@@ -18,6 +18,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -157,7 +158,7 @@ class Cell:
         self.producers += 1
         producer = Producer(options_of(cluster, idempotent=self.producers % 2 == 0))
         for topic in TOPICS:
-            wait_until(lambda topic=topic: knows(producer, topic), 10, f"metadata of {topic}")
+            wait_until(partial(knows, producer, topic), 10, f"metadata of {topic}")
         cluster.bytes_per_s = BYTES_PER_S
         end = self._path_end(producer, cluster)
         ends_producer = self.path in ("fatal error", "close")
@@ -207,7 +208,7 @@ class Cell:
 
         def die() -> None:
             self.releases += 1
-            producer._engine.sender._upkeep.refresh_metadata = _fail_the_thread  # type: ignore[method-assign]
+            producer._engine.sender._upkeep.refresh_metadata = _fail_the_thread  # type: ignore[method-assign, assignment]
             producer._engine.sender.wakeup()
 
         ends = {"disconnect": disconnect, "close": close_at_once, "fatal error": die}

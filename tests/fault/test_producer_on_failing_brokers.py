@@ -3,6 +3,7 @@
 import os
 import random
 import time
+from functools import partial
 
 import pytest
 
@@ -13,6 +14,10 @@ from tests.kafka.cluster import KafkaCluster, wait_until
 pytestmark = pytest.mark.external
 
 PARTITIONS = 6
+
+
+def is_past(end_s: float) -> bool:
+    return time.monotonic() >= end_s
 
 
 def wait_until_in_sync(kafka3: KafkaCluster, topic: str) -> None:
@@ -80,7 +85,7 @@ def freeze(kafka3: KafkaCluster, topic: str, seconds: list[float]) -> None:
             kafka3.sigstop(victim)
             try:
                 started_s, offered, count = time.monotonic(), load.offered(others), load.acknowledged(others)
-                wait_until(lambda end=started_s + duration_s: time.monotonic() >= end, duration_s + 5, "end")
+                wait_until(partial(is_past, started_s + duration_s), duration_s + 5, "end")
                 count, offered = load.acknowledged(others) - count, load.offered(others) - offered
             finally:
                 kafka3.sigcont(victim)

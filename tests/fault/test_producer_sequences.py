@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,6 +24,14 @@ from tests.native import building
 OUT_OF_ORDER, TOO_LARGE, INVALID_RECORD = 45, 10, 87
 SEEDS = int(os.environ.get("KAFKAPROD_SEEDS", "6"))
 SMALL = {"batch_size": 400}  # three records a batch
+
+
+def is_complete(ledger: SendLedger) -> bool:
+    return all(send.completions for send in ledger.sends)
+
+
+def has_requests(cluster: ScriptedCluster, count: int) -> bool:
+    return len(cluster.requests) >= count
 
 
 def test_sequences_wrap_behind_the_last_one() -> None:
@@ -162,7 +171,7 @@ def test_leader_that_moves_while_answers_are_held_never_outruns_the_window() -> 
             cluster.wait_for_batches(sent + 1)
             cluster.move_leader("t", 0, 1 - node)
             asked = len(cluster.requests)
-            wait_until(lambda start=asked: len(cluster.requests) >= start + 2, 20, "metadata")
+            wait_until(partial(has_requests, cluster, asked + 2), 20, "metadata")
             for _ in range(60):
                 send_one(producer, ledger, "t", 0)
             cluster.reset_connections()
@@ -325,7 +334,7 @@ def test_random_faults_lose_duplicate_and_reorder_nothing(seed: int) -> None:
             one.flush(30)
             two.flush(30)
             for ledger in ledgers:
-                wait_until(lambda of=ledger: all(send.completions for send in of.sends), 20, "completions")
+                wait_until(partial(is_complete, ledger), 20, "completions")
 
         report = check_records(ledgers, cluster.logs())
         assert report.is_ok, str(report)

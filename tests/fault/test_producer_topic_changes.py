@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any, cast
+
 import pytest
 
 from kafkaprod.errors import BrokerError
@@ -13,6 +16,10 @@ from tests.fault.test_producer_error_codes import checked, producer_of
 from tests.kafka.cluster import wait_until
 
 UNKNOWN_TOPIC_ID = 100
+
+
+def has_requests(cluster: ScriptedCluster, count: int) -> bool:
+    return len(cluster.requests) >= count
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 4, 6])
@@ -30,7 +37,7 @@ def test_records_sent_after_a_topic_was_made_anew_use_its_partitions(partitions:
             key = None if number % 2 else bytes([number])
             assert send_one(producer, new, "t", key=key).exception(20) is None
         wait_for_callbacks(new)
-        report = check_records([new], of_ledgers(cluster.logs(), [new]))
+        report = check_records([new], of_ledgers(cast(Any, cluster.logs()), [new]))
         assert report.is_ok, str(report)
         assert len([log for log in cluster.logs()["t"].values() if log]) == partitions
 
@@ -77,7 +84,7 @@ def test_topic_that_vanishes_for_a_while_keeps_its_sequences() -> None:
             with cluster.lock:
                 cluster.hidden_topics.add("t")
             asked = len(cluster.requests)
-            wait_until(lambda start=asked: len(cluster.requests) >= start + 2, 20, "metadata without the topic")
+            wait_until(partial(has_requests, cluster, asked + 2), 20, "metadata without the topic")
             future = send_one(producer, ledger, "t", 0)
             with cluster.lock:
                 cluster.hidden_topics.clear()

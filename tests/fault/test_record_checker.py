@@ -3,9 +3,10 @@
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Producer
 
 from tests.fault.record_checker import (
     SMALLEST_VALUE_BYTES,
@@ -248,7 +249,7 @@ def test_real_log_agrees_with_the_ledger(kafka: KafkaCluster, topic_name: str) -
     ledger = SendLedger()
     producer = Producer({"bootstrap.servers": kafka.bootstrap(), "enable.idempotence": True, "log_level": 0})
 
-    def on_delivery(error: KafkaError | None, message: Message) -> None:
+    def on_delivery(error: KafkaError | None, message: Any) -> None:
         ledger.on_completion(
             message.value(),
             topic=message.topic(),

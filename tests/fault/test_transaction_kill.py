@@ -6,6 +6,7 @@ import random
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -103,7 +104,7 @@ def read_committed(broker: EmbeddedBroker) -> list[Counter[int]]:
     at_end: set[int] = set()
 
     def read_one() -> bool:
-        message = consumer.poll(1)
+        message: Any = consumer.poll(1)
         if message is not None and message.error() is not None:
             at_end.add(message.partition())
         elif message is not None:

@@ -52,7 +52,7 @@ def make(rig: ProxiedCluster, transactional_id: str, **options: int) -> Producer
     return producer
 
 
-def read(rig: ProxiedCluster, topic: str) -> list[bytes | None]:
+def read(rig: ProxiedCluster, topic: str) -> list[bytes]:
     """The values that a read_committed reader gets."""
     partitions = read_all(rig.cluster.bootstrap(), topic)
     return sorted(record.value or b"" for records in partitions.values() for record in records)

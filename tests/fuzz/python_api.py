@@ -21,7 +21,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -162,7 +162,9 @@ class Buffers:
 
     def _spoil(self) -> None:
         while not self._is_over.wait(0.0002):
-            target = self._rng.choice([self.offsets32, self.offsets64, self.partitions, self.timestamps, self.bitmap])
+            target: Any = self._rng.choice(
+                [self.offsets32, self.offsets64, self.partitions, self.timestamps, self.bitmap]
+            )
             target[self._rng.randrange(len(target))] = (
                 self._rng.choice([0, 255, 1, 127])
                 if target is self.bitmap
@@ -296,13 +298,12 @@ class Call:
 
     def call_send(self) -> Any:
         topic = self.rng.choice([TOPIC, TOPIC, TOPIC, "unknown!", "", None, 5, b"t", Text(TOPIC), "\ud800"])
-        arguments = [self.data(), self.data(), self.headers(), self.number(), self.number()]
-        future = self.rng.choice([self.producer.send, self.producer.try_send])(
-            topic, *arguments[: self.rng.randrange(6)]
-        )
+        arguments: list[Any] = [self.data(), self.data(), self.headers(), self.number(), self.number()]
+        send: Any = self.rng.choice([self.producer.send, self.producer.try_send])
+        future = send(topic, *arguments[: self.rng.randrange(6)])
         if future is not None and self.rng.random() < 0.2:
             repr(future)
-            future.add_done_callback(self.rng.choice([lambda _: None, lambda _: 1 / 0, 5, None]))
+            future.add_done_callback(cast(Any, self.rng.choice([lambda _: None, lambda _: 1 / 0, 5, None])))
             self.rng.choice([future.add_callback, future.add_errback, future.add_both])(lambda *_: None, 1)
             future.exception(0)
 
@@ -347,8 +348,8 @@ class Call:
             self.producer.send_table(
                 TOPIC,
                 data,
-                value=choice(names),
-                key=choice(names),
+                value=cast(Any, choice(names)),
+                key=cast(Any, choice(names)),
                 headers=self.headers(),
                 partition=choice([None, "n", 1]),
             )
@@ -381,11 +382,11 @@ class Call:
             "",
         ]
         ProducerConfig.from_options(
-            {self.rng.choice(names): self.rng.choice([self.number(), self.data(), self.headers()])}
+            {cast(str, self.rng.choice(names)): self.rng.choice([self.number(), self.data(), self.headers()])}
         )
 
     def call_others(self) -> Any:
-        self.producer.partitions_for(self.rng.choice([TOPIC, None, "", 5, "\ud800"]))
+        self.producer.partitions_for(cast(Any, self.rng.choice([TOPIC, None, "", 5, "\ud800"])))
         len(self.producer)
         self.producer.metrics()
 

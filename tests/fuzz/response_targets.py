@@ -31,6 +31,7 @@ from kafkaprod.protocol.messages.metadata import MetadataRequest
 from kafkaprod.protocol.messages.produce import ProduceResponse
 from kafkaprod.security.scram import ScramMechanism
 from tests.support.net.fake_broker import FakeBroker, frame
+from tests.support.net.outcomes import outcome_token
 from tests.support.producer.sender_rig import Rig, Sent
 
 MOST_CPU_S = 1.0
@@ -135,10 +136,10 @@ def _connection(kind: int) -> tuple[Connection, ScramMechanism]:
 
 
 def _send_requests(connection: Connection) -> list[str]:
-    connection.send_body(ApiKey.PRODUCE, 9, [b"body"], 4, on_done="produce", now_ms=0, timeout_ms=1000)
-    connection.send(MetadataRequest(topics=[]), 12, on_done="metadata", now_ms=0, timeout_ms=1000)
+    connection.send_body(ApiKey.PRODUCE, 9, [b"body"], 4, on_done=outcome_token("produce"), now_ms=0, timeout_ms=1000)
+    connection.send(MetadataRequest(topics=[]), 12, on_done=outcome_token("metadata"), now_ms=0, timeout_ms=1000)
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
-    connection.send(request, 5, on_done="producer id", now_ms=0, timeout_ms=1000)
+    connection.send(request, 5, on_done=outcome_token("producer id"), now_ms=0, timeout_ms=1000)
     _take(connection)
     return ["produce", "metadata", "producer id"]
 

@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def records(tmp_path: Path) -> str:
     return str(tmp_path / "records")
 
 
-def _task(far_end: FarEnd, records: str, peer: Peer, **options: object) -> Task:
+def _task(far_end: FarEnd, records: str, peer: Peer, **options: Any) -> Task:
     return Task(far_end.bootstrap, "t", records, peer.way, topics=2, seconds=0, warm_up_s=0, **options)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import aiokafka
 import confluent_kafka
@@ -29,7 +30,7 @@ def test_confluent_kafka_gets_growing_offsets(sink: Sink) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": sink.bootstrap, "enable.idempotence": True})
     offsets: dict[int, list[int]] = {index: [] for index in range(6)}
 
-    def on_delivery(error: object, message: confluent_kafka.Message) -> None:
+    def on_delivery(error: object, message: Any) -> None:
         assert error is None
         offsets[message.partition()].append(message.offset())
 
@@ -134,8 +135,12 @@ def test_unknown_topic_is_refused() -> None:
         )
         assert list(producer.list_topics(timeout=10).topics) == ["bench"]
         errors: list[int] = []
+
+        def on_refusal(error: Any, _: object) -> None:
+            errors.append(error.code())
+
         try:
-            producer.produce("absent", b"value", on_delivery=lambda error, _: errors.append(error.code()))
+            producer.produce("absent", b"value", on_delivery=on_refusal)
         except confluent_kafka.KafkaException as error:  # the client knows it from the list already
             errors.append(error.args[0].code())
         assert producer.flush(20) == 0

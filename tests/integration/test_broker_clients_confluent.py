@@ -95,6 +95,12 @@ def collect(consumers: list[ConfluentConsumer], values: list[int]) -> None:
                 values.append(int(message.value() or b""))
 
 
+def collected(consumers: list[ConfluentConsumer], values: list[int]) -> bool:
+    """Collect; return True."""
+    collect(consumers, values)
+    return True
+
+
 def share_sizes(consumers: list[ConfluentConsumer]) -> list[int]:
     return sorted(len(consumer.assignment()) for consumer in consumers)
 
@@ -209,7 +215,7 @@ def test_confluent_subscribes_the_consumer_protocol_by_pattern(
     member.subscribe([f"^{topic_name}-.*"])
     for suffix in ("a", "b"):  # the second one is made after the subscription
         produce(broker, f"{topic_name}-{suffix}", range(9))
-    wait_until(lambda: collect([member], []) or len(member.assignment()) == 6, "the partitions of both topics")
+    wait_until(lambda: collected([member], []) and len(member.assignment()) == 6, "the partitions of both topics")
 
 
 @pytest.mark.parametrize("protocol", ["newest", "oldest"])
@@ -226,14 +232,14 @@ def test_static_confluent_member_comes_back_without_a_rebalance(
     produce(embedded_broker, topic_name, range(3))
     first = open_consumer(group_instance_id="one")
     other = open_consumer(group_instance_id="two")
-    wait_until(lambda: (collect([first, other], []), share_sizes([first, other]) == [1, 2])[1], "both have partitions")
+    wait_until(lambda: collected([first, other], []) and share_sizes([first, other]) == [1, 2], "both have partitions")
     before = sorted(first.assignment(), key=str)
     first.close()
     revoked: list[object] = []
     other.unsubscribe()
     other.subscribe([topic_name], on_revoke=lambda _, partitions: revoked.extend(partitions))
     again = open_consumer(group_instance_id="one")
-    wait_until(lambda: (collect([again, other], []), share_sizes([again, other]) == [1, 2])[1], "both have partitions")
+    wait_until(lambda: collected([again, other], []) and share_sizes([again, other]) == [1, 2], "both have partitions")
     assert sorted(again.assignment(), key=str) == before
 
 
@@ -253,7 +259,7 @@ def test_confluent_administers_topics_configs_groups_and_offsets(
     produce(embedded_broker, topic_name, range(30))
     consumer = open_consumer()
     seen: list[int] = []
-    wait_until(lambda: (collect([consumer], seen), len(seen) == 30)[1], "all records")
+    wait_until(lambda: collected([consumer], seen) and len(seen) == 30, "all records")
     consumer.commit(asynchronous=False)
     group = f"group-of-{topic_name}"
     described = admin.describe_consumer_groups([group])[group].result(timeout=60)

@@ -198,6 +198,6 @@ def console_produce(class_path: str, broker: EmbeddedBroker, topic: str, values:
     return {str(value) for value in values}
 
 
-def pause() -> None:
+def pause() -> bool:
     """Let the members work, between two looks at what they have done."""
-    threading.Event().wait(0.1)
+    return threading.Event().wait(0.1)

@@ -81,9 +81,9 @@ def open_member(embedded_broker: EmbeddedBroker, topic_name: str) -> Iterator[Op
         member.close()
 
 
-def pause() -> None:
+def pause() -> bool:
     """Let other threads work, between two looks at what they have done."""
-    threading.Event().wait(0.02)
+    return threading.Event().wait(0.02)
 
 
 def produce(broker: EmbeddedBroker, topic: str, values: range) -> None:

@@ -95,9 +95,9 @@ def produce(kcat: str, broker: EmbeddedBroker, topic: str, values: range) -> Non
         run(kcat, broker, "-P", "-t", topic, "-p", str(partition), text=lines)
 
 
-def pause() -> None:
+def pause() -> bool:
     """Let the members work, between two looks at what they have done."""
-    threading.Event().wait(0.05)
+    return threading.Event().wait(0.05)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

@@ -171,7 +171,7 @@ def test_real_producer_gets_every_record_through_a_bad_hour(broker: EmbeddedBrok
     offsets: list[int] = []
     for value in range(500):
         producer.produce(
-            topic, b"%d" % value, partition=0, on_delivery=lambda _, message: offsets.append(message.offset())
+            topic, b"%d" % value, partition=0, on_delivery=lambda _, message: offsets.append(message.offset() or 0)
         )
         if value % 10 == 0:
             producer.poll(0)

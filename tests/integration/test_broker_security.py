@@ -7,7 +7,7 @@ import ssl
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
@@ -84,7 +84,7 @@ def test_librdkafka_and_kafka_python_log_in(sasl_broker: EmbeddedBroker, mechani
 def test_wrong_password_is_refused_with_a_reason(sasl_broker: EmbeddedBroker, mechanism: str) -> None:
     errors: list[Any] = []
     options = confluent(sasl_broker, sasl_mechanism=mechanism, sasl_password="wrong")
-    admin = AdminClient({**options, "error_cb": errors.append})
+    admin = AdminClient(cast(Any, {**options, "error_cb": errors.append}))
 
     def is_told() -> bool:
         admin.poll(0.1)
@@ -224,7 +224,8 @@ def test_user_whose_credential_was_set_by_a_client_logs_in(tmp_path: Path) -> No
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
         change = UserScramCredentialUpsertion("bob", info, b"his own")
         admin.alter_user_scram_credentials([change])["bob"].result(30)
-        described = admin.describe_user_scram_credentials(["bob"])["bob"].result(30)
+        descriptions: Any = admin.describe_user_scram_credentials(["bob"])
+        described = descriptions["bob"].result(30)
         assert [entry.iterations for entry in described.scram_credential_infos] == [8192]
         login = {"sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_username": "bob", "sasl_plain_password": "his own"}
         producer = KafkaProducer(
@@ -253,7 +254,7 @@ def test_acls_bind_who_logs_in() -> None:
             producer.flush(30)
             return None if errors[0] is None else errors[0].name()
 
-        admin = AdminClient(login("admin"))
+        admin = AdminClient(cast(Any, login("admin")))
         operation, permission = AclOperation.WRITE, AclPermissionType.ALLOW
         assert produce_as_ann() is None  # there are no entries yet
         bobs = AclBinding(ResourceType.TOPIC, "t", ResourcePatternType.LITERAL, "User:bob", "*", operation, permission)
@@ -262,12 +263,13 @@ def test_acls_bind_who_logs_in() -> None:
         anns = AclBinding(ResourceType.TOPIC, "t", ResourcePatternType.PREFIXED, "User:ann", "*", operation, permission)
         admin.create_acls([anns])[anns].result(30)
         assert produce_as_ann() is None
+        anything: Any = None
         every = AclBindingFilter(
             ResourceType.ANY,
-            None,
+            anything,
             ResourcePatternType.ANY,
-            None,
-            None,
+            anything,
+            anything,
             AclOperation.ANY,
             AclPermissionType.ANY,
         )
@@ -291,7 +293,7 @@ def test_one_broker_has_several_listeners(authority: Authority) -> None:
             options = {"bootstrap.servers": place, "security.protocol": protocol}
             options |= {"ssl.ca.location": str(authority.cafile)} if protocol.endswith("SSL") else {}
             options |= login if protocol.startswith("SASL_") else {}
-            brokers = AdminClient(options).list_topics(timeout=30).brokers
+            brokers = AdminClient(cast(Any, options)).list_topics(timeout=30).brokers
             assert [f"{item.host}:{item.port}" for item in brokers.values()] == [place]
         with RawClient(places["PLAINTEXT"]) as client:
             keys = {entry.api_key for entry in client.call(ApiVersionsRequest(), ApiVersionsResponse, 0).api_keys}

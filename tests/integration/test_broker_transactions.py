@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -64,7 +65,7 @@ def read_all(broker: EmbeddedBroker, topic: str, isolation: str = "read_committe
     positions = {index for index, end in ends.items() if end == 0}
 
     def read_one() -> bool:
-        message = consumer.poll(1)
+        message: Any = consumer.poll(1)
         if message is None:
             return False
         if message.error() is not None:
@@ -163,7 +164,7 @@ def copy_everything(broker: EmbeddedBroker, group: str, count: int) -> None:
             return False
         producer.begin_transaction()
         for message in messages:
-            producer.produce(f"output-{group}", b"copy of " + message.value(), partition=0)
+            producer.produce(f"output-{group}", b"copy of " + (message.value() or b""), partition=0)
         positions = consumer.position(consumer.assignment())
         producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 30)
         attempt += 1

@@ -51,12 +51,12 @@ def frame_of(request: Request, version: int) -> bytes:
     return b"".join(map(bytes, encode_request(request, version, 1, "raw client")))
 
 
-def produce_request(topic: str, batch: bytes, *, acks: int = -1) -> ProduceRequest:
+def produce_request(topic: str, batch: bytes | bytearray, *, acks: int = -1) -> ProduceRequest:
     data = [PartitionProduceData(index=0, records=batch)]
     return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
 
 
-def produce(client: RawClient, topic: str, batch: bytes) -> None:
+def produce(client: RawClient, topic: str, batch: bytes | bytearray) -> None:
     answer = client.call(produce_request(topic, batch), ProduceResponse, 9)
     assert answer.responses[0].partition_responses[0].error_code == 0
 
@@ -151,7 +151,7 @@ def test_requests_sent_at_once_are_answered_in_order(client: RawClient, topic: s
             expected.append((client.send(fetch_request(topic, 0), 11), FetchResponse))
         else:
             expected.append((client.send(ListOffsetsRequest(replica_id=-1), 5), ListOffsetsResponse))
-    versions = {HeartbeatResponse: 3, FetchResponse: 11, ListOffsetsResponse: 5}
+    versions: dict[type, int] = {HeartbeatResponse: 3, FetchResponse: 11, ListOffsetsResponse: 5}
     for correlation_id, response_class in expected:
         assert client.receive(response_class, versions[response_class])[0] == correlation_id
 

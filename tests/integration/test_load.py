@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import lz4.frame
 import polars as pl
@@ -128,7 +129,9 @@ def test_json_lines_are_forwarded_as_they_stand(rig: LoadRig, tmp_path: Path) ->
 
 def test_keys_headers_timestamps_and_partitions_come_from_fields(rig: LoadRig, tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
-    rows = [{"user": f'u"{i}', "nested": {"user": 1}, "at": 1_700_000_000 + i, "place": i % 3} for i in range(100)]
+    rows: list[dict[str, Any]] = [
+        {"user": f'u"{i}', "nested": {"user": 1}, "at": 1_700_000_000 + i, "place": i % 3} for i in range(100)
+    ]
     path.write_text("\n".join(map(json.dumps, rows)))
     done = rig.run(
         *(str(path), "--create-topic", "3", "--key", "{user}/{place}", "-H", "from={user}", "-H", "fixed=1"),

@@ -224,7 +224,7 @@ def test_rows_that_the_broker_finds_too_large_are_put_aside(
     done = rig.run(str(path), "-z", codec, "--on-error", f"dead-letter={aside}")
     assert done.code == 3, done.err
     assert "2 bad rows" in done.err
-    assert sorted(rig.values()) == sorted(line for line in lines if len(line) < 20_000)
+    assert sorted(value or b"" for value in rig.values()) == sorted(line for line in lines if len(line) < 20_000)
     bad = [json.loads(line) for line in aside.read_text().splitlines()]
     assert [(row["row"], row["value"].encode()) for row in bad] == [(301, lines[300]), (801, lines[800])]
     assert all("the broker refused it" in row["reason"] for row in bad)
@@ -240,7 +240,9 @@ def test_rows_that_the_broker_names_are_left_out_and_their_neighbours_sent(
     path.write_bytes(b"\n".join(rows))
     done = rig.run(str(path), "--key", "k", "--on-error", "skip")
     assert done.code == 3, done.err
-    assert sorted(rig.values()) == sorted(row for i, row in enumerate(rows) if i not in (7, 40))
+    assert sorted(value or b"" for value in rig.values()) == sorted(
+        row for i, row in enumerate(rows) if i not in (7, 40)
+    )
     assert "row 8: the broker refused it" in done.err
     assert "row 41: the broker refused it" in done.err
 

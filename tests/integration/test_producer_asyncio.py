@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ class Notes(Interceptor):
         self.outcomes.append(error)
 
 
-async def stalled(sink: Sink, **options: object) -> AsyncProducer:
+async def stalled(sink: Sink, **options: Any) -> AsyncProducer:
     """A producer whose buffer is full and whose broker is stopped."""
     producer = AsyncProducer(bootstrap_servers=sink.bootstrap, buffer_memory=256 << 10, batch_size=16384, **options)
     await producer.send_and_wait("t", b"first")
@@ -85,8 +86,9 @@ async def test_records_with_hooks_do_not_leave_the_loop(sink: Sink, monkeypatch:
         futures = [await producer.send("t", "text") for _ in range(10)]
         for future in futures:
             await future
+        soon: Any = "soon"
         with pytest.raises(InvalidRecordError):
-            await producer.send("t", "text", timestamp_ms="soon")
+            await producer.send("t", "text", timestamp_ms=soon)
         assert await producer.partitions_for("t") == {0, 1}
         await producer.flush()
     assert len(notes.sent) == 12

@@ -176,7 +176,8 @@ def test_serializers_see_the_headers_of_their_own_row_and_may_append(broker: Emb
 
 
 def test_single_object_in_place_of_values_is_refused(broker: EmbeddedBroker) -> None:
-    for options in ({}, {"value_serializer": str.encode}):
+    settings: list[dict[str, Any]] = [{}, {"value_serializer": str.encode}]
+    for options in settings:
         with Producer(bootstrap_servers=broker.bootstrap_servers, **options) as producer:
             for values in (b"abc", "abc"):
                 with pytest.raises(InvalidRecordError, match="values must be a list with one item per record"):

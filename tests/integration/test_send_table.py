@@ -131,7 +131,7 @@ async def test_asyncio_sends_a_table_and_awaits_its_result(embedded_broker: Embe
 
 def test_a_table_larger_than_the_memory_waits_for_it(embedded_broker: EmbeddedBroker) -> None:
     table = pa.table({"value": ["x" * 1000] * 20_000})
-    options = {"buffer_memory": 1 << 20, "batch_size": 1 << 16}
+    options: dict[str, Any] = {"buffer_memory": 1 << 20, "batch_size": 1 << 16}
     with Producer(bootstrap_servers=embedded_broker.bootstrap_servers, **options) as producer:
         result = producer.send_table("table-large", table).result(LIMIT_S)
     assert sum(map(len, fetch(embedded_broker, "table-large").values())) == len(result) == 20_000

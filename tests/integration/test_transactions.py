@@ -86,7 +86,7 @@ def read(broker: EmbeddedBroker, topic: str, isolation: str = "read_committed") 
         if message.error():
             ends += 1
         else:
-            values.append(message.value())
+            values.append(message.value() or b"")
     consumer.close()
     return sorted(values)
 

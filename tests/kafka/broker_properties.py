@@ -125,6 +125,7 @@ def _sasl_properties(listener: str) -> Properties:
         "oauthbearer": 'oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";',
     }
     mechanisms = ",".join(mechanism.upper() for mechanism in logins)
-    return {f"{prefix}.sasl.enabled.mechanisms": mechanisms} | {
+    enabled: dict[str, str | int] = {f"{prefix}.sasl.enabled.mechanisms": mechanisms}
+    return enabled | {
         f"{prefix}.{mechanism}.sasl.jaas.config": f"{package}.{login}" for mechanism, login in logins.items()
     }

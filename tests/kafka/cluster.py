@@ -27,6 +27,7 @@ from confluent_kafka.admin import (
     NewTopic,
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
 
@@ -345,7 +346,7 @@ class KafkaCluster:
                 os.replace(archive.with_suffix(f".{os.getpid()}"), archive)
 
     def _create_scram_users(self) -> None:
-        upsertions = [
+        upsertions: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password.encode())
             for user, password in SASL_USERS.items()
             for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)

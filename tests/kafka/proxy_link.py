@@ -132,7 +132,7 @@ class Connection:
         rate = self._read_rate(direction)
         if not rate:
             return await reader.readexactly(count)
-        parts = []
+        parts: list[bytes] = []
         while count:
             part = await reader.read(min(count, max(1, int(rate / 50))))
             if not part:

@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -77,16 +77,16 @@ def read_all(
             elif time.monotonic() > deadline:
                 raise TimeoutError(f"{topic}: end of partitions {sorted(unread)} not reached")
             for message in batch:
-                index = message.partition()
+                index = cast(int, message.partition())
                 error = message.error()
                 if error is None:
                     timestamp_type, timestamp = message.timestamp()
                     records[index].append(
                         ReadRecord(
-                            message.offset(),
+                            cast(int, message.offset()),
                             message.key(),
                             message.value(),
-                            message.headers() or [],
+                            cast(list[tuple[str, bytes | None]], message.headers() or []),
                             timestamp,
                             timestamp_type,
                         )

@@ -2,6 +2,7 @@
 
 import socket
 import struct
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.external
 SASL = {"sasl.username": "alice", "sasl.password": SASL_USERS["alice"]}
 
 
-def produce(config: dict[str, object], topic: str, values: list[bytes], **fields: object) -> None:
+def produce(config: dict[str, object], topic: str, values: list[bytes], **fields: Any) -> None:
     producer = Producer({"log_level": 0, "linger.ms": 0, **config})
     failures: list[object] = []
     for value in values:

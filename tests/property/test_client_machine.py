@@ -15,6 +15,7 @@ from kafkaprod.protocol.client_events import ConnectionFailed
 from kafkaprod.protocol.handshake import State
 from tests.support.net.fake_broker import FakeBroker, frame
 from tests.support.net.happenings import happened, kind
+from tests.support.net.outcomes import outcome_token
 
 PRODUCE = 0
 
@@ -48,7 +49,7 @@ class ClientConnectionMachine(RuleBasedStateMachine):
             8,
             [bytes(size) for size in sizes],
             sum(sizes),
-            on_done=self.token,
+            on_done=outcome_token(self.token),
             now_ms=self.now_ms,
             timeout_ms=timeout_ms,
             expects_response=expects,

@@ -129,7 +129,8 @@ def test_arrow_columns_are_taken_or_refused(
         _assert_refused_well(error)
     else:
         for i in range(len(column)):
-            assert column[i] is None or column[i] in bytes(data)
+            value = column[i]
+            assert value is None or value in bytes(data)
 
 
 @given(st.text(max_size=10))

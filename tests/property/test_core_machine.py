@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import array
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 from hypothesis import settings
@@ -241,7 +242,7 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def hold_buffers(self, data: st.DataObject) -> None:
         live = self.live[data.draw(st.integers(0, len(self.live) - 1))]
-        view = memoryview(live.buffers[data.draw(st.integers(0, len(live.buffers) - 1))])
+        view = memoryview(cast(bytes, live.buffers[data.draw(st.integers(0, len(live.buffers) - 1))]))
         self.held.append((view, bytes(view)))
 
     @precondition(lambda self: self.held)

@@ -148,15 +148,15 @@ def test_split_moves_records_without_changing_them(rows: list[ModelRecord], targ
     request.finish()
     found = []
     sequence = 0
-    while (request := engine.drain.drain(1, engine.now_ms)) is not None:
-        (batch,) = batches_of(request)
+    while (drained := engine.drain.drain(1, engine.now_ms)) is not None:
+        (batch,) = batches_of(drained)
         decoded = decode_batch(batch)
         assert len(batch) <= target or len(decoded.records) == 1
         if is_idempotent:
             assert decoded.base_sequence == sequence
             sequence += len(decoded.records)
         found += read_back(batch)
-        succeed(request, len(found) - len(decoded.records))
+        succeed(drained, len(found) - len(decoded.records))
     assert found == [row._replace(timestamp=(row.timestamp + 2**63) % 2**64 - 2**63) for row in rows]
     assert [future.result(0).offset for future in futures] == list(range(len(rows)))
     assert engine.pool.in_use == 0
@@ -174,7 +174,7 @@ def test_order_survives_any_requeue_order(order: list[int], sent_count: int, is_
             requeue(requests[i], engine.now_ms, 0)
     values = []
     while (request := engine.drain.drain(1, engine.now_ms)) is not None:
-        values += [record.value[:1] for batch in batches_of(request) for record in decode_batch(batch).records]
+        values += [(record.value or b"")[:1] for batch in batches_of(request) for record in decode_batch(batch).records]
         succeed(request)
     assert b"".join(values) == b"abcdef"
 

@@ -6,7 +6,8 @@ import random
 import struct
 import time
 import uuid
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -45,9 +46,12 @@ class World:
         self.futures = {key: self.rig.send(b"v", key[1], key[0]) for key in self.keys}
         self.told = dict.fromkeys(self.keys, 0)
         for key, future in self.futures.items():
-            future.add_done_callback(lambda _, key=key: self._count(key))
+            future.add_done_callback(partial(self._on_done, key))
         self.rig.turn()
         (self.sent,) = self.rig.produce_requests
+
+    def _on_done(self, key: tuple[str, int], _: object) -> None:
+        self._count(key)
 
     def _count(self, key: tuple[str, int]) -> None:
         self.told[key] += 1
@@ -120,7 +124,7 @@ def is_plain_success(world: World, response: ProduceResponse) -> bool:
     """Whether each batch is answered once, with code 0, and nothing else is said."""
     names = {topic_uuid(name): name for name, _ in world.keys}
     said = [
-        (names.get(topic.topic_id) if world.version >= 13 else topic.name, partition)
+        (names.get(cast(uuid.UUID, topic.topic_id)) if world.version >= 13 else topic.name, partition)
         for topic in response.responses
         for partition in topic.partition_responses
     ]
@@ -181,7 +185,7 @@ def test_sender_does_to_each_batch_what_its_answer_says(
     names = {topic_uuid(name): name for name, _ in world.keys}
     first: dict[tuple[str | None, int], PartitionProduceResponse] = {}
     for topic in response.responses:
-        name = names.get(topic.topic_id) if version >= 13 else topic.name
+        name = names.get(cast(uuid.UUID, topic.topic_id)) if version >= 13 else topic.name
         for partition in topic.partition_responses:
             first.setdefault((name, partition.index), partition)
     is_believed = first.keys() <= set(world.keys)

@@ -19,7 +19,7 @@ from kafkaprod.protocol.messages.produce import ProduceRequest
 from kafkaprod.protocol.schema import Message, Struct
 from tests.support.net.protocol_samples import ALL_VERSIONS, IDS, build, distinct_values, extreme_number, kind_of
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "uuid": st.none() | st.integers(1, 2**128 - 1).map(lambda number: uuid.UUID(int=number)),
     "string": TEXT,

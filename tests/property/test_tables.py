@@ -116,6 +116,6 @@ def test_a_table_becomes_the_records_of_a_loop(
     assert sorted(seen) == list(range(len(rows[skipped:])))
     written: dict[tuple[str, int], list[ModelRecord]] = {}
     for request in engine.take_all():
-        for topic, partition, batch in decode_produce_body(7, body_of(request)).batches:
-            written.setdefault((topic, partition), []).extend(records_of([batch]))
+        for name, partition, written_batch in decode_produce_body(7, body_of(request)).batches:
+            written.setdefault((str(name), partition), []).extend(records_of([written_batch]))
     assert written == expected(rows[skipped:])

@@ -152,7 +152,7 @@ class BrokerNode:
             self.follower.image,
             lambda: self.lifecycle.broker_epoch,
             lambda key: self.logs.setdefault(key, SimulatedLog()),
-            lambda key: self.logs.pop(key, None) and None,
+            self._forget_log,
             lambda _: self.min_isr,
             self.settings,
         )
@@ -182,6 +182,9 @@ class BrokerNode:
         """Begin a controlled shutdown."""
         if self.process.is_up and self.lifecycle.state not in (BrokerState.SHUTTING_DOWN, BrokerState.STOPPED):
             self.lifecycle.shut_down(self.world.now_ms)
+
+    def _forget_log(self, key: PartitionKey) -> None:
+        self.logs.pop(key, None)
 
     def _stopped(self) -> None:
         self.process.is_up = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from kafkaprod.broker.controller.events import CreateTopic, MoveLeader
 from kafkaprod.broker.metadata.image import PartitionKey
@@ -184,7 +185,10 @@ class Simulation:
         delay_ms = self.world.random.randint(10, 300)
         self.world.note(f"slow {source} to {target}: {delay_ms} ms")
         self.world.slow[source, target] = delay_ms
-        self.world.at(self.world.random.randint(100, 900), lambda: self.world.slow.pop((source, target), None) and None)
+        self.world.at(self.world.random.randint(100, 900), partial(self._hurry, source, target))
+
+    def _hurry(self, source: str, target: str) -> None:
+        self.world.slow.pop((source, target), None)
 
     def _on_change(self, change: PartitionChangeRecord) -> None:
         """Perhaps kill the leader just after its ISR or epoch has changed: rules matter most then."""

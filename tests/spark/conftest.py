@@ -15,7 +15,8 @@ VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect, and so report, what this PySpark does not have: `@pytest.mark.spark("4.1")` needs 4.1 or later."""
-    kept, left_out = [], []
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
     for item in items:
         needs = [mark.args[0] for mark in item.iter_markers("spark")]
         is_there = all(tuple(int(part) for part in needed.split(".")) <= VERSION for needed in needs)

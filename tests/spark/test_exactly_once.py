@@ -53,7 +53,7 @@ def read_committed(servers: str, topic: str) -> list[bytes]:
         if message.error():
             ends += 1
         else:
-            values.append(message.value())
+            values.append(message.value() or b"")
     consumer.close()
     return sorted(values)
 
@@ -115,11 +115,12 @@ def faulty_task(
             super().commit_transaction(timeout)
             act("after the commit")
 
-    exactly_once.Producer = Faulty
+    module: Any = exactly_once
+    module.Producer = Faulty
     try:
         yield from report_task(plan, disturbed())
     finally:
-        exactly_once.Producer = Producer
+        module.Producer = Producer
     act("before the message")
 
 
@@ -240,8 +241,8 @@ def test_two_writes_of_a_micro_batch_need_two_ids(
             errors.append(error)
         write(df, options, write_id="second")
 
-    query = spark.readStream.text(str(tmp_path / "in")).writeStream.foreachBatch(write_twice)
-    query = query.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    writer = spark.readStream.text(str(tmp_path / "in")).writeStream.foreachBatch(write_twice)
+    query = writer.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     assert query.awaitTermination(120)
     assert "have the same id" in str(errors[0])
     assert read_committed(embedded_broker.bootstrap_servers, topic_name) == [b"a", b"a", b"b", b"b"]

@@ -112,7 +112,7 @@ def test_failed_load_by_spark_says_why_and_is_resumed(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    more = ("--engine", "spark", "--key", "name", "--on-error", "stop")
+    more: tuple[str, ...] = ("--engine", "spark", "--key", "name", "--on-error", "stop")
     assert load(files, embedded_broker, topic_name, tmp_path / "state", *more) == 1
     error = capsys.readouterr().err
     assert "row " in error

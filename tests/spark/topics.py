@@ -1,6 +1,6 @@
 """What a topic holds, read without Spark."""
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -33,10 +33,10 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[Row]:
             while True:
                 for message in consumer.consume(10_000, timeout=0.2):
                     assert message.error() is None, message.error()
-                    headers = message.headers() or []
+                    headers = cast(list[tuple[str, bytes | None]], message.headers() or [])
                     rows.append(
                         Row(
-                            *(partition, message.offset(), message.key(), message.value()),
+                            *(partition, cast(int, message.offset()), message.key(), message.value()),
                             *(headers, message.timestamp()[1]),
                         )
                     )

@@ -36,6 +36,11 @@ TOPIC_NAMES = [f"topic-{number}" for number in range(3 * POINTS)]
 Use = Callable[[Producer], Any]
 
 
+def send_and_flush(producer: Producer) -> None:
+    producer.send("t", b"v")
+    producer.flush(WAIT_S)
+
+
 class Interruption:
     """Runs `handler` before line or bytecode number `at` of the package; None: counts them only."""
 
@@ -166,7 +171,7 @@ INTERRUPTED: dict[str, Use] = {
     "await": await_records,
     "send_many": lambda producer: producer.send_many("t", [b"v"] * 9).result(WAIT_S),
     "send_table": lambda producer: producer.send_table("t", {"value": [b"v"] * 9}).result(WAIT_S),
-    "flush": lambda producer: (producer.send("t", b"v"), producer.flush(WAIT_S)),
+    "flush": send_and_flush,
     "partitions_for": lambda producer: producer.partitions_for(unknown_topic(producer)),
     "metrics": lambda producer: producer.metrics(),
 }

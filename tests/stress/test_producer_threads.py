@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,6 +20,10 @@ from kafkaprod.errors import BufferFullError, IllegalStateError, KafkaError, Pro
 from tests.stress.scale import scaled, wait_until
 
 THREADS = 16
+
+
+def note(found: Counter[int], item: int, _: object) -> None:
+    found[item] += 1
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +127,7 @@ def test_every_completion_comes_exactly_once(sink: Sink, producer: Producer) -> 
         def run() -> None:
             for i in range(count):
                 number = thread * count + i
-                producer.send("t", b"x").add_done_callback(lambda _, number=number: told.update([number]))
+                producer.send("t", b"x").add_done_callback(partial(note, told, number))
 
         return run
 
@@ -325,9 +330,9 @@ def test_close_against_send_and_flush_of_sixteen_threads(
 
         run_threads(
             [
-                *(until_closed(lambda kept=kept: send_records(producer, kept)) for kept in futures),  # noqa: B023
-                *(until_closed(lambda kept=kept: send_blocks(producer, kept)) for kept in blocks[:2]),  # noqa: B023
-                *(until_closed(lambda kept=kept: send_columns(producer, kept)) for kept in blocks[2:]),  # noqa: B023
+                *(until_closed(partial(send_records, producer, kept)) for kept in futures),
+                *(until_closed(partial(send_blocks, producer, kept)) for kept in blocks[:2]),
+                *(until_closed(partial(send_columns, producer, kept)) for kept in blocks[2:]),
                 *[until_closed(flush)] * 2,
                 *[close] * 3,
             ]

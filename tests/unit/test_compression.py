@@ -11,8 +11,9 @@ import lz4.frame
 import pytest
 import zstandard
 
-from kafkaprod.compression import CODEC_IDS, decompress, make_codec
+from kafkaprod.compression import CODEC_IDS, decompress
 from kafkaprod.errors import ConfigError, CorruptDataError
+from tests.support.codecs import codec_of
 
 NAMES = ["gzip", "snappy", "lz4", "zstd"]
 TEXT = b"".join(b'{"id": %d, "name": "order"}\n' % i for i in range(20_000))
@@ -25,7 +26,7 @@ LIMIT = 1 << 24
 )
 @pytest.mark.parametrize("pieces", [1, 3])
 def test_round_trip(name, data, pieces):
-    codec = make_codec(name)
+    codec = codec_of(name)
     step = max(1, len(data) // pieces)
     parts = [memoryview(data)[at : at + step] for at in range(0, len(data), step)] or [memoryview(data)]
     blob = codec.compress(parts)
@@ -38,13 +39,13 @@ def test_round_trip(name, data, pieces):
 )
 def test_every_level_round_trips(name, levels):
     for level in levels:
-        assert decompress(CODEC_IDS[name], make_codec(name, level).compress([TEXT]), LIMIT) == TEXT
+        assert decompress(CODEC_IDS[name], codec_of(name, level).compress([TEXT]), LIMIT) == TEXT
 
 
 def test_zstd_highest_levels_round_trip():
     for level in (19, 22):
         for size in (5000, 150_000):
-            assert decompress(4, make_codec("zstd", level).compress([TEXT[:size]]), LIMIT) == TEXT[:size]
+            assert decompress(4, codec_of("zstd", level).compress([TEXT[:size]]), LIMIT) == TEXT[:size]
 
 
 @pytest.mark.parametrize(
@@ -53,20 +54,20 @@ def test_zstd_highest_levels_round_trip():
 )
 def test_level_out_of_range_is_refused(name, level):
     with pytest.raises(ConfigError, match=f"compression level {level} of {name} is outside"):
-        make_codec(name, level)
+        codec_of(name, level)
 
 
 def test_unknown_codec_is_refused_with_the_known_ones():
     with pytest.raises(ConfigError, match=r"unknown compression codec 'brotli'; known: none, gzip, snappy, lz4, zstd"):
-        make_codec("brotli")
+        codec_of("brotli")
 
 
 def test_none_is_no_codec():
-    assert make_codec("none") is None
+    assert codec_of("none") is None
 
 
 def test_defaults_are_kafkas():
-    assert [make_codec(name).level for name in NAMES] == [-1, None, 9, 3]
+    assert [codec_of(name).level for name in NAMES] == [-1, None, 9, 3]
 
 
 # What others demand
@@ -75,20 +76,20 @@ def test_defaults_are_kafkas():
 def test_lz4_frame_is_what_java_reads():
     """Independent 64 KiB blocks, no content size, no checksums: 60 40 82."""
     for data in (b"small", TEXT, os.urandom(300_000)):
-        blob = make_codec("lz4").compress([data])
+        blob = codec_of("lz4").compress([data])
         assert blob[:7] == bytes.fromhex("04224d18604082")
         assert blob[-4:] == bytes(4)
     for level in (1, 5, 12, 17):
-        assert make_codec("lz4", level).compress([TEXT])[:7] == bytes.fromhex("04224d18604082")
+        assert codec_of("lz4", level).compress([TEXT])[:7] == bytes.fromhex("04224d18604082")
 
 
 def test_lz4_default_level_is_the_fast_compressor():
-    assert make_codec("lz4").compress([TEXT]) == make_codec("lz4", 9).compress([TEXT])
-    assert len(make_codec("lz4", 5).compress([TEXT])) < len(make_codec("lz4", 9).compress([TEXT]))
+    assert codec_of("lz4").compress([TEXT]) == codec_of("lz4", 9).compress([TEXT])
+    assert len(codec_of("lz4", 5).compress([TEXT])) < len(codec_of("lz4", 9).compress([TEXT]))
 
 
 def test_snappy_is_a_xerial_stream_of_32_kib_blocks():
-    blob = make_codec("snappy").compress([TEXT[:70_000]])
+    blob = codec_of("snappy").compress([TEXT[:70_000]])
     assert blob[:16] == bytes.fromhex("82534e41505059000000000100000001")
     sizes = []
     at = 16
@@ -101,18 +102,18 @@ def test_snappy_is_a_xerial_stream_of_32_kib_blocks():
 
 def test_gzip_is_read_by_the_standard_library():
     for level in (-1, 1, 6):
-        assert gzip.decompress(make_codec("gzip", level).compress([TEXT])) == TEXT
+        assert gzip.decompress(codec_of("gzip", level).compress([TEXT])) == TEXT
 
 
 def test_zstd_is_one_frame():
-    assert zstandard.ZstdDecompressor().decompress(make_codec("zstd").compress([TEXT]), max_output_size=LIMIT) == TEXT
+    assert zstandard.ZstdDecompressor().decompress(codec_of("zstd").compress([TEXT]), max_output_size=LIMIT) == TEXT
 
 
 def test_zstd_batch_of_the_default_size_is_no_larger_than_its_halves():
     """It was 8 % larger with the parameters that the library has for its size."""
     digits = b"".join(b"%08d" % i + hashlib.sha512(b"%d" % i).hexdigest()[:100].encode() for i in range(2427))
     assert (1 << 18) - 108 <= len(digits) <= 1 << 18
-    compress = make_codec("zstd").compress
+    compress = codec_of("zstd").compress
     half = len(digits) // 2
     assert len(compress([digits])) < 1.03 * (len(compress([digits[:half]])) + len(compress([digits[half:]])))
 
@@ -125,7 +126,7 @@ def test_raw_snappy_block_as_librdkafka_writes_it_is_read():
 
 
 def test_concatenated_xerial_streams_are_read():
-    blob = make_codec("snappy").compress([b"one"]) + make_codec("snappy").compress([b"two"])
+    blob = codec_of("snappy").compress([b"one"]) + codec_of("snappy").compress([b"two"])
     assert decompress(2, blob, LIMIT) == b"onetwo"
 
 
@@ -148,21 +149,21 @@ def test_lz4_frames_with_linked_blocks_checksums_and_sizes_are_read():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_bomb_is_stopped_at_the_limit(name):
-    blob = make_codec(name).compress([bytes(10_000_000)])
+    blob = codec_of(name).compress([bytes(10_000_000)])
     with pytest.raises(CorruptDataError, match="1000"):
         decompress(CODEC_IDS[name], blob, 1000)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_output_of_exactly_the_limit_is_allowed(name):
-    assert decompress(CODEC_IDS[name], make_codec(name).compress([TEXT]), len(TEXT)) == TEXT
+    assert decompress(CODEC_IDS[name], codec_of(name).compress([TEXT]), len(TEXT)) == TEXT
     with pytest.raises(CorruptDataError):
-        decompress(CODEC_IDS[name], make_codec(name).compress([TEXT]), len(TEXT) - 1)
+        decompress(CODEC_IDS[name], codec_of(name).compress([TEXT]), len(TEXT) - 1)
 
 
 @pytest.mark.parametrize("name", ["gzip", "lz4", "zstd", "snappy"])
 def test_cut_data_is_damage(name):
-    blob = make_codec(name).compress([TEXT])
+    blob = codec_of(name).compress([TEXT])
     for size in (5, 17, len(blob) // 2, len(blob) - 1):
         with pytest.raises(CorruptDataError):
             decompress(CODEC_IDS[name], blob[:size], LIMIT)
@@ -181,7 +182,7 @@ def test_unknown_codec_id_is_damage(codec_id):
 
 
 def test_codecs_may_be_shared_between_threads():
-    codec = make_codec("zstd")
+    codec = codec_of("zstd")
     failures = []
 
     def work(seed):
@@ -199,8 +200,8 @@ def test_codecs_may_be_shared_between_threads():
 
 
 def test_gzip_trailer_is_checked():
-    blob = bytearray(make_codec("gzip").compress([TEXT]))
+    blob = bytearray(codec_of("gzip").compress([TEXT]))
     blob[-6] ^= 0xFF
     with pytest.raises(CorruptDataError, match="damaged gzip"):
         decompress(1, bytes(blob), LIMIT)
-    assert zlib.decompress(make_codec("gzip").compress([TEXT]), 31) == TEXT
+    assert zlib.decompress(codec_of("gzip").compress([TEXT]), 31) == TEXT

@@ -1,6 +1,7 @@
 """Every input that fuzzing found worth keeping, in every test run."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,12 @@ def test_seeds_reach_what_they_are_meant_for(monkeypatch: pytest.MonkeyPatch) ->
     reached: list[str] = []
     mechanism = response_targets.ScramMechanism
     step = mechanism.step
-    monkeypatch.setattr(mechanism, "step", lambda *arguments: reached.append("challenge") or step(*arguments))
+
+    def noted(*arguments: Any) -> bytes | None:
+        reached.append("challenge")
+        return step(*arguments)
+
+    monkeypatch.setattr(mechanism, "step", noted)
     response_targets.receive_bytes((CORPUS / "receive_bytes" / "login").read_bytes())
     assert reached == ["challenge"]
     response_targets.settle_response((CORPUS / "settle_response" / "version-9-layout-2-code-6").read_bytes())

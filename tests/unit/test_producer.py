@@ -258,7 +258,7 @@ def test_dead_sender_thread_is_the_reason_of_every_refusal(
     def fail(timeout_ms: int) -> Any:
         raise bug
 
-    producer._engine.node_pool.poll = fail  # type: ignore[method-assign]
+    producer._engine.node_pool.poll = fail  # type: ignore[method-assign, assignment]
     producer._engine.sender.wakeup()
     assert producer._engine.wait_end(10)
     error = future.exception(0)
@@ -307,8 +307,9 @@ def test_thread_that_cannot_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch
 
 def test_refused_options_start_nothing() -> None:
     threads, running = threading.active_count(), len(_running)
+    wrong: dict[str, Any] = {"linger": "5"}
     with pytest.raises(ConfigError):
-        Producer(bootstrap_servers="127.0.0.1:1", linger="5")
+        Producer(bootstrap_servers="127.0.0.1:1", **wrong)
     assert (threading.active_count(), len(_running)) == (threads, running)
 
 

@@ -33,7 +33,7 @@ def read_with_confluent(bootstrap_servers: str, topic: str, partitions: int) -> 
             assert time.monotonic() < deadline, f"{ {i: len(v) for i, v in found.items()} } of {ends}"
             for message in consumer.consume(1000, 0.1):
                 assert message.error() is None, message.error()
-                found[message.partition()].append(message.value())
+                found[message.partition() or 0].append(message.value() or b"")
         return found
     finally:
         consumer.close()

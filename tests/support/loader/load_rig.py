@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
@@ -76,9 +76,9 @@ class LoadRig:
         """Every record of the topic, by partition in order; only committed ones if the load has transactions."""
         return read_topic(self.bootstrap, topic or self.topic, is_committed=self.transactional_id is not None)
 
-    def values(self) -> list[bytes | None]:
+    def values(self) -> list[bytes]:
         """All values, partition after partition."""
-        return [record.value for records in self.read().values() for record in records]
+        return [cast(bytes, record.value) for records in self.read().values() for record in records]
 
 
 def run_here(arguments: list[str]) -> Finished:
@@ -92,7 +92,10 @@ def run_here(arguments: list[str]) -> Finished:
 def read_topic(bootstrap: str, topic: str, *, is_committed: bool = False) -> dict[int, list[Seen]]:
     """Every record of a topic, by partition in order, as librdkafka reads it."""
     return {
-        number: [Seen(m.key(), m.value(), m.headers() or [], m.timestamp()[1]) for m in messages]
+        number: [
+            Seen(m.key(), m.value(), cast(list[tuple[str, bytes]], m.headers() or []), m.timestamp()[1])
+            for m in messages
+        ]
         for number, messages in _consume(bootstrap, topic, lambda message: message, is_committed=is_committed).items()
     }
 
@@ -127,7 +130,7 @@ def _consume(
             for message in messages:
                 error = message.error()
                 if error is None:
-                    records[message.partition()].append(take(message))
+                    records[cast(int, message.partition())].append(take(message))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard(message.partition())
                 else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import Self, TypeVar
 
 from kafkaprod.protocol.frames import encode_request, split_response
 from kafkaprod.protocol.messages import RESPONSES
@@ -79,4 +79,4 @@ class RawClient:
 
 def response_class_of(request: Request) -> type[Response]:
     """The response that belongs to a request."""
-    return cast(type[Response], RESPONSES[request.api])
+    return RESPONSES[request.api]

@@ -15,7 +15,7 @@ from kafkaprod.errors import AuthorizationError, KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.structs import TopicPartition
 
-KAFKA_4 = {
+KAFKA_4: dict[int, tuple[int, int]] = {
     ApiKey.PRODUCE: (0, 13),
     ApiKey.INIT_PRODUCER_ID: (0, 5),
     ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5),

@@ -9,6 +9,7 @@ import sys
 import traceback
 import types
 import typing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ DOCS = Path(__file__).resolve().parents[3] / "docs" / "configuration.md"
 CANARY = "canary-5ecr3t"
 
 
-def config(options: dict[str, object] | None = None, **more: object) -> ProducerConfig:
-    return ProducerConfig.from_options({"bootstrap.servers": "localhost"} | (options or {}), **more)
+def config(options: Mapping[str, object] | None = None, **more: Any) -> ProducerConfig:
+    return ProducerConfig.from_options({"bootstrap.servers": "localhost"} | dict(options or {}), **more)
 
 
 def refusal(options: dict[str, object] | None = None, **more: object) -> str:
@@ -291,7 +292,7 @@ def test_message_uses_the_name_the_user_wrote() -> None:
         ("broker.example.", [("broker.example.", 9092)]),
     ],
 )
-def test_bootstrap_servers_become_host_and_port(servers: object, expected: list[tuple[str, int]]) -> None:
+def test_bootstrap_servers_become_host_and_port(servers: Any, expected: list[tuple[str, int]]) -> None:
     assert list(ProducerConfig.from_options(bootstrap_servers=servers).bootstrap_servers) == expected
 
 
@@ -316,7 +317,7 @@ def test_bootstrap_servers_become_host_and_port(servers: object, expected: list[
         [5],
     ],
 )
-def test_malformed_bootstrap_servers_are_refused(servers: object) -> None:
+def test_malformed_bootstrap_servers_are_refused(servers: Any) -> None:
     with pytest.raises(ConfigError, match="bootstrap_servers="):
         ProducerConfig.from_options(bootstrap_servers=servers)
 
@@ -416,7 +417,7 @@ def test_without_idempotence_acks_and_retries_are_free() -> None:
     ],
 )
 def test_default_idempotence_gives_way_to_what_is_set_and_says_so_once(
-    options: dict[str, object], reason: str, caplog: pytest.LogCaptureFixture
+    options: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = config(**options)
     assert not made.enable_idempotence

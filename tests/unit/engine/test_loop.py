@@ -561,7 +561,9 @@ class TestExpiry:
         rig.answer(sent, NOT_ENOUGH_REPLICAS)
         rig.turn()
         rig.turn(1000)
-        cause = future.exception(0).__cause__
+        error = future.exception(0)
+        assert error is not None
+        cause = error.__cause__
         assert isinstance(cause, BrokerError)
         assert cause.code == NOT_ENOUGH_REPLICAS
 
@@ -675,7 +677,7 @@ class TestEnd:
                 rig.answer(sent)
             return poll(timeout_ms)
 
-        rig.pool.poll = answering  # type: ignore[method-assign]
+        rig.pool.poll = answering  # type: ignore[method-assign, assignment]
         rig.sender.close(rig.clock.now_ms() + 60_000)
         rig.sender.run()
         assert future.succeeded()

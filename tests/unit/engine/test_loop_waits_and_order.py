@@ -57,7 +57,7 @@ class TestWaits:
         rig = Rig(topics={})
         rig.pool.ready.clear()
         rig.pool.node_ids = lambda: [1, 2, 3]  # type: ignore[method-assign]
-        rig.pool.ready_delay_ms = lambda node_id, _: {1: 90, 2: 70, 3: None}[node_id]  # type: ignore[method-assign]
+        rig.pool.ready_delay_ms = lambda node_id, _: {1: 90, 2: 70, 3: None}[node_id]  # type: ignore[method-assign, assignment]
         rig.turn()
         assert rig.pool.poll_timeouts[-1] == 70
         assert not rig.pool.sent
@@ -320,7 +320,7 @@ class TestLostNumbers:
         rig.turn()
         rig.answer(sent_first, UNKNOWN_PRODUCER)
         rig.turn()
-        numbers = {}
+        numbers: dict[int, Any] = {}
         for _ in range(8):
             rig.turn(300)
             for sent in rig.produce_requests:

@@ -18,7 +18,7 @@ from kafkaprod.hooks.serializers import (
     bind_serializer,
 )
 
-HEADERS = [("h", b"1")]
+HEADERS: list[tuple[str, str | bytes | None]] = [("h", b"1")]
 
 
 def call(serializer: Any, data: Any, field: Any = "value") -> Any:

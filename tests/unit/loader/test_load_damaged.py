@@ -9,6 +9,7 @@ import random
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import lz4.frame
 import pytest
@@ -80,7 +81,7 @@ def test_file_that_is_cut_while_it_is_read_is_refused(tmp_path: Path, monkeypatc
         list(blocks)
 
 
-def zstd(data: bytes, **options: bool) -> bytes:
+def zstd(data: bytes, **options: Any) -> bytes:
     return zstandard.ZstdCompressor(**options).compress(data)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -85,7 +86,11 @@ def test_what_is_not_a_file_is_refused_at_once(file: ManifestFile, make: Any) ->
 NOT_COUNTS = [-1, 1 << 63, 1.5, "1", None, True, [], {}]
 TAMPERED: list[tuple[str, Any]] = [
     *((name, value) for name in ("sent_count", "dead_letter_bytes", "partition_count") for value in NOT_COUNTS),
-    *(("position", Position(*([0] * i), value)) for i in range(4) for value in NOT_COUNTS),
+    *(
+        ("position", replace(Position(), **cast(Any, {name: value})))
+        for name in ("source", "row", "offset", "rows_before")
+        for value in NOT_COUNTS
+    ),
     *(("partitions", {0: PartitionState(2, 3, 4), 1: state}) for state in [None, PartitionState(2, 1, 0)]),
     ("partitions", {}),
     ("partitions", {0: PartitionState(2, 3, 4), 7: PartitionState(2, 3, 4)}),
@@ -95,7 +100,7 @@ TAMPERED: list[tuple[str, Any]] = [
     *(("producer_id", value) for value in [None, "1", -2, 1 << 64]),
     *(("producer_epoch", value) for value in [None, 1 << 15]),
     *(("run_rows", value) for value in [0, -1, None]),
-    *(("options", value) for value in [None, []]),
+    *(("options", value) for value in (None, list[str]())),
     *(("batch_bytes", value) for value in ["1", 1.5, True]),
     ("topic", None),
     ("partition_count", 10**12),

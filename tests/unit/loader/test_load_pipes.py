@@ -13,6 +13,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import lz4.frame
 import pyarrow as pa
@@ -44,7 +45,7 @@ def set_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SetSt
         def set_it(kind: str, data: bytes) -> None:
             if kind == "file":
                 (tmp_path / "stdin").write_bytes(data)
-                file = stack.enter_context(open(tmp_path / "stdin", "rb"))
+                file: Any = stack.enter_context(open(tmp_path / "stdin", "rb"))
             else:
                 reading, writing = os.pipe()
                 file = stack.enter_context(os.fdopen(reading, "rb", buffering=0))

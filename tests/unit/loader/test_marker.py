@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,8 @@ def test_a_marker_is_read_back_as_it_was_written() -> None:
 
 def test_the_largest_marker_is_smaller_than_the_metadata_that_brokers_take() -> None:
     names = ("source", "row", "offset", "rows_before", "sent_count", "sent_bytes", "bad_count", "dead_letter_bytes")
-    largest = replace(MARKER, next_row=2**62, **dict.fromkeys(names, 2**62)).finished()
+    counts: dict[str, Any] = dict.fromkeys(names, 2**62)
+    largest = replace(MARKER, next_row=2**62, **counts).finished()
     assert len(largest.to_text()) < 4096
 
 

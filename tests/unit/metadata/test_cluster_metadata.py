@@ -50,9 +50,8 @@ def topic(
 
 def answer(*topics: MetadataResponseTopic, nodes: Sequence[int] = (1, 2, 3), **fields: Any) -> MetadataResponse:
     brokers = [MetadataResponseBroker(node_id=i, host=f"h{i}", port=9092, rack=f"r{i}") for i in nodes]
-    return MetadataResponse(
-        brokers=brokers, topics=list(topics), **({"cluster_id": "cluster", "controller_id": 1} | fields)
-    )
+    values: dict[str, Any] = {"cluster_id": "cluster", "controller_id": 1} | fields
+    return MetadataResponse(brokers=brokers, topics=list(topics), **values)
 
 
 def make(**settings: Any) -> Metadata:

@@ -31,6 +31,7 @@ from tests.support.broker.broker_thread import BrokerThread
 from tests.support.config import connection_settings, unchecked_config
 from tests.support.net.certificates import Authority
 from tests.support.net.fake_broker import FakeBroker, Received, response
+from tests.support.net.outcomes import outcome_token
 
 PRODUCE = 0
 MakePool = Callable[..., NodePool]
@@ -144,12 +145,12 @@ def test_a_declared_request_is_sent_in_the_highest_common_version(make_pool: Mak
         pool.set_bootstrap([server.address])
         until_ready(pool, clock)
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-        pool.send(-1, request, on_done="t", now_ms=clock.now_ms(), timeout_ms=1000)
+        pool.send(-1, request, on_done=outcome_token("t"), now_ms=clock.now_ms(), timeout_ms=1000)
         (done,) = receive(pool, 1)
         assert done.version == 1
         assert done.response.producer_id == 77
         with pytest.raises(UnsupportedVersionError):
-            pool.send_body(-1, PRODUCE, 10, [b""], 0, on_done=1, now_ms=0, timeout_ms=1)
+            pool.send_body(-1, PRODUCE, 10, [b""], 0, on_done=outcome_token(1), now_ms=0, timeout_ms=1)
         pool.close()
 
 
@@ -159,7 +160,7 @@ def test_a_request_no_version_of_which_is_common_is_refused(make_pool: MakePool,
         pool.set_bootstrap([server.address])
         until_ready(pool, clock)
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-        pool.send(-1, request, on_done="t", now_ms=clock.now_ms(), timeout_ms=1000)
+        pool.send(-1, request, on_done=outcome_token("t"), now_ms=clock.now_ms(), timeout_ms=1000)
         (refused,) = pool.poll(1000)
         assert isinstance(refused.error, UnsupportedVersionError)
         assert "InitProducerIdRequest" in str(refused.error)
@@ -259,7 +260,9 @@ def test_a_half_written_request_is_let_go_when_the_broker_dies(make_pool: MakePo
         pool.set_bootstrap([server.address])
         until_ready(pool, clock)
         records = bytearray(50_000_000)  # more than any socket buffers hold
-        pool.send_body(-1, PRODUCE, 9, [memoryview(records)], len(records), on_done="t", now_ms=0, timeout_ms=10**9)
+        pool.send_body(
+            -1, PRODUCE, 9, [memoryview(records)], len(records), on_done=outcome_token("t"), now_ms=0, timeout_ms=10**9
+        )
         pool.disconnect(-1, ConnectionLostError("test"))
         (done,) = pool.poll(0)
         records.append(0)
@@ -623,7 +626,7 @@ def test_declared_responses_throttle_from_the_version_that_says_so(
         pool.set_bootstrap([server.address])
         until_ready(pool, clock)
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-        pool.send(-1, request, on_done="t", now_ms=clock.now_ms(), timeout_ms=1000)
+        pool.send(-1, request, on_done=outcome_token("t"), now_ms=clock.now_ms(), timeout_ms=1000)
         receive(pool, 1)
         assert pool.is_ready(-1, clock.now_ms()) is not is_throttled
         pool.close()
@@ -801,10 +804,14 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 def test_produce_over_tls(make_pool: MakePool, clock: ManualClock, authority: Authority) -> None:
     received: list[bytes] = []
-    handlers = {PRODUCE: lambda request: received.append(request.body) or b"ok"}
+
+    def answer(request: Received) -> bytes:
+        received.append(request.body)
+        return b"ok"
+
     tls = authority.issue("pool", ["127.0.0.1"]).server_context()
     chain = [os.urandom(16_384) for _ in range(50)]
-    with BrokerThread(lambda: FakeBroker(handlers=handlers), tls=tls) as server:
+    with BrokerThread(lambda: FakeBroker(handlers={PRODUCE: answer}), tls=tls) as server:
         pool = make_pool(tls=client_context(unchecked_config(ssl_cafile=authority.cafile)), send_buffer_bytes=4096)
         pool.set_bootstrap([server.address])
         until_ready(pool, clock)
@@ -890,7 +897,7 @@ def test_a_server_that_forges_its_scram_proof_gets_no_request(make_pool: MakePoo
             return 0, b"r=" + nonce + b"srv,s=c2FsdA==,i=4096"
         return 0, b"v=" + b"A" * 43 + b"="
 
-    broker = {"sasl": forge, "mechanisms": ("SCRAM-SHA-256",)}
+    broker: dict[str, Any] = {"sasl": forge, "mechanisms": ("SCRAM-SHA-256",)}
     with BrokerThread(lambda: FakeBroker(**broker)) as server:
         pool = make_pool(mechanism=lambda: ScramMechanism("SCRAM-SHA-256", "user", "pencil"))
         pool.set_bootstrap([server.address])

@@ -45,7 +45,13 @@ def read_all(sock: socket.socket) -> bytes:
 
 
 def test_buffers_of_all_kinds_are_written_in_order(pair: Pair) -> None:
-    parts = [b"a", bytearray(b"bc"), memoryview(b"xdefx")[1:4], b"", b"g" * 20_000]
+    parts: list[bytes | bytearray | memoryview] = [
+        b"a",
+        bytearray(b"bc"),
+        memoryview(b"xdefx")[1:4],
+        b"",
+        b"g" * 20_000,
+    ]
     assert send(pair[0].fileno(), parts) == 20_006
     assert read_all(pair[1]) == b"abcdef" + b"g" * 20_000
 

@@ -182,7 +182,7 @@ def test_the_end_of_the_stream_reads_as_zero(pair: Pair) -> None:
     server.close()
     wait(client)
     target = memoryview(bytearray(100))
-    sizes = []
+    sizes: list[int | None] = []
     while not sizes or sizes[-1] != 0:
         sizes.append(client.receive_into(target))
         wait(client)

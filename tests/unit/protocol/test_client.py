@@ -35,6 +35,7 @@ from kafkaprod.protocol.handshake import (
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.support.net.fake_broker import FakeBroker, Received, frame, response
 from tests.support.net.happenings import happened, kind
+from tests.support.net.outcomes import outcome_token
 
 PRODUCE = 0
 
@@ -187,7 +188,7 @@ def test_a_declared_request_comes_back_decoded() -> None:
     connection, broker = ready()
     broker.handlers[22] = lambda _: struct.pack(">ihqh", 0, 0, 4000, 3) + b"\0"
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-    connection.send(request, 4, on_done="t", now_ms=0, timeout_ms=1000)
+    connection.send(request, 4, on_done=outcome_token("t"), now_ms=0, timeout_ms=1000)
     (event,) = exchange(connection, broker)
     assert kind(event) == "answered"
     assert (event.on_done, event.version, event.body) == ("t", 4, None)
@@ -198,7 +199,7 @@ def test_bytes_behind_a_declared_response_are_ignored_as_kafkas_clients_do() -> 
     connection, broker = ready()
     broker.handlers[22] = lambda _: struct.pack(">ihqh", 0, 0, 4000, 3) + b"\0\0"
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-    connection.send(request, 4, on_done="t", now_ms=0, timeout_ms=1000)
+    connection.send(request, 4, on_done=outcome_token("t"), now_ms=0, timeout_ms=1000)
     (event,) = exchange(connection, broker)
     assert kind(event) == "answered"
 
@@ -207,11 +208,11 @@ def test_buffers_travel_uncopied_and_are_let_go_when_sent() -> None:
     connection, _ = ready()
     records = bytearray(os.urandom(1000))
     connection.send_body(
-        PRODUCE, 9, [b"head", memoryview(records), b"", b"tail"], 1008, on_done=1, now_ms=0, timeout_ms=9
+        PRODUCE, 9, [b"head", memoryview(records), b"", b"tail"], 1008, on_done=outcome_token(1), now_ms=0, timeout_ms=9
     )
     views = connection.data_to_send(1024)
     assert len(views) == 4  # header, head, records, tail: nothing empty, nothing joined
-    assert views[2].obj is records
+    assert memoryview(views[2]).obj is records
     connection.data_sent(len(views[0]) + 4 + 999, 0)
     with pytest.raises(BufferError):
         records.append(0)  # one byte is still to be sent
@@ -223,7 +224,7 @@ def test_buffers_travel_uncopied_and_are_let_go_when_sent() -> None:
 def test_buffers_are_let_go_when_the_connection_ends() -> None:
     connection, _ = ready()
     records = bytearray(1000)
-    connection.send_body(PRODUCE, 9, [memoryview(records)], 1000, on_done=1, now_ms=0, timeout_ms=9)
+    connection.send_body(PRODUCE, 9, [memoryview(records)], 1000, on_done=outcome_token(1), now_ms=0, timeout_ms=9)
     connection.data_sent(20, 0)
     connection.connection_lost(ConnectionLostError("cut"))
     records.append(0)
@@ -261,7 +262,8 @@ def test_requests_with_and_without_response_may_be_mixed() -> None:
     connection, broker = ready()
     produce(connection, "answered", now_ms=0)
     produce(connection, "silent", expects_response=False)
-    first, second = [], []
+    first: list[Any] = []
+    second: list[Any] = []
 
     def only_first(request: Received) -> bytes | None:
         (first if not first else second).append(request)
@@ -278,11 +280,11 @@ def test_nothing_is_queued_when_a_send_is_refused() -> None:
         produce(connection, "t")
     connection, _ = ready()
     with pytest.raises(UnsupportedVersionError, match=r"0\.\.11"):
-        connection.send_body(PRODUCE, 12, [b"x"], 1, on_done="t", now_ms=0, timeout_ms=1)
+        connection.send_body(PRODUCE, 12, [b"x"], 1, on_done=outcome_token("t"), now_ms=0, timeout_ms=1)
     with pytest.raises(UnsupportedVersionError):
-        connection.send_body(1, 4, [b"x"], 1, on_done="t", now_ms=0, timeout_ms=1)
+        connection.send_body(1, 4, [b"x"], 1, on_done=outcome_token("t"), now_ms=0, timeout_ms=1)
     with pytest.raises(IllegalStateError, match="body of 1 bytes"):
-        connection.send_body(PRODUCE, 9, [b"x"], 2, on_done="t", now_ms=0, timeout_ms=1)
+        connection.send_body(PRODUCE, 9, [b"x"], 2, on_done=outcome_token("t"), now_ms=0, timeout_ms=1)
     assert (connection.outgoing_bytes, connection.in_flight_count) == (0, 0)
     with pytest.raises(ValueError, match="reported as sent"):
         connection.data_sent(1, 0)
@@ -365,7 +367,7 @@ def test_a_declared_response_that_cannot_be_decoded_ends_the_connection() -> Non
     connection, broker = ready()
     broker.handlers[22] = lambda _: b"\0"
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-    connection.send(request, 4, on_done="t", now_ms=0, timeout_ms=1000)
+    connection.send(request, 4, on_done=outcome_token("t"), now_ms=0, timeout_ms=1000)
     events = exchange(connection, broker)
     # The request had been answered, though not understandably: it fails like the others.
     assert [kind(event) for event in events] == ["failed", ConnectionFailed]

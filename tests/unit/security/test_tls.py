@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,7 +79,7 @@ def test_a_certificate_for_another_host_is_refused(authority: Authority, names: 
     [{"valid_days": -1}, {"is_self_signed": True}, {"is_for_clients": True}],
     ids=lambda flaws: next(iter(flaws)),
 )
-def test_a_flawed_certificate_is_refused(authority: Authority, flaws: dict[str, object]) -> None:
+def test_a_flawed_certificate_is_refused(authority: Authority, flaws: dict[str, Any]) -> None:
     server = authority.issue("flawed", ["broker.test"], **flaws).server_context()
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(trusting(authority), server, "broker.test")

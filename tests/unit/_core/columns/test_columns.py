@@ -2,6 +2,7 @@
 
 import array
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,6 +45,10 @@ def as_views(values):
 
 def as_list(values):
     return Column.from_list(values)
+
+
+TEXT: Any = "ab"  # not bytes
+FIVE: Any = 5
 
 
 def rows(column):
@@ -147,7 +152,9 @@ class Turncoat:
 
 
 def test_numbers_of_a_column_are_converted_once():
-    assert rows(Column.from_offsets(OFFSETS, b"ab", start=Turncoat(1), row_count=Turncoat(1))) == [b"b"]
+    start: Any = Turncoat(1)
+    count: Any = Turncoat(1)
+    assert rows(Column.from_offsets(OFFSETS, b"ab", start=start, row_count=count)) == [b"b"]
 
 
 @pytest.mark.parametrize("kind", ["i4", "i8"])
@@ -201,13 +208,16 @@ def test_single_object_in_place_of_a_list_is_refused(values):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Column.from_list([b"a", "b"], name="value"), r"value\[1\] must be bytes-like or None, not str"),
+        (lambda: Column.from_list([b"a", TEXT], name="value"), r"value\[1\] must be bytes-like or None, not str"),
         (
             lambda: Column.from_list([b"a", memoryview(b"abcd")[::2]], name="value"),
             r"value\[1\] must be a contiguous buffer",
         ),
-        (lambda: Column.from_offsets(5, b"ab", name="key"), "key.offsets must support the buffer protocol, not int"),
-        (lambda: Column.from_offsets(OFFSETS, "ab", name="key"), "key.data must support the buffer protocol, not str"),
+        (
+            lambda: Column.from_offsets(FIVE, b"ab", name="key"),
+            "key.offsets must support the buffer protocol, not int",
+        ),
+        (lambda: Column.from_offsets(OFFSETS, TEXT, name="key"), "key.data must support the buffer protocol, not str"),
         (
             lambda: Column.from_offsets(OFFSETS.astype(np.int16), b"ab", name="key"),
             "key.offsets must be int32 or int64, not items of 2 bytes",
@@ -271,7 +281,7 @@ def test_single_object_in_place_of_a_list_is_refused(values):
             lambda: Column.from_views(struct.pack("<iiii", 2**31 - 1, 0, 0, 2**31 - 1), [b"x"], name="key"),
             "key: row 0 has a view",
         ),
-        (lambda: Column.constant("text"), "constant must support the buffer protocol, not str"),
+        (lambda: Column.constant(TEXT), "constant must support the buffer protocol, not str"),
     ],
 )
 def test_wrong_shape_is_named(make, message):

@@ -349,6 +349,7 @@ def test_result_factory_may_run_anything():
     queues = accumulator.set_topic("t", [1])
     engine.accumulator = accumulator
     future = accumulator.append(queues, None, b"v", timestamp=TIMESTAMP)
+    assert future is not None
     assert future.failed()
     assert str(future.exception(0)) == "closing"
     assert engine.pool.in_use == 0

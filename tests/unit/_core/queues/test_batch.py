@@ -4,6 +4,7 @@ import pytest
 
 from kafkaprod.compression import make_codec
 from kafkaprod.errors import IllegalStateError
+from tests.support.codecs import codec_of
 from tests.support.core.core_engine import TIMESTAMP, Engine, batches_of, only_ref, succeed, values_of
 from tests.support.core.core_model import ModelRecord, decode_batch, encode_batch
 
@@ -101,7 +102,7 @@ def test_compressed_batch_has_the_codec_in_its_attributes_and_gives_its_memory_b
         engine.append(b"value %d" % i)
     request = engine.take()
     (batch,) = batches_of(request)
-    assert batch[22] & 7 == make_codec(codec).codec_id
+    assert batch[22] & 7 == codec_of(codec).codec_id
     succeed(request)
     assert engine.pool.in_use == 0
 

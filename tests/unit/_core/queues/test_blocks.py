@@ -5,6 +5,7 @@ import gc
 import struct
 import sys
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ def block(engine, values, **options):
 
 def queued_values(engine):
     """What is queued, by partition, in order; settles it."""
-    found = {}
+    found: dict[int, list[Any]] = {}
     for request in engine.take_all():
         for ref, batch in zip(request.refs(), batches_of(request), strict=True):
             found.setdefault(ref.partition, []).extend(record.value for record in decode_batch(batch).records)
@@ -124,7 +125,7 @@ def test_full_pool_stops_a_block_at_a_record_boundary_and_it_goes_on_later():
     rows = [b"%03d" % i + b"x" * 400 for i in range(40)]
     made = block(engine, rows, partitions=array.array("i", [0, 1] * 20))
     runs = 0
-    found = {0: [], 1: []}
+    found: dict[int, list[Any]] = {0: [], 1: []}
     while not made.run(engine.now_ms):
         runs += 1
         assert 0 < made.rows_appended < 40
@@ -203,7 +204,7 @@ def test_block_that_is_dropped_half_way_leaves_its_records_queued():
 def test_caller_may_change_its_lists_once_the_block_is_made():
     engine = Engine()
     values = [bytes(bytearray(b"value" * 50)) for _ in range(50)]
-    headers = [[("h", bytes(bytearray(b"header" * 50)))] for _ in range(50)]
+    headers: list[list[Any]] = [[("h", bytes(bytearray(b"header" * 50)))] for _ in range(50)]
     made = block(engine, Column.from_list(values), headers=Headers.from_python(headers))
     values.clear()
     for row in headers:
@@ -377,7 +378,7 @@ def test_row_whose_offset_changed_after_the_check_is_null_and_no_other(end, kind
     column = Column.from_offsets(offsets, data)
     partitions = np.arange(700, dtype=np.int32) % 3 if placed else None
     offsets[300] = end
-    whole = [data[i : i + 3] for i in range(0, 2100, 3)]
+    whole: list[bytes | None] = [data[i : i + 3] for i in range(0, 2100, 3)]
     # A row that became shorter is still within the data; row 299 or 300 is no longer.
     expected = {row: data[offsets[row] : offsets[row + 1]] for row in (299, 300)}
     for row, value in expected.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
 import gc
 import threading
@@ -10,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 
 from kafkaprod._core.columns.columns import Column, Headers
@@ -25,6 +25,10 @@ from kafkaprod.results.waiting import Waiter
 from tests.support.core.core_engine import TOPIC, Engine, only_ref, succeed
 
 REFUSED = BrokerError("refused", code=87, name="INVALID_RECORD")
+
+
+def note(found: list[int], item: int, _: object) -> None:
+    found.append(item)
 
 
 class Place(Engine):
@@ -46,7 +50,7 @@ class Place(Engine):
             None,
             None,
             0,
-            np.array(partitions, dtype=np.int32),
+            array.array("i", partitions),
             -1,
         )
 
@@ -237,7 +241,7 @@ class TestCallbacks:
         for i in range(3):
             future = place.append(b"v")
             future.add_done_callback(raise_error)
-            future.add_done_callback(lambda _, i=i: told.append(i))
+            future.add_done_callback(partial(note, told, i))
         succeed(place.take())
         assert told == [0, 1, 2]
         assert place.ledger.callback_error_count == 3
@@ -262,7 +266,7 @@ class TestCallbacks:
         futures = [place.append(bytes(100)) for _ in range(4)]
         told: list[int] = []
         for i, future in enumerate(futures):
-            future.add_done_callback(lambda _, i=i: told.append(i))
+            future.add_done_callback(partial(note, told, i))
         place.split()
         assert told == []
         offset = 0

@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 from textwrap import dedent
+from typing import Any, cast
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_send_that_raises_memory_error_queues_nothing(batches_are_new):
     raised = 0
     for position in range(POSITIONS):
         accumulator = make_accumulator()
-        send = RecordSender(accumulator, print).send
+        send = RecordSender(accumulator, cast(Any, print)).send
         kept = None if batches_are_new else send("t", b"before")
         before = queued_records(accumulator)
         failed = with_one_failure(position, lambda send=send: send("t", b"v", b"k"))

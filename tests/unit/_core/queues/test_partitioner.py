@@ -132,7 +132,7 @@ def test_long_queues_get_fewer_records():
     engine = Engine(leaders=[1, 2], batch_size=1000)
     for _ in range(40):
         engine.append(b"x" * 900, 0)
-    counts = Counter()
+    counts = Counter[int]()
     for _ in range(300):
         counts.update(_unkeyed(engine, 1, size=900))
         for request in engine.take_all(2):

@@ -1,6 +1,7 @@
 """The compiled send: plain bytes go straight in, everything else to the general path."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ class Sender(RecordSender):
 
 
 def sent_records(engine):
-    records = []
+    records: list[Any] = []
     for request in engine.take_all():
         for batch in batches_of(request):
             records += decode_batch(batch).records

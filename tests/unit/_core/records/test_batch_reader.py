@@ -1,6 +1,7 @@
 """The batch reader: every field, every codec, every kind of damage."""
 
 import struct
+from typing import Any, cast
 
 import crc32c
 import pytest
@@ -47,6 +48,7 @@ def test_records_are_read_as_they_were_written():
 @pytest.mark.parametrize("name", ["gzip", "snappy", "lz4", "zstd"])
 def test_compressed_records_are_read(name):
     codec = make_codec(name)
+    assert codec is not None
     plain = b"".join(encode_record(r, r.timestamp - TIMESTAMP, i) for i, r in enumerate(RECORDS))
     batch = encode_batch(RECORDS, attributes=codec.codec_id, payload=codec.compress([plain]))
     assert read(batch, decompress=decompress) == RECORDS
@@ -252,4 +254,4 @@ def test_length_that_would_loop_forever_is_refused(length):
 
 def test_data_that_is_no_buffer_is_refused():
     with pytest.raises(TypeError):
-        RecordBatchReader("text")
+        RecordBatchReader(cast(Any, "text"))

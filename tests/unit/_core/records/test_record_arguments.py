@@ -2,6 +2,7 @@
 
 import array
 import gc
+from typing import Any, cast
 
 import pytest
 
@@ -37,7 +38,7 @@ class Emptying(list):
 
 
 def test_pair_may_empty_the_list_it_belongs_to():
-    headers = []
+    headers: list[Any] = []
     headers.extend(Emptying(headers) for _ in range(50))
     assert encode_record(None, None, headers) == encode_record(None, None, [("h", b"1")] * 50)
     assert headers == []
@@ -45,7 +46,7 @@ def test_pair_may_empty_the_list_it_belongs_to():
 
 def test_header_value_of_text_says_that_it_must_be_encoded():
     with pytest.raises(InvalidRecordError, match=r"headers\[0\] value .* not str \(encode it"):
-        encode_record(None, None, [("h", "text")])
+        encode_record(None, None, cast(Any, [("h", "text")]))
 
 
 def _header_rows():
@@ -99,7 +100,8 @@ def test_duplicate_headers_keep_their_order():
 
 
 def test_header_value_that_nobody_else_holds_stays_alive():
-    assert encode_record(None, None, [Pair(("h", b""))] * 3) == encode_record(None, None, [("h", b"fresh" * 40)] * 3)
+    pairs: list[Any] = [Pair(("h", b""))] * 3
+    assert encode_record(None, None, pairs) == encode_record(None, None, [("h", b"fresh" * 40)] * 3)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,7 @@ def test_wrong_argument_is_named(key, value, headers, message):
 def test_no_buffer_stays_held_after_an_error():
     data = bytearray(b"held?")
     with pytest.raises(InvalidRecordError):
-        encode_record(data, data, [("h", data), ("i", 5)])
+        encode_record(data, data, cast(Any, [("h", data), ("i", 5)]))
     gc.collect()
     data.extend(b"resizing an exported bytearray would raise")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,12 @@ def test_syncs_of_a_request_are_one_a_partition(tmp_path: Path) -> None:
     box = BrokerWithoutSockets(tmp_path, topics={TOPIC: 2}, flush_policy=each())
     syncs = []
     run_blocking = box.broker.run_blocking
-    box.broker.run_blocking = lambda work, then: (syncs.append(work), run_blocking(work, then))  # type: ignore[func-returns-value]
+
+    def counted(work: Callable[[], None], then: Callable[[], None]) -> None:
+        syncs.append(work)
+        run_blocking(work, then)
+
+    box.broker.run_blocking = counted  # type: ignore[method-assign]
     request = produce_request(make_batch())
     data = request.topic_data[0].partition_data
     data.extend(PartitionProduceData(index=index, records=memoryview(make_batch())) for index in (1, 0, 0, 1))

@@ -192,7 +192,7 @@ def test_quotas_are_kept_and_found_by_filters(tmp_path: Path) -> None:
 def test_quotas_that_mean_nothing_are_refused(
     box: BrokerWithoutSockets, entity: Entity, values: dict[str, float], expected: ErrorCode
 ) -> None:
-    assert set_quotas(box, entity, **values) == expected
+    assert set_quotas(box, entity, False, **values) == expected
     assert quotas(box) == []
 
 

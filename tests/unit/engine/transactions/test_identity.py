@@ -59,7 +59,8 @@ class Nodes:
 
 
 def broker(level: int = 2, epoch: int = 7, **ranges: tuple[int, int]) -> BrokerVersions:
-    keys: dict[int, tuple[int, int]] = {**MODERN, **{ApiKey[name]: spoken for name, spoken in ranges.items()}}
+    keys: dict[int, tuple[int, int]] = {int(key): spoken for key, spoken in MODERN.items()}
+    keys |= {ApiKey[name]: spoken for name, spoken in ranges.items()}
     return BrokerVersions(keys, {"transaction.version": level} if level else {}, epoch)
 
 
