@@ -72,7 +72,10 @@ class AsyncProducer:
         self._host = EngineHost(self._engine)
         self._intake = Intake(self._host)
         self._blocks = BlockIntake(self._intake, self._host)
-        self._path = RecordSender(self._engine.accumulator, self._intake.send_blocking, self._engine.hooks.has_any)
+        intake = self._intake
+        self._path = RecordSender(
+            self._engine.accumulator, intake.send_blocking, self._engine.hooks, intake.send_hooked
+        )
         self._host.start(self)
 
     async def send(
@@ -89,10 +92,13 @@ class AsyncProducer:
         Waits, without blocking the event loop, for metadata and memory up to max_block_ms. Cancelled while it waits, it
         has queued nothing.
         """
-        future = self._path.try_send(topic, value, key, headers, partition, timestamp_ms)
-        if future is not None:
-            return future
-        call = self._intake.begin((topic, value, key, headers, partition, timestamp_ms))
+        outcome = self._path.begin_send(topic, value, key, headers, partition, timestamp_ms)
+        if isinstance(outcome, DeliveryFuture):
+            return outcome
+        if outcome is None:
+            call = self._intake.begin((topic, value, key, headers, partition, timestamp_ms))
+        else:
+            call = self._intake.resume(outcome)
         future = self._intake.attempt(call)
         return await _run(self._intake.finish(call, _LoopWaiter)) if future is None else future
 

@@ -68,7 +68,8 @@ class Producer(RecordSender):
         self._host = EngineHost(engine)
         self._intake = Intake(self._host)
         self._blocks = BlockIntake(self._intake, self._host)
-        RecordSender.__init__(self, engine.accumulator, self._intake.send_blocking, engine.hooks.has_any)
+        intake = self._intake
+        RecordSender.__init__(self, engine.accumulator, intake.send_blocking, engine.hooks, intake.send_hooked)
         self._host.start(self)
 
     # --- blocks of records -----------------------------------------------------------------------------------------

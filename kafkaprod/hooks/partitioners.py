@@ -7,11 +7,10 @@ A partitioner runs on the caller's thread, after serialization, and must be thre
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafkaprod.errors import InvalidRecordError
+from kafkaprod._core.queues.record_hooks import PartitionerCall
 from kafkaprod.hooks.serializers import BytesLike
 
 if TYPE_CHECKING:
@@ -46,36 +45,14 @@ class Partitioner(Protocol):
         ...
 
 
-class CheckedPartitioner:
+class CheckedPartitioner(PartitionerCall):
     """A partitioner whose answers are checked. As thread-safe as the user's."""
 
+    __slots__ = ("_partition_many",)
+
     def __init__(self, partitioner: Partitioner) -> None:
-        self._partitioner = partitioner
-        self._name = type(partitioner).__qualname__
+        super().__init__(partitioner)
         self._partition_many = getattr(partitioner, "partition_many", None)
-        self._available: dict[str, tuple[Sequence[int], tuple[int, ...]]] = {}  # topic -> leaders, what follows of them
-
-    def choose(self, topic: str, key: BytesLike | None, value: BytesLike | None, leaders: Sequence[int]) -> int:
-        """Return the partition of one record.
-
-        Args:
-            topic: Of the record.
-            key: Serialized; None for null.
-            value: Serialized; None for null.
-            leaders: Of all partitions, -1 where there is none; the tuple of a cluster snapshot.
-
-        Raises:
-            InvalidRecordError: The partitioner raised (its error is the cause) or named no partition of the topic.
-        """
-        count = len(leaders)
-        try:
-            answer = self._partitioner.partition(topic, key, value, count, self._available_of(topic, leaders))
-            partition = operator.index(answer)
-        except Exception as error:
-            raise self._failed(topic, error) from error
-        if not 0 <= partition < count:
-            raise self._out_of_range(topic, partition, count)
-        return partition
 
     def choose_many(
         self, topic: str, keys: Sequence[Any] | None, values: Sequence[Any], leaders: Sequence[int]
@@ -95,35 +72,17 @@ class CheckedPartitioner:
 
         count = len(leaders)
         if self._partition_many is None:
-            rows = zip(itertools.repeat(None) if keys is None else keys, values, strict=keys is not None)
-            return np.fromiter(
-                (self.choose(topic, key, value, leaders) for key, value in rows), dtype=np.int32, count=len(values)
-            )
+            return np.array(self.choose_rows(topic, keys, values, leaders), dtype=np.int32)
         try:
-            answer = np.asarray(self._partition_many(topic, keys, values, count, self._available_of(topic, leaders)))
+            answer = np.asarray(self._partition_many(topic, keys, values, count, self.available_of(topic, leaders)))
             if answer.shape != (len(values),) or answer.dtype.kind not in "iu":
                 raise TypeError(f"expected {len(values)} integers, got {answer.dtype} of shape {answer.shape}")
         except Exception as error:
-            raise self._failed(topic, error) from error
+            raise self.failed(topic, error) from error
         wrong = np.flatnonzero((answer < 0) | (answer >= count))
         if len(wrong):
-            raise self._out_of_range(topic, int(answer[wrong[0]]), count, f" for record {wrong[0]} of the block")
+            raise self.out_of_range(topic, int(answer[wrong[0]]), count, f" for record {wrong[0]} of the block")
         return answer.astype(np.int32, copy=False)
-
-    def _available_of(self, topic: str, leaders: Sequence[int]) -> tuple[int, ...]:
-        known = self._available.get(topic)
-        if known is None or known[0] is not leaders:  # snapshots replace the tuple when a leader changes
-            available = tuple(partition for partition, leader in enumerate(leaders) if leader >= 0)
-            known = self._available[topic] = (leaders, available)
-        return known[1]
-
-    def _failed(self, topic: str, error: Exception) -> InvalidRecordError:
-        what = f"partitioner {self._name} failed for topic {topic!r}: {type(error).__name__}: {error}"
-        return InvalidRecordError(what, topic=topic)
-
-    def _out_of_range(self, topic: str, partition: int, count: int, which: str = "") -> InvalidRecordError:
-        what = f"partitioner {self._name} chose partition {partition} of topic {topic!r}{which}, which has {count}"
-        return InvalidRecordError(what, topic=topic, partition=partition)
 
 
 class RoundRobinPartitioner:

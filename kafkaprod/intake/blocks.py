@@ -182,7 +182,7 @@ class BlockIntake:
 
         deadline_ms = self._intake.deadline_ms()
         queues = yield from self._intake.queues(topic, partition, deadline_ms, make_waiter)
-        if partition is None and self._hooks.has_partitioner:
+        if partition is None and self._hooks.partitioner is not None:
             rows = max(value.row_count, -1 if key is None else key.row_count, headers.row_count)
             if rows < 0 and row_count is not None:
                 rows = checked_integer(row_count, "row_count", 0, MAX_PARTITION)

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from kafkaprod._core.queues.accumulator import TopicQueues
 from kafkaprod._core.queues.completion import DeliveryFuture
+from kafkaprod._core.queues.record_hooks import HookedRecord
 from kafkaprod.engine.host import EngineHost
 from kafkaprod.engine.steps import MakeWaiter, Steps, run
 from kafkaprod.errors import BufferFullError, InvalidRecordError
@@ -75,6 +76,24 @@ class Intake:
         future = self.attempt(call)
         return run(self.finish(call, Waiter)) if future is None else future
 
+    def send_hooked(self, hooked: HookedRecord) -> DeliveryFuture:
+        """Take a record that the user's code has seen, waiting on this thread."""
+        call = self.resume(hooked)
+        future = self.attempt(call)
+        return run(self.finish(call, Waiter)) if future is None else future
+
+    def resume(self, hooked: HookedRecord) -> SendCall:
+        """Continue with a record that the compiled path could not take after the interceptors, or all hooks, saw it."""
+        try:
+            transaction = self.host.check_sending()
+        except Exception as error:
+            self._hooks.on_refused(hooked.record[0], hooked.record[4], error)
+            raise
+        call = SendCall(ProducerRecord(*hooked.record), self.deadline_ms(), transaction)
+        if hooked.is_prepared:
+            call.append, call.need, call.is_prepared = hooked.append, hooked.need, True
+        return call
+
     def begin(self, arguments: tuple[Any, ...]) -> SendCall:
         """Let the interceptors see a record; `arguments` are those of `Producer.send`, in order."""
         transaction = self.host.check_sending()
@@ -87,10 +106,11 @@ class Intake:
         Raises: as `Producer.send`; then nothing was queued.
         """
         try:
-            queues = self.known_queues(call.record.topic, call.record.partition)
-            if queues is None:
-                return None
-            self._prepare(call, queues)
+            if not call.is_prepared:
+                queues = self.known_queues(call.record.topic, call.record.partition)
+                if queues is None:
+                    return None
+                self._prepare(call, queues)
             future = call.append(0)
         except Exception as error:
             self._hooks.on_refused(call.record.topic, call.record.partition, error)

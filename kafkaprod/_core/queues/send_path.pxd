@@ -1,8 +1,10 @@
 """The compiled part of Producer.send. See send_path.pyx."""
 
-from libc.stdint cimport int64_t
+cimport cython
+from libc.stdint cimport int32_t, int64_t
 
 from kafkaprod._core.queues.accumulator cimport Accumulator, TopicQueues
+from kafkaprod._core.queues.record_hooks cimport RecordHooks
 from kafkaprod._core.records.record_arguments cimport RecordArguments
 
 
@@ -13,7 +15,23 @@ cdef class RecordSender:
     cdef int64_t _last_generation
     cdef RecordArguments _spare_arguments
     cdef object _send_general
-    cdef public bint must_take_general_path     # serializers, interceptors, a partitioner, no open transaction
+    cdef object _send_hooked
+    cdef RecordHooks _hooks         # None: the user gave none
 
     cdef TopicQueues _find_topic(self, str name)
     cdef object _try(self, str topic, object value, object key, object headers, object partition, object timestamp_ms)
+
+    @cython.final
+    cdef bint _is_last(self, str topic) noexcept
+
+    @cython.final
+    cdef object _append_any(self, TopicQueues queues, int32_t partition, object value, object key, object headers,
+                            int64_t timestamp)
+
+    @cython.final
+    cdef object _try_hooked(self, str topic, object value, object key, object headers, object partition,
+                            object timestamp_ms)
+
+    @cython.final
+    cdef object _try_prepared(self, object record, str topic, object value, object key, object headers, object partition,
+                              object timestamp_ms)

@@ -5,17 +5,27 @@ from typing_extensions import disjoint_base
 
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.queues.completion import DeliveryFuture
+from kafkaprod._core.queues.record_hooks import HookedRecord, RecordHooks
 
 @disjoint_base
 class RecordSender:
     accumulator: Accumulator
-    must_take_general_path: bool
     def __init__(
         self,
         accumulator: Accumulator,
         send_general: Callable[..., DeliveryFuture],
-        must_take_general_path: bool = False,
+        hooks: RecordHooks | None = None,
+        send_hooked: Callable[[HookedRecord], DeliveryFuture] | None = None,
     ) -> None: ...
+    def begin_send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> DeliveryFuture | HookedRecord | None: ...
     def try_send(
         self,
         topic: str,

@@ -1,20 +1,24 @@
 """The compiled part of Producer.send: plain bytes to a known topic go straight into the accumulator.
 
-Everything else (a topic whose metadata is not here yet, objects to serialize, a full pool, a closed producer) goes to
-the intake, which is given as a callable and ends in Accumulator.append as well. Thread-safe.
+So do records that the user's code must see first: interceptors, serializers, partitioner (`record_hooks`).
+Everything else (a topic whose metadata is not here yet, a full pool, a closed producer) goes to the intake, which is given
+as a callable and ends in Accumulator.append as well. Thread-safe.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t
 
 from kafkaprod._core.queues.accumulator cimport ANY_PARTITION, TopicQueues
+from kafkaprod._core.queues.completion cimport DeliveryFuture
+from kafkaprod._core.queues.record_hooks cimport HookedRecord, RecordHooks, own_headers
 from kafkaprod._core.machine.clock cimport READ_CLOCK, wall_ms
 from kafkaprod._core.machine.lock cimport FREE_THREADED
 from kafkaprod._core.records.integers cimport to_int64
 from kafkaprod._core.records.record_arguments cimport RecordArguments
 from kafkaprod._core.records.record_view cimport NULL_LENGTH, RecordView
 
-from kafkaprod.errors import IllegalStateError
+from kafkaprod.errors import IllegalStateError, InvalidRecordError
 
 
 cdef class RecordSender:
@@ -23,16 +27,15 @@ cdef class RecordSender:
     Args:
         accumulator: where records go.
         send_general: takes the arguments of send(), in order, for records that cannot go straight in.
-        must_take_general_path: whether that is all records, such as those that serializers must see.
+        hooks: the user's code, if there is any.
+        send_hooked: takes a HookedRecord: one that cannot go straight in after the user's code has seen it.
     """
 
-    def __cinit__(self):
-        self.must_take_general_path = True      # until __init__ has run
-
-    def __init__(self, Accumulator accumulator not None, send_general not None, bint must_take_general_path=False):
+    def __init__(self, Accumulator accumulator not None, send_general not None, RecordHooks hooks=None, send_hooked=None):
         self.accumulator = accumulator
-        self.must_take_general_path = must_take_general_path
         self._send_general = send_general
+        self._send_hooked = send_hooked
+        self._hooks = hooks if hooks is not None and hooks.has_any else None
         self._last_generation = -1
 
     def send(self, str topic not None, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
@@ -50,13 +53,19 @@ cdef class RecordSender:
             MetadataTimeoutError after max_block_ms. ProducerClosedError, ForkedProducerError. Nothing is queued then.
         Thread safety: any number of threads; records of one thread keep their order per partition.
         """
-        future = self._try(topic, value, key, headers, partition, timestamp_ms)
-        if future is None:
+        outcome = self._try(topic, value, key, headers, partition, timestamp_ms)
+        if type(outcome) is DeliveryFuture:
+            return outcome
+        if outcome is None:
             return self._send_general(topic, value, key, headers, partition, timestamp_ms)
-        return future
+        return self._send_hooked(outcome)
 
     def try_send(self, str topic not None, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
         """Like send(), but return None instead of waiting for metadata or memory, or if hooks are configured."""
+        return self._try(topic, value, key, headers, partition, timestamp_ms) if self._hooks is None else None
+
+    def begin_send(self, str topic not None, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
+        """Like send(), but never wait: return None, or a HookedRecord if the user's code has seen the record already."""
         return self._try(topic, value, key, headers, partition, timestamp_ms)
 
     cdef TopicQueues _find_topic(self, str name):
@@ -71,14 +80,16 @@ cdef class RecordSender:
     cdef object _try(self, str topic, object value, object key, object headers, object partition, object timestamp_ms):
         cdef RecordView r
         cdef int32_t chosen = ANY_PARTITION
-        cdef RecordArguments arguments
         cdef TopicQueues queues
         if self.accumulator is None:
             raise IllegalStateError(f"{type(self).__name__}.__init__() has not run: a subclass must call it")
-        if self.must_take_general_path or self.accumulator.is_closed:
+        if self.accumulator.is_closed:
             return None         # the general path gives the reason
-        if (not FREE_THREADED and topic is self._last_name
-                and self._last_generation == self.accumulator.topics_generation):
+        if self._hooks is not None:
+            if self._hooks.chain is None:
+                return self._try_prepared(None, topic, value, key, headers, partition, timestamp_ms)
+            return self._try_hooked(topic, value, key, headers, partition, timestamp_ms)
+        if self._is_last(topic):
             queues = self._last_topic
         else:
             queues = self._find_topic(topic)
@@ -94,18 +105,114 @@ cdef class RecordSender:
             r.header_count = 0
             r.headers_size = 1
             return self.accumulator.append_record(queues, chosen, &r, READ_CLOCK, 0)
+        return self._append_any(queues, chosen, value, key, headers, r.timestamp)
+
+    @cython.final
+    cdef bint _is_last(self, str topic) noexcept:
+        """Whether `topic` is that of the record before, so that `_last_topic` has its queues."""
+        return (not FREE_THREADED and topic is self._last_name
+                and self._last_generation == self.accumulator.topics_generation)
+
+    @cython.final
+    cdef object _append_any(self, TopicQueues queues, int32_t partition, object value, object key, object headers,
+                            int64_t timestamp):
+        """Append whatever the core takes; None: no memory."""
+        cdef RecordArguments arguments = None
+        cdef RecordView r
+        if headers is None and _take(value, &r.value, &r.value_length) and _take(key, &r.key, &r.key_length):
+            r.headers = NULL
+            r.header_count = 0
+            r.headers_size = 1
+            r.timestamp = timestamp
+            return self.accumulator.append_record(queues, partition, &r, READ_CLOCK, 0)
         arguments = self._spare_arguments
         self._spare_arguments = None            # another thread, or this one again, makes its own meanwhile
         if arguments is None:
             arguments = RecordArguments()
         try:
             return self.accumulator.append_record(
-                queues, chosen, arguments.fill(key, value, headers, r.timestamp), READ_CLOCK, 0
+                queues, partition, arguments.fill(key, value, headers, timestamp), READ_CLOCK, 0
             )
         finally:
             arguments.clear()
             if not FREE_THREADED:
                 self._spare_arguments = arguments
+
+    @cython.final
+    cdef object _try_hooked(self, str topic, object value, object key, object headers, object partition,
+                            object timestamp_ms):
+        """As _try, for a record that the user's code must see; a HookedRecord if it has seen it, but not more is possible."""
+        cdef RecordHooks hooks = self._hooks
+        cdef object record = None
+        cdef object name = topic
+        if hooks.chain.sees_records:
+            record = hooks.chain.intercept(topic, value, key, headers, partition, timestamp_ms)
+            name, value, key, headers, partition, timestamp_ms = <tuple>record
+        try:
+            # A topic that is no str is refused by the general path.
+            return self._try_prepared(
+                record, <str>name if type(name) is str else None, value, key, headers, partition, timestamp_ms
+            )
+        except Exception as error:
+            hooks.chain.on_refused(name, partition, error)
+            raise
+
+    @cython.final
+    cdef object _try_prepared(self, object record, str topic, object value, object key, object headers, object partition,
+                              object timestamp_ms):
+        """As _try_hooked, after the interceptors. Args: record: as they want it sent; None: there are none."""
+        cdef RecordHooks hooks = self._hooks
+        cdef int32_t chosen = ANY_PARTITION
+        cdef TopicQueues queues = None
+        cdef int64_t timestamp
+        if topic is not None:
+            queues = self._last_topic if self._is_last(topic) else self._find_topic(topic)
+        if partition is not None:
+            chosen = <int32_t>to_int64(partition, "partition", 0, INT32_MAX)
+        if queues is None or chosen >= queues.partition_count:
+            return None if record is None else _unprepared(record)
+        if hooks.takes_headers:
+            headers = own_headers(headers)
+        if hooks.key_serializer is not None:
+            key = hooks.key_serializer.run(topic, headers, key)
+        if hooks.value_serializer is not None:
+            value = hooks.value_serializer.run(topic, headers, value)
+        if partition is None and hooks.partitioner is not None:
+            chosen = hooks.partitioner.pick(topic, key, value, queues.leaders)
+        timestamp = wall_ms() if timestamp_ms is None else to_int64(timestamp_ms, "timestamp_ms", 0, INT64_MAX)
+        # Again: the user's code may have changed the topic.
+        if chosen >= queues.partition_count:
+            raise InvalidRecordError(
+                f"partition={chosen} of topic {topic!r} is outside 0..{queues.partition_count - 1}"
+            )
+        future = self._append_any(queues, chosen, value, key, headers, timestamp)
+        if future is None:
+            if record is None:
+                record = (topic, value, key, headers, partition, timestamp_ms)
+            return _prepared(record, self.accumulator, queues, chosen, value, key, headers, timestamp)
+        if hooks.chain is not None:
+            hooks.chain.watch(future)
+        return future
+
+
+cdef HookedRecord _unprepared(object record):
+    cdef HookedRecord hooked = HookedRecord.__new__(HookedRecord)
+    hooked.record = record
+    return hooked
+
+
+cdef HookedRecord _prepared(object record, Accumulator accumulator, TopicQueues queues, int32_t partition, object value,
+                            object key, object headers, int64_t timestamp):
+    cdef HookedRecord hooked = _unprepared(record)
+    hooked.is_prepared = True
+    hooked._accumulator = accumulator
+    hooked._queues = queues
+    hooked._partition = partition
+    hooked._value = value
+    hooked._key = key
+    hooked._headers = headers
+    hooked._timestamp = timestamp
+    return hooked
 
 
 cdef inline bint _take(object data, const char **pointer, Py_ssize_t *length) noexcept:

@@ -1,8 +1,14 @@
+import dataclasses
+import datetime
+import enum
 import functools
 import json
 import pickle
+import sys
+import uuid
 import zlib
-from typing import Any
+from collections import OrderedDict
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import serialization as confluent
@@ -174,3 +180,78 @@ def test_json_serializer_is_compact_and_strict() -> None:
     for unfit in (float("nan"), {1, 2}):
         with pytest.raises(SerializationError):
             call(JsonSerializer(), unfit)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+class Fraction(float):
+    pass
+
+
+@dataclasses.dataclass
+class Order:
+    id: int
+
+
+SAME_JSON = [
+    {"a": [1, 2.5, "é", True], "b": {"c": "\n\x01"}},
+    {"a": None, "text": "null"},
+    Colour.RED,
+    [Level.LOW, uuid.UUID(int=1)],
+    Point(1, 2),
+    [Fraction(1.5)],
+    OrderedDict(a=1),
+    {1: "a", None: 2},
+    2**70,
+    {"deep": functools.reduce(lambda inner, _: [inner], range(300), 0)},
+    "\u2028",
+]
+
+
+@pytest.mark.parametrize("data", SAME_JSON, ids=lambda data: repr(data)[:30])
+@pytest.mark.parametrize("default", [None, str], ids=["plain", "default"])
+@pytest.mark.parametrize("library", ["orjson", "json"])
+def test_json_is_the_same_with_and_without_orjson(library: str, default: Any, data: Any, monkeypatch: Any) -> None:
+    with_orjson(library, monkeypatch)
+    expected = json.dumps(
+        data, ensure_ascii=False, separators=(",", ":"), default=lambda each: getattr(each, "value", str(each))
+    )
+    assert call(JsonSerializer(default), data) == expected.encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [float("nan"), {"a": [float("inf"), None]}, [Fraction("-inf")], {1, 2}, "\ud800", {(1, 2): 3}, Order(1)],
+    ids=repr,
+)
+@pytest.mark.parametrize("library", ["orjson", "json"])
+def test_what_json_lacks_is_refused_with_and_without_orjson(library: str, data: Any, monkeypatch: Any) -> None:
+    with_orjson(library, monkeypatch)
+    with pytest.raises(SerializationError, match=r"raised (ValueError|TypeError|UnicodeEncodeError)"):
+        call(JsonSerializer(), data)
+
+
+@pytest.mark.parametrize("library", ["orjson", "json"])
+def test_default_makes_json_of_data_classes_and_times(library: str, monkeypatch: Any) -> None:
+    with_orjson(library, monkeypatch)
+    assert call(JsonSerializer(dataclasses.asdict), [Order(1)]) == b'[{"id":1}]'
+    assert call(JsonSerializer(lambda time: time.year), datetime.date(2000, 1, 2)) == b"2000"
+
+
+def with_orjson(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let JsonSerializer find orjson, or not."""
+    if library == "orjson":
+        pytest.importorskip("orjson")
+    else:
+        monkeypatch.setitem(sys.modules, "orjson", None)
