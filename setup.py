@@ -1,6 +1,7 @@
 """Build the extension modules of kafkaprod._core; everything else is in pyproject.toml.
 
 KAFKAPROD_DEBUG=1 builds with assertions and poisoned memory.
+KAFKAPROD_PORTABLE=1 builds, on Linux, the code of systems that have neither epoll nor futexes.
 KAFKAPROD_SANITIZE=address,undefined (or thread) builds with those sanitizers; see tests/sanitizers/README.md.
 """
 
@@ -34,7 +35,7 @@ compile_args = ["-O3", "-g0", "-fno-strict-aliasing"]
 # Where the compiler happens to put the append loop is otherwise worth 5 % of a record, and each edit moves it.
 compile_args += ["-falign-functions=64", "-falign-loops=32"]
 link_args = []
-if platform.machine() in ("x86_64", "AMD64", "i686"):
+if sys.platform == "linux" and platform.machine() in ("x86_64", "i686"):
     compile_args.append("-fcf-protection=full")
 # What a stray write could use is checked (stack, copies into known buffers) or read-only (addresses of functions).
 compile_args += ["-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"]
@@ -42,6 +43,8 @@ HARDENED_LINK = ["-Wl,-z,relro,-z,now", "-Wl,-z,noexecstack"]
 if sys.platform == "linux":
     link_args += HARDENED_LINK
 macros = [("CYTHON_USE_SYS_MONITORING", "0")]
+if os.environ.get("KAFKAPROD_PORTABLE") == "1":
+    macros.append(("KAFKAPROD_PORTABLE", "1"))
 if DEBUG:
     compile_args = ["-O1", "-g"]
     # No line tracing: a traced line without the GIL takes it while it holds a partition's lock, and threads deadlock.

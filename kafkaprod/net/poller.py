@@ -1,4 +1,8 @@
-"""Readiness of sockets through epoll, and a wakeup that other threads may call.
+"""Readiness of sockets, and a wakeup that other threads may call.
+
+The files are in a selector of `selectors`: epoll on Linux, kqueue on macOS. `socket_calls.wait_ready` waits for these
+two in compiled code; any other selector waits itself. KAFKAPROD_SELECTOR=poll, select, epoll or kqueue in the
+environment chooses one by name, for tests.
 
 Threads: everything belongs to the one I/O thread, except `wakeup`, which any thread may call at any time, also in a
 signal handler. Wakeups are coalesced: however many there are between two polls, one poll returns early.
@@ -6,16 +10,39 @@ signal handler. Wakeups are coalesced: however many there are between two polls,
 
 from __future__ import annotations
 
+import os
 import selectors
 import socket
 import time
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from kafkaprod.net.socket_calls import receive_into, wait_ready
+from kafkaprod.errors import ConfigError
+from kafkaprod.net.socket_calls import READY_SET, receive_into, wait_ready
 from kafkaprod.net.wakeup import Wakeup
 
 READABLE = selectors.EVENT_READ
 WRITABLE = selectors.EVENT_WRITE
+_SELECTOR_VARIABLE: Final = "KAFKAPROD_SELECTOR"
+
+
+def _new_selector() -> selectors.BaseSelector:
+    name = os.environ.get(_SELECTOR_VARIABLE)
+    if name is None:
+        return selectors.DefaultSelector()
+    selector_type = getattr(selectors, f"{name.capitalize()}Selector", None)
+    if name in ("base", "default") or selector_type is None:
+        raise ConfigError(
+            f"{_SELECTOR_VARIABLE}={name}: this system has no such selector; use poll, select, epoll or kqueue"
+        )
+    selector: selectors.BaseSelector = selector_type()
+    return selector
+
+
+def _set_descriptor(selector: selectors.BaseSelector) -> int | None:
+    if READY_SET and type(selector).__name__ == f"{READY_SET.capitalize()}Selector":
+        descriptor: int = selector.fileno()  # type: ignore[attr-defined]  # these two have it, the base class does not
+        return descriptor
+    return None
 
 
 class HasFileno(Protocol):
@@ -27,7 +54,7 @@ class HasFileno(Protocol):
 
 
 class Poller:
-    """An epoll set whose entries carry an object of the caller's choice.
+    """A set of watched files; each entry carries an object of the caller's choice.
 
     Attributes:
         poll_count: Calls of the kernel in `poll`.
@@ -38,7 +65,9 @@ class Poller:
     def __init__(self) -> None:
         self.poll_count = 0
         self.wait_ns = 0
-        self._selector = selectors.EpollSelector()
+        self._selector = _new_selector()
+        # The descriptor that wait_ready waits for; None: the selector waits itself.
+        self._set_fd = _set_descriptor(self._selector)
         self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
         self._wakeup_receiver.setblocking(False)
         self._wakeup_sender.setblocking(False)
@@ -89,8 +118,11 @@ class Poller:
         return events
 
     def _wait(self, timeout_ms: float | None) -> list[tuple[Any, int]]:
+        if self._set_fd is None:
+            timeout_s = None if timeout_ms is None else max(timeout_ms, 0) / 1000
+            return [(key.data, mask) for key, mask in self._selector.select(timeout_s)]
         files = self._selector.get_map()
-        return [(files[fd].data, mask) for fd, mask in wait_ready(self._selector.fileno(), timeout_ms)]
+        return [(files[fd].data, mask) for fd, mask in wait_ready(self._set_fd, timeout_ms)]
 
     def _drain_wakeup(self) -> None:
         # Empty the pipe first, then rearm. The other order would lose wakeups: a byte written in between would be

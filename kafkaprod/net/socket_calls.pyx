@@ -1,7 +1,8 @@
 """The system calls of the sender's loop. Each releases the GIL at most once and takes it back through gil_turns.
 
 Python's own socket methods and selectors release the GIL in every call, and get it back from a busy application thread
-only after sys.getswitchinterval(): a loop of ten calls would take 50 ms. Linux only, because of epoll.
+only after sys.getswitchinterval(): a loop of ten calls would take 50 ms.
+`wait_ready` needs epoll or kqueue.
 
 Sockets are non-blocking. Errors of the kernel come as OSError, of the subclass that belongs to their number.
 """
@@ -9,7 +10,7 @@ Sockets are non-blocking. Errors of the kernel come as OSError, of the subclass 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t
 
 from kafkaprod._core.machine.gil_turns cimport have_gil, want_gil
 
@@ -27,67 +28,42 @@ cdef extern from "<sys/socket.h>" nogil:
     Py_ssize_t c_sendmsg "sendmsg"(int fd, const msghdr *message, int flags)
     Py_ssize_t c_recv "recv"(int fd, void *buffer, size_t length, int flags)
 
-cdef extern from *:
-    """
-    #include <errno.h>
-    #include <poll.h>
-    #include <string.h>
-    #include <time.h>
-    #include <sys/epoll.h>
-    #define KP_SEND_FLAGS (MSG_NOSIGNAL | MSG_DONTWAIT)
-    typedef struct epoll_event kp_epoll_event;
-    static int kp_event_fd(const kp_epoll_event *event) { return event->data.fd; }
-    static int kp_epoll_wait(int epoll_fd, kp_epoll_event *events, int most, long long timeout_us) {
-        /* epoll_wait() takes whole milliseconds; ppoll() on the set waits exactly: it is readable when a file in it is ready. */
-        struct pollfd set = {epoll_fd, POLLIN, 0};
-        struct timespec timeout = {timeout_us / 1000000, timeout_us % 1000000 * 1000};
-        if (timeout_us != 0 && ppoll(&set, 1, timeout_us < 0 ? NULL : &timeout, NULL) <= 0)
-            return 0;   /* nothing ready, a signal, or an error that the next call returns again */
-        return epoll_wait(epoll_fd, events, most, 0);
-    }
-    """
-    ctypedef struct kp_epoll_event:
-        uint32_t events
+cdef extern from "kafkaprod/net/socket_calls.h" nogil:
+    const char *KP_READY_SET
+    const int MOST_EVENTS "KP_MOST_EVENTS"      # of one wait; the others come with the next
     int SEND_FLAGS "KP_SEND_FLAGS"
     int MSG_DONTWAIT
-    uint32_t EPOLLIN
-    uint32_t EPOLLOUT
-    int kp_event_fd(const kp_epoll_event *event) noexcept nogil
-    int kp_epoll_wait(int epoll_fd, kp_epoll_event *events, int most, long long timeout_us) noexcept nogil
-    void *memset(void *target, int byte, size_t size) noexcept nogil
+    int kp_wait_ready(int set_fd, int *fds, int *masks, long long timeout_us)
+    void *memset(void *target, int byte, size_t size)
 
 cdef enum:
-    MOST_EVENTS = 64        # of one wait; the others come with the next
-    MOST_BUFFERS = 1024     # Linux: IOV_MAX, most buffers one sendmsg takes
-    READ = 1                # selectors.EVENT_READ
-    WRITE = 2
-    SMALL_WRITE = 16384     # bytes that take less time to copy than the GIL to hand over
+    MOST_BUFFERS = 1024     # IOV_MAX of Linux and macOS: most buffers one sendmsg takes
+    SMALL_WRITE = 16384     # bytes that are copied sooner than the GIL is handed over
+
+READY_SET = KP_READY_SET.decode()       # "epoll", "kqueue", or "" where wait_ready does not work
 
 
-def wait_ready(int epoll_fd, timeout_ms=None):
-    """Wait until files of an epoll set are ready; it may return fewer than are ready.
+def wait_ready(int set_fd, timeout_ms=None):
+    """Wait until files of an epoll set or kqueue are ready; return some of them, at most 64.
 
-    Args: timeout_ms: whole or fractional; None: for ever.
-    Returns: a list of (descriptor, selectors' events).
+    Args:
+        set_fd: Descriptor of a set of the kind READY_SET.
+        timeout_ms: Longest wait, whole or fractional; None: for ever.
+    Returns: a list of (descriptor, selectors' events), each descriptor once.
+    Raises: OSError, also (ENOSYS) where READY_SET is empty.
     """
-    cdef kp_epoll_event[MOST_EVENTS] events
+    cdef int[MOST_EVENTS] fds
+    cdef int[MOST_EVENTS] masks
     cdef long long timeout_us = -1 if timeout_ms is None else <long long>(max(timeout_ms, 0) * 1000)
     cdef int count
     cdef int i
     with nogil:
-        count = kp_epoll_wait(epoll_fd, events, MOST_EVENTS, timeout_us)
+        count = kp_wait_ready(set_fd, fds, masks, timeout_us)
         want_gil()
     have_gil()
     if count < 0 and errno != EINTR:
         PyErr_SetFromErrno(OSError)
-    cdef list ready = []
-    for i in range(count):
-        # As in selectors: an error or a hang-up makes a file both readable and writable.
-        ready.append((
-            kp_event_fd(&events[i]),
-            (READ if events[i].events & ~EPOLLOUT else 0) | (WRITE if events[i].events & ~EPOLLIN else 0),
-        ))
-    return ready
+    return [(fds[i], masks[i]) for i in range(count)]
 
 
 def send(int fd, buffers):

@@ -13,7 +13,8 @@ then sets `is_awaited` and parks in the kernel, which refuses if the word change
 then loads `is_awaited`; if that is set it clears it and wakes all parked threads, which try again. There is no fence between
 this store and this load, because the fence would cost what the plain store saves. So unlock can miss a thread that parks at
 that moment; each futex wait therefore has a timeout, KP_MOST_SLEEP_NS, after which the thread tries again. A missed wake-up
-costs 0.2 ms, and only under contention. Zeroed memory is a free lock; there is nothing to destroy.
+costs 0.2 ms, and only under contention. Systems without futexes: a thread that found the lock held sleeps KP_NAP_NS between its
+tries, and unlock wakes none. Zeroed memory is a free lock; there is nothing to destroy.
 
 Lock order, outermost first: Partition.lock, Accumulator._incomplete_lock, BufferPool._lock.
 """

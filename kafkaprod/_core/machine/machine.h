@@ -8,9 +8,15 @@
 #include <Python.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+/* KAFKAPROD_PORTABLE builds the form of the other Unixes on Linux, for tests. */
+#if defined(__linux__) && !defined(KAFKAPROD_PORTABLE)
+#define KP_HAS_FUTEX 1
+#include <sys/syscall.h>
+#else
+#define KP_HAS_FUTEX 0
+#endif
 #if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
@@ -65,6 +71,7 @@ static inline int kp_forbid_new(PyObject *type_object) {
 #define KP_FUTEX_WAKE_PRIVATE 129
 #define KP_SPINS 40                 /* some microseconds: as long as a lock is held for a few records */
 #define KP_MOST_SLEEP_NS 200000
+#define KP_NAP_NS 50000             /* without a futex: a thread that waits looks again after this */
 typedef union {
     uint32_t word;                  /* what the kernel compares */
     struct { uint8_t is_held, is_awaited; } is;
@@ -73,14 +80,19 @@ typedef union {
 static inline int kp_mutex_try(kp_mutex *m) {
     return __atomic_exchange_n(&m->is.is_held, 1, __ATOMIC_ACQUIRE) == 0;
 }
+static inline int kp_mutex_spin(kp_mutex *m) {
+    for (int i = 0; i < KP_SPINS; i++) {
+        KP_PAUSE();
+        if (!__atomic_load_n(&m->is.is_held, __ATOMIC_RELAXED) && kp_mutex_try(m)) return 1;
+    }
+    return 0;
+}
+#if KP_HAS_FUTEX
 static __attribute__((noinline, cold, unused)) void kp_mutex_wait(kp_mutex *m) {
     const struct timespec most = {0, KP_MOST_SLEEP_NS};
     kp_mutex asleep = {0};
     asleep.is.is_held = asleep.is.is_awaited = 1;
-    for (int i = 0; i < KP_SPINS; i++) {
-        KP_PAUSE();
-        if (!__atomic_load_n(&m->is.is_held, __ATOMIC_RELAXED) && kp_mutex_try(m)) return;
-    }
+    if (kp_mutex_spin(m)) return;
     for (;;) {
         __atomic_store_n(&m->is.is_awaited, 1, __ATOMIC_SEQ_CST);
         if (kp_mutex_try(m)) return;
@@ -91,6 +103,14 @@ static __attribute__((noinline, cold, unused)) void kp_mutex_wake(kp_mutex *m) {
     __atomic_store_n(&m->is.is_awaited, 0, __ATOMIC_RELAXED);
     syscall(SYS_futex, &m->word, KP_FUTEX_WAKE_PRIVATE, INT32_MAX, (void *)0, (void *)0, 0);
 }
+#else
+/* No thread is woken: is_awaited stays 0, and a thread that waits looks again after each nap. */
+static __attribute__((noinline, cold, unused)) void kp_mutex_wait(kp_mutex *m) {
+    const struct timespec nap = {0, KP_NAP_NS};
+    while (!kp_mutex_spin(m)) nanosleep(&nap, NULL);
+}
+static __attribute__((noinline, cold, unused)) void kp_mutex_wake(kp_mutex *m) { (void)m; }
+#endif
 static inline void kp_mutex_lock(kp_mutex *m) {
     if (__builtin_expect(!kp_mutex_try(m), 0)) kp_mutex_wait(m);
 }
@@ -197,8 +217,12 @@ static inline uint64_t kp_crc_byte(uint64_t crc, uint8_t byte) {
     __asm__("crc32b %1, %0" : "+r"(crc) : "rm"(byte));
     return crc;
 }
-#elif defined(__aarch64__) && defined(__linux__) && !defined(__AARCH64EB__)
+#elif defined(__aarch64__) && (defined(__linux__) || defined(__APPLE__)) && !defined(__AARCH64EB__)
+#if defined(__linux__)
 static inline int kp_has_crc(void) { return (getauxval(AT_HWCAP) & (1 << 7)) != 0; }   /* HWCAP_CRC32 */
+#else
+static inline int kp_has_crc(void) { return 1; }   /* all of Apple's that macOS runs on have it */
+#endif
 static inline uint64_t kp_crc_word(uint64_t crc, uint64_t word) {
     __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
     return crc;

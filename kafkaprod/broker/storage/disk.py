@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import mmap
 import os
 import resource
@@ -49,7 +50,9 @@ class Disk:
         """Return when the file's bytes and size are on the disk. Never call it again after it failed."""
         if hasattr(os, "fdatasync"):
             os.fdatasync(file.fd)
-        else:  # macOS
+        elif hasattr(fcntl, "F_FULLFSYNC"):  # macOS, whose fsync() leaves the bytes in the cache of the disk
+            fcntl.fcntl(file.fd, fcntl.F_FULLFSYNC)
+        else:
             os.fsync(file.fd)
 
     def sync_dir(self, path: str) -> None:

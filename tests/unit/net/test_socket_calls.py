@@ -12,12 +12,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkaprod.net.socket_calls import receive_into, send, wait_ready
+from kafkaprod.net.socket_calls import READY_SET, receive_into, send, wait_ready
 from tests.support.core.core_engine import Engine
 
 Pair = tuple[socket.socket, socket.socket]
 READ, WRITE = 1, 2
 MOST_BUFFERS = 1024
+needs_epoll = pytest.mark.skipif(READY_SET != "epoll", reason="built without epoll")
 
 
 @pytest.fixture
@@ -110,6 +111,7 @@ def test_read_only_memory_is_no_place_to_receive_into(pair: Pair) -> None:
         receive_into(pair[0].fileno(), b"constant")
 
 
+@needs_epoll
 def test_ready_files_come_with_what_they_are_ready_for(pair: Pair) -> None:
     with select.epoll() as files:
         files.register(pair[0].fileno(), select.EPOLLIN | select.EPOLLOUT)
@@ -121,6 +123,7 @@ def test_ready_files_come_with_what_they_are_ready_for(pair: Pair) -> None:
         assert wait_ready(files.fileno(), None) == [(pair[0].fileno(), READ | WRITE)]
 
 
+@needs_epoll
 def test_waiting_ends_at_a_fraction_of_a_millisecond() -> None:
     with select.epoll() as files:
         waits = []
@@ -137,6 +140,7 @@ def test_closed_set_is_an_error() -> None:
         wait_ready(-1, 0)
 
 
+@needs_epoll
 def test_thread_back_from_the_kernel_gets_the_gil_at_the_next_batch(pair: Pair) -> None:
     """Though the appending thread never lets go of it by itself: the interval after which it must is a minute here."""
     engine = Engine(leaders=[1], batch_size=1000, pool_bytes=1 << 20)
