@@ -48,7 +48,6 @@ Timer: TypeAlias = Literal[
     "txn-send-offsets",
     "txn-commit",
     "txn-abort",
-    "txn-prepare",
 ]
 """Calls in which threads wait; each is a metric `<name>-time-ns-total`."""
 

@@ -180,7 +180,6 @@ def connection_values(ring: SampleRing[NodeSample], now_ms: int) -> Values:
             },
             seconds,
         ),
-        "successful-authentication-no-reauth-total": 0.0,  # of clients that cannot log in again: this one can
         "reauthentication-latency-avg": _average(recent.reauthentication_ms, recent.reauthentications_succeeded),
         "reauthentication-latency-max": recent.reauthentication_ms_max,
     }
