@@ -129,7 +129,7 @@ class Producer(RecordSender):
                 None: null in every row. Buffers must not change until the call returns.
             headers: Headers, or pairs (str, bytes or None) for every row.
             timestamps_ms, partitions, partition: As for send_many.
-            row_count: Needed only if neither value nor key has a length.
+            row_count: Needed only if neither value nor key has a length; at most 2^24 then.
 
         Returns, raises: As send_many.
         """

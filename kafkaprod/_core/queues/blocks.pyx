@@ -57,6 +57,7 @@ import sys
 
 from kafkaprod.errors import InvalidRecordError, RecordTooLargeError
 
+cdef int64_t MOST_ROWS_WITHOUT_COLUMN = 0x1000000
 cdef int64_t MOST_BLOCK_ROWS = 0x10000000000     # sizes of arrays of rows stay far from overflow
 
 cdef enum:
@@ -655,6 +656,12 @@ cdef Py_ssize_t _agree(list columns, object row_count) except -1:
             raise InvalidRecordError(f"{name} has {rows} rows, {owner} {count}")
     if count is None:
         raise InvalidRecordError("row_count is needed where no column has a length of its own")
+    if owner == "row_count" and count > MOST_ROWS_WITHOUT_COLUMN and all([rows < 0 for _, rows in columns]):
+        # Every row takes 4 bytes here before it takes any in the buffer, and no column of the caller's bounds them.
+        raise InvalidRecordError(
+            f"row_count={count}: a block without a column that has rows of its own has at most "
+            f"{MOST_ROWS_WITHOUT_COLUMN}"
+        )
     if count > MOST_BLOCK_ROWS:
         raise InvalidRecordError(f"{owner} has {count} rows, a block at most {MOST_BLOCK_ROWS}")
     return count

@@ -56,6 +56,19 @@ def test_fixed_size_and_null_columns_give_their_rows():
     assert rows(batch.byte_column(1)) == [None, None]
 
 
+@pytest.mark.parametrize("kind", [pa.ListViewArray, pa.LargeListViewArray])
+def test_headers_that_rows_share_are_counted_before_memory_is_taken(kind):
+    """Views of lists may overlap, so that few rows have more headers together than any memory holds."""
+    pair_count, row_count = 1 << 16, (1 << 15) + 1
+    keys, values = pa.array(["k"] * pair_count), pa.array([b""] * pair_count)
+    pairs = pa.StructArray.from_arrays([keys, values], names=["key", "value"])
+    integers = pa.int32() if kind is pa.ListViewArray else pa.int64()
+    headers = kind.from_arrays(pa.array([0] * row_count, integers), pa.array([pair_count] * row_count, integers), pairs)
+    with pytest.raises(InvalidRecordError, match="column 'h' has more than 2147483647 headers"):
+        only_batch(pa.table({"h": headers})).headers(0)
+    assert only_batch(pa.table({"h": headers}).slice(0, 2)).headers(0).row_count == 2
+
+
 def test_slice_and_take_of_columns_and_headers_give_the_named_rows():
     pairs = [[("a", b"1")], None, [("b", None), ("c", b"")], []]
     batch = only_batch(pa.table({"k": WORDS[:4], "h": pa.array(pairs, pa.map_(pa.string(), pa.binary()))}))

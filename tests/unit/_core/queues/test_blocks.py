@@ -437,6 +437,13 @@ def test_block_without_columns_of_its_own_cannot_be_larger_than_memory():
         Block(engine.accumulator, engine.accumulator.topics[TOPIC], Column.nulls(), row_count=2**62 - 1)
 
 
+@pytest.mark.parametrize("value", [Column.nulls(), Column.constant(b"x")])
+def test_rows_without_a_column_of_their_own_are_bounded(value):
+    engine = Engine()
+    with pytest.raises(InvalidRecordError, match=r"row_count=16777217: a block without a column .* at most 16777216"):
+        Block(engine.accumulator, engine.accumulator.topics[TOPIC], value, row_count=2**24 + 1)
+
+
 def test_closed_accumulator_takes_no_block():
     engine = Engine()
     made = block(engine, [b"a"])
