@@ -47,6 +47,7 @@ from kafkaprod.retry import ExponentialBackoff
 
 LAST_VERSION_BY_NAME: Final = 12  # version 13 names topics by id
 CLIENT_THROTTLES_FROM: Final = 6
+_SPARE_ELEMENTS: Final = 10_000  # of an answer: its nodes, and what a broker adds
 
 _log = logging.getLogger("kafkaprod.engine.answers")
 
@@ -174,7 +175,9 @@ class Answers:
         """Judge an answer that is not plain success, batch by batch; return the throttle time in ms."""
         open_refs = {(ref.topic, ref.partition): ref for ref in request.refs()}
         try:
-            response = ProduceResponse.decode(body, done.version)
+            record_count = sum(ref.record_count for ref in open_refs.values())
+            most = _SPARE_ELEMENTS + 2 * len(open_refs) + record_count  # topics, partitions, errors of records
+            response = ProduceResponse.decode(body, done.version, most)
             answers = self._matched(response, open_refs, done.version)
         except CorruptDataError as error:
             # Nothing else on this connection can be trusted: what is in flight on it fails and is retried.

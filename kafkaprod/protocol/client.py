@@ -47,7 +47,7 @@ from kafkaprod.protocol.in_flight import InFlightRequest, InFlightRequests, OnDo
 from kafkaprod.protocol.messages import REQUESTS, RESPONSES
 from kafkaprod.protocol.negotiation import BrokerVersions
 from kafkaprod.protocol.outgoing import ByteChain, OutgoingBytes
-from kafkaprod.protocol.primitives import Buffer, Reader
+from kafkaprod.protocol.primitives import MAX_ELEMENTS, Buffer, Reader
 from kafkaprod.protocol.schema import Request, Response
 
 MAX_CORRELATION_ID = 2**31 - 1
@@ -394,7 +394,7 @@ def _decoded(response_type: type[Response], body: memoryview, version: int) -> R
     """
     codec = response_type.codec(version, response_type.is_flexible(version))
     try:
-        response: Response = codec.read(Reader(body))
+        response: Response = codec.read(Reader(body, MAX_ELEMENTS))
     except CorruptDataError as error:
         raise CorruptDataError(f"{response_type.__name__} v{version}: {error}", api=response_type.api.name) from None
     return response

@@ -40,6 +40,8 @@ MAX_STRING_BYTES = 32767  # the int16 length of the classic encoding; Kafka appl
 UINT32_MAX = 0xFFFFFFFF
 UINT64_MAX = 0xFFFFFFFFFFFFFFFF
 UNLIMITED_ELEMENTS = 1 << 62
+MAX_ELEMENTS = 1_000_000
+"""Most array elements of an answer: one of 100 MiB could cost 20 times its size, and half a minute."""
 LARGE_BUFFER_BYTES = 4096  # from this size a records buffer is referenced, not copied: a copy is cheaper below it
 
 ZERO_UUID = bytes(16)

@@ -26,7 +26,7 @@ from kafkaprod.errors import CorruptDataError, UnsupportedVersionError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.field_types import ArrayType, Codec, FieldType, StructType
 from kafkaprod.protocol.plans import Field, compile_struct
-from kafkaprod.protocol.primitives import UNLIMITED_ELEMENTS, Buffer, Reader, Writer
+from kafkaprod.protocol.primitives import MAX_ELEMENTS, UNLIMITED_ELEMENTS, Buffer, Reader, Writer
 
 _UNSET: Any = object()
 
@@ -158,16 +158,22 @@ class Message(Struct):
         return cls.flexible_from is not None and version >= cls.flexible_from
 
     @classmethod
-    def decode(cls, buffer: Buffer, version: int) -> Self:
+    def decode(cls, buffer: Buffer, version: int, max_elements: int = MAX_ELEMENTS) -> Self:
         """Read a whole body.
 
         Records come as views of `buffer`: they keep it alive and change with it.
 
+        Args:
+            buffer: Holds the body and nothing else.
+            version: The version of the message.
+            max_elements: As `decode_start`.
+
         Raises:
-            CorruptDataError: The bytes violate the format, or some are left over. The message says where.
+            CorruptDataError: The bytes violate the format, some are left over, or arrays have more elements. The
+                message says where.
             UnsupportedVersionError: No such version is declared.
         """
-        message, left_bytes = cls.decode_start(buffer, version)
+        message, left_bytes = cls.decode_start(buffer, version, max_elements)
         if left_bytes:
             raise CorruptDataError(
                 f"{cls.__name__} v{version}: {left_bytes} bytes left over, at byte"

@@ -615,6 +615,32 @@ def test_server_that_ends_each_connection_before_any_answer_is_backed_off_from(
         pool.close()
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(bytes.fromhex("0023 ffffffff 0012 0000"), id="refusal with a negative count"),
+        pytest.param(bytes.fromhex("0023 00000001 ffffffff"), id="refusal with half an entry"),
+        pytest.param(bytes.fromhex("0000 0212 00000004 00"), id="list that is cut off"),
+        pytest.param(bytes.fromhex("0000 ffffffff0f"), id="list of 2^32 entries"),
+    ],
+)
+def test_server_with_a_damaged_list_of_versions_is_backed_off_from(
+    make_pool: MakePool, clock: ManualClock, body: bytes
+) -> None:
+    with BrokerThread(lambda: FakeBroker(handlers={18: lambda _: body})) as server:
+        pool = make_pool(reconnect_backoff_ms=50, reconnect_backoff_max_ms=1000)
+        pool.set_bootstrap([server.address])
+        attempts, delays = [], []
+        for _ in range(4):
+            attempts.append(until_failed(pool, clock).attempt)
+            delays.append(pool.ready_delay_ms(-1, clock.now_ms()))
+            clock.advance(1000)
+        assert attempts == [1, 2, 3, 4]
+        assert delays == [50, 100, 200, 400]
+        assert pool.metrics()[-1].connections_created == 4
+        pool.close()
+
+
 @pytest.mark.parametrize(("highest", "is_throttled"), [(0, False), (1, True)])
 def test_declared_responses_throttle_from_the_version_that_says_so(
     make_pool: MakePool, clock: ManualClock, highest: int, is_throttled: bool

@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import os
 import struct
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from kafkaprod.protocol.handshake import (
     TRANSITIONS,
     State,
 )
+from kafkaprod.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.support.net.fake_broker import FakeBroker, Received, frame, response
 from tests.support.net.happenings import happened, kind
@@ -202,6 +204,20 @@ def test_bytes_behind_a_declared_response_are_ignored_as_kafkas_clients_do() -> 
     connection.send(request, 4, on_done=outcome_token("t"), now_ms=0, timeout_ms=1000)
     (event,) = exchange(connection, broker)
     assert kind(event) == "answered"
+
+
+def test_response_of_more_elements_than_any_cluster_has_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkaprod.protocol.client.MAX_ELEMENTS", 5)
+    group = b"\0\0" + b"\0\1g" + b"\0\0" * 3 + struct.pack(">i", 0)
+    for count, outcome in ((5, "answered"), (6, "failed")):
+        body = struct.pack(">i", count) + group * count
+        connection, broker = ready(FakeBroker(ranges={18: (0, 4), 15: (0, 0)}, handlers={15: partial(_always, body)}))
+        connection.send(DescribeGroupsRequest(groups=["g"]), 0, on_done="t", now_ms=0, timeout_ms=1000)
+        assert kind(exchange(connection, broker)[0]) == outcome
+
+
+def _always(body: bytes, request: Any) -> bytes:
+    return body
 
 
 def test_buffers_travel_uncopied_and_are_let_go_when_sent() -> None:
