@@ -6,8 +6,9 @@ client metrics, which are kept and shown only. Used on the control thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from kafkaprod.broker.cluster import broker_options, topic_options
 from kafkaprod.broker.cluster.broker import Broker
@@ -24,7 +25,7 @@ from kafkaprod.broker.cluster.topic_options import (
 from kafkaprod.broker.cluster.topics import Topic, refuse_internal
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.errors import ConfigError
+from kafkaprod.errors import BrokerError, ConfigError
 from kafkaprod.protocol.error_codes import ErrorCode
 
 TOPIC: Final = 2
@@ -35,6 +36,24 @@ GROUP: Final = 32
 
 _METRICS_SOURCE = 7
 _GROUP_SOURCE = 8
+
+
+class NamedResource(Protocol):
+    """A resource in a request."""
+
+    resource_type: int
+    resource_name: str
+
+
+class AnsweredResource(Protocol):
+    """Its place in the response."""
+
+    error_code: int
+    error_message: str | None
+
+
+R = TypeVar("R", bound=NamedResource)
+A = TypeVar("A", bound=AnsweredResource)
 
 
 class _Stored(NamedTuple):
@@ -87,6 +106,30 @@ class Entry(NamedTuple):
     kind: int
     is_read_only: bool
     synonyms: list[tuple[str, str, int]]
+
+
+def alter_each(resources: Sequence[R], answer_to: Callable[[R, int], A], alter: Callable[[R], None]) -> list[A]:
+    """Alter each resource as a whole, or not at all; return the answers.
+
+    Args:
+        resources: Of a request; each that is named twice is refused.
+        answer_to: Makes the answer for a resource and an error code.
+        alter: Alters one resource, or raises BrokerError.
+    """
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    answers = []
+    for resource in resources:
+        answer = answer_to(resource, ErrorCode.NONE)
+        try:
+            if counts[(resource.resource_type, resource.resource_name)] > 1:
+                raise RequestRefusedError(
+                    ErrorCode.INVALID_REQUEST, f"{resource.resource_name} is in the request twice."
+                )
+            alter(resource)
+        except BrokerError as error:
+            answer.error_code, answer.error_message = error.code, str(error)
+        answers.append(answer)
+    return answers
 
 
 def set_values(broker: Broker, kind: int, name: str) -> dict[str, str]:

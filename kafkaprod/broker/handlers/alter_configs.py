@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from kafkaprod.broker.cluster import config_resources
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.server.request import ClientRequest, Lane
-from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.alter_configs import (
@@ -25,20 +22,12 @@ MAX_VERSION = 2
 
 def handle(broker: Broker, request: ClientRequest[AlterConfigsRequest]) -> AlterConfigsResponse:
     """Change each resource as a whole, or not at all."""
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.body.resources)
-    responses = []
-    for resource in request.body.resources:
-        response = _response(resource, ErrorCode.NONE)
-        try:
-            if counts[(resource.resource_type, resource.resource_name)] > 1:
-                raise RequestRefusedError(
-                    ErrorCode.INVALID_REQUEST, f"{resource.resource_name} is in the request twice."
-                )
-            _alter(broker, resource, validate_only=request.body.validate_only)
-        except BrokerError as error:
-            response.error_code, response.error_message = error.code, str(error)
-        responses.append(response)
-    return AlterConfigsResponse(responses=responses)
+    body = request.body
+    return AlterConfigsResponse(
+        responses=config_resources.alter_each(
+            body.resources, _response, lambda resource: _alter(broker, resource, validate_only=body.validate_only)
+        )
+    )
 
 
 def refuse(request: ClientRequest[AlterConfigsRequest], error_code: int) -> AlterConfigsResponse:

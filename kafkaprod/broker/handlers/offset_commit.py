@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.offset_log import Change
-from kafkaprod.broker.coordinator.offsets import MAX_METADATA_BYTES, CommittedOffset, OffsetKey
+from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey
+from kafkaprod.broker.handlers.committed_offsets import committed_offset_error
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -47,7 +48,7 @@ def handle(broker: Broker, request: ClientRequest[OffsetCommitRequest]) -> Offse
         name = broker.topics.name_of(topic.name, topic.topic_id)
         outcomes = []
         for wanted in topic.partitions:
-            error_code = _check(broker, name, wanted)
+            error_code = committed_offset_error(broker, name, wanted)
             if error_code is ErrorCode.NONE:
                 key = OffsetKey(body.group_id, TopicPartition(name or "", wanted.partition_index))
                 changes.append((key, _committed(wanted, now_ms)))
@@ -77,16 +78,6 @@ def refuse(request: ClientRequest[OffsetCommitRequest], error_code: int) -> Offs
             for topic in request.body.topics
         ]
     )
-
-
-def _check(broker: Broker, topic: str | None, wanted: OffsetCommitRequestPartition) -> ErrorCode:
-    if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_ID
-    if broker.topics.partition(topic, wanted.partition_index) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len((wanted.committed_metadata or "").encode()) > MAX_METADATA_BYTES:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    return ErrorCode.NONE
 
 
 def _committed(wanted: OffsetCommitRequestPartition, now_ms: int) -> CommittedOffset:

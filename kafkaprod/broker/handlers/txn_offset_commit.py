@@ -9,8 +9,9 @@ from __future__ import annotations
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.internal_records import Writer
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION, Change
-from kafkaprod.broker.coordinator.offsets import MAX_METADATA_BYTES, CommittedOffset, OffsetKey
+from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey
 from kafkaprod.broker.coordinator.transaction import TV2, ProducerIdAndEpoch
+from kafkaprod.broker.handlers.committed_offsets import committed_offset_error
 from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.broker.storage.errors import RecordsRefusedError
@@ -45,7 +46,7 @@ def handle(broker: Broker, request: Request) -> TxnOffsetCommitResponse:
         name = broker.topics.name_of(topic.name, topic.topic_id)
         outcomes = []
         for wanted in topic.partitions:
-            error_code = _check(broker, name, wanted)
+            error_code = committed_offset_error(broker, name, wanted)
             if error_code is ErrorCode.NONE:
                 key = OffsetKey(request.body.group_id, TopicPartition(name or "", wanted.partition_index))
                 changes.append((key, _offset_of(wanted, now_ms)))
@@ -75,16 +76,6 @@ def refuse(request: Request, error_code: int) -> TxnOffsetCommitResponse:
             for topic in request.body.topics
         ]
     )
-
-
-def _check(broker: Broker, topic: str | None, wanted: TxnOffsetCommitRequestPartition) -> ErrorCode:
-    if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_ID
-    if broker.topics.partition(topic, wanted.partition_index) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len((wanted.committed_metadata or "").encode()) > MAX_METADATA_BYTES:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    return ErrorCode.NONE
 
 
 def _write(broker: Broker, request: Request, changes: list[Change], now_ms: int) -> ErrorCode:
