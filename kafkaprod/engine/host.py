@@ -103,7 +103,7 @@ class EngineHost:
             IllegalStateError: The producer has no transactional id.
         """
         if self.engine.transactions is None:
-            raise IllegalStateError("the producer has no transactional_id: transactions need one of its own")
+            raise IllegalStateError("the producer has no transactional_id: set one to use transactions")
         from kafkaprod.engine.transactions.calling import TransactionCalls
 
         return TransactionCalls(self, self.engine.transactions)
@@ -117,8 +117,8 @@ class EngineHost:
         """Raise ForkedProducerError in a forked child."""
         if self.engine.guard.is_forked and not self._is_closed:
             raise ForkedProducerError(
-                f"this producer was made in process {os.getppid()} or before and did not survive fork(): "
-                "make one in the child"
+                f"the producer was made before fork() and has no sender thread in process {os.getpid()}: "
+                "make a new producer there"
             )
 
     def _refuse(self) -> NoReturn:
@@ -177,7 +177,7 @@ class EngineHost:
         if not is_over:
             raise TimeoutError(
                 f"the sender thread has not ended {CLOSE_GRACE_S} s after close(timeout={timeout}): it runs "
-                f"{engine.describe_work()}; delivery callbacks must return soon"
+                f"{engine.describe_work()}; delivery callbacks must not block"
             )
 
     def join(self) -> None:

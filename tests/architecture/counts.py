@@ -135,7 +135,7 @@ def _python_imports(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return found
 
 

@@ -30,6 +30,10 @@ def test_compiled_classes_are_measured() -> None:
     assert any("accumulator.pyx" in name for name, _ in counts.long_classes(50))
 
 
+def test_no_imports_are_circular() -> None:
+    assert counts.circles(counts.imports()) == []
+
+
 def test_circles_are_found() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set[str](), "e": {"a"}}
     assert counts.circles(graph) == [["b", "c"]]
