@@ -32,6 +32,15 @@ from tests.support.broker.fixtures_broker import wait_until
 from tests.support.broker.fixtures_log import make_batch
 from tests.support.net.raw_client import RawClient
 
+# Share groups (KIP-932) and streams groups (KIP-1071), which the embedded broker does not have.
+NOT_THERE = {
+    **{76: "ShareGroupHeartbeat", 77: "ShareGroupDescribe", 78: "ShareFetch", 79: "ShareAcknowledge"},
+    **{83: "InitializeShareGroupState", 84: "ReadShareGroupState", 85: "WriteShareGroupState"},
+    **{86: "DeleteShareGroupState", 87: "ReadShareGroupStateSummary", 88: "StreamsGroupHeartbeat"},
+    **{89: "StreamsGroupDescribe", 90: "DescribeShareGroupOffsets", 91: "AlterShareGroupOffsets"},
+    92: "DeleteShareGroupOffsets",
+}
+
 
 @pytest.fixture
 def client(embedded_broker: EmbeddedBroker) -> Iterator[RawClient]:
@@ -303,3 +312,11 @@ def test_member_whose_connection_closes_while_it_joins_is_dropped(embedded_broke
             group_id="group of clients that go", members=[MemberIdentity(member_id=joined.member_id)]
         )
         assert first.call(leave, LeaveGroupResponse, 5).error_code == 0
+
+
+@pytest.mark.parametrize("api", NOT_THERE, ids=NOT_THERE.get)
+def test_share_and_streams_groups_are_not_announced_and_close_the_connection(client: RawClient, api: int) -> None:
+    announced = client.call(ApiVersionsRequest(), ApiVersionsResponse, 0)
+    assert api not in {entry.api_key for entry in announced.api_keys}
+    client.socket.sendall(struct.pack(">ihhih", 10, api, 1, 1, -1))
+    assert client.is_closed_by_broker()
