@@ -6,27 +6,8 @@ bug that was found from outside, and for each rule that is easy to get wrong. Th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A planted bug.
-
-    Attributes:
-        name: What is wrong, in a sentence.
-        path: The file below `kafkaprod/`.
-        old: The text to replace; it occurs once.
-        new: What takes its place.
-        tests: Arguments for pytest: what must fail.
-    """
-
-    name: str
-    path: str
-    old: str
-    new: str
-    tests: tuple[str, ...]
-
+from tests.mutants.mutant import Mutant
+from tests.mutants.table_of_edges import EDGES
 
 MUTANTS = [
     # -- batches, drain, settlement ------------------------------------------------------------------------------
@@ -272,4 +253,5 @@ MUTANTS = [
         "if batch.base_offset > commit_offset:",
         ("tests/unit/broker/metadata",),
     ),
+    *EDGES,
 ]

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import pytest
 
+from kafkaprod._core.columns.columns import Column
 from kafkaprod._core.queues.completion import DeliveryFuture
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import BrokerError, SerializationError
@@ -95,3 +97,13 @@ def test_interceptors_hear_success_failure_and_refusal() -> None:
 
 def _engine() -> Engine:
     return Engine(linger_ms=0, make_result=BatchCompletion)
+
+
+def test_partitioner_decides_for_rows_of_a_block_that_name_no_partition() -> None:
+    chosen = hooks(partitioner=Fixed()).choose_partitions(
+        "t", None, Column.from_list([b"a", b"b", b"c"]), 3, array("i", [-1, 0, -1]), (1, 2)
+    )
+    assert list(chosen) == [1, 0, 1]
+    named = array("i", [0, 0, 1])
+    again = hooks(partitioner=Fixed()).choose_partitions("t", None, Column.constant(b"v"), 3, named, (1, 2))
+    assert again is named

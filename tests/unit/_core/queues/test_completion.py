@@ -78,6 +78,7 @@ def test_offsets_of_a_block_count_from_its_place_in_the_batch() -> None:
     result = engine.queued([b"a", b"b"], [0, 0])
     succeed(engine.take(), 10)
     assert result.offsets.tolist() == [11, 12]
+    assert result.ends() == {0: 13}
 
 
 def test_batch_counts_as_untold_until_its_failure_is_in_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:

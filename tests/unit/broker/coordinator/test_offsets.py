@@ -256,3 +256,12 @@ def test_offset_of_a_fenced_producer_is_refused(tmp_path: Path) -> None:
     assert raised.value.code == 47
     add_marker(log, store, is_commit=True)
     assert store.table.of_group("g") == {ORDERS_0.topic_partition: at(5)}
+
+
+def test_offsets_of_a_group_do_not_expire_while_a_transaction_may_commit_others() -> None:
+    table = OffsetTable()
+    table.put(ORDERS_0, at(1, 0))
+    table.put_pending(4000, ORDERS_0, at(2, 0), 7)
+    assert table.expired(set(), 0, 1000, 100) == []
+    table.end_transaction(4000, is_commit=False)
+    assert table.expired(set(), 0, 1000, 100) == [ORDERS_0]
