@@ -7,8 +7,9 @@
     driver       JVM and driver of a stream are killed with -9; the stream starts again from its checkpoint
 
 After each run an independent client reads the topic. Every row must be there; a reader that leaves out what the headers
-say it has seen must see each once. The tally says how many records came more than once, so that a fault that did not
-bite can be told. What must happen while rows are sent is done again until it did.
+say it has seen must see each once; with `--transactional`, a reader of committed data. The tally says how many records
+came more than once, so that a fault that did not bite can be told. What must happen while rows are sent is done again
+until it did.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from kafkaprod.spark import write
 from tests.kafka.cluster import KafkaCluster
 from tests.spark.sessions import local_session
 from tests.spark.streaming_driver import FILES_A_BATCH, SMALL_BUFFER
-from tests.spark.topics import count_of, seen_once
+from tests.spark.topics import committed_values, count_of, seen_once
 from tests.spark.two_copies import run_two_copies
 
 ROWS = 20_000
@@ -58,11 +59,14 @@ class Tally:
     repeated: int = 0
     runs_repeated: int = 0
     lost: int = 0
-    seen_twice: int = 0  # by a reader that honours the headers
+    seen_twice: int = 0  # by a reader that honours the headers, or reads committed data
+    is_transactional: bool = False
 
     def add(self, servers: str, topic: str, expected: list[bytes]) -> None:
         """Read a topic and compare."""
         count, values = seen_once(servers, topic)
+        if self.is_transactional:
+            values = list(committed_values(servers, topic))
         self.runs += 1
         self.rows += len(expected)
         self.repeated += count - len(expected)
@@ -82,8 +86,10 @@ def rows_of(spark: SparkSession) -> tuple[DataFrame, list[bytes]]:
     return df, [str(number).encode().rjust(1000, b"0") for number in range(ROWS)]
 
 
-def save(df: DataFrame, servers: str, topic: str, by_format: bool) -> None:
+def save(df: DataFrame, servers: str, topic: str, by_format: bool, is_transactional: bool) -> None:
     options = SMALL_BUFFER | {"kafka.bootstrap.servers": servers, "topic": topic, "dedup.headers": "true"}
+    if is_transactional:
+        options |= {"delivery": "transactional", "write.id": topic}
     if by_format:
         df.write.format("kafkaprod").mode("append").options(**options).save()
     else:
@@ -140,7 +146,7 @@ def run_worker(spark: SparkSession, servers: str, rng: random.Random, tally: Tal
     topic, is_done = new_topic(), threading.Event()
 
     def action() -> None:
-        save(df, servers, topic, by_format=rng.random() < 0.5)
+        save(df, servers, topic, by_format=rng.random() < 0.5, is_transactional=tally.is_transactional)
         is_done.set()
 
     tally.faults += beside(partial(kill_workers, servers, topic, rng.uniform(0, 1), is_done), action)
@@ -159,7 +165,7 @@ def run_task(spark: SparkSession, servers: str, rng: random.Random, tally: Tally
     df, expected = rows_of(spark)
     topic = new_topic()
     failing = df.mapInArrow(partial(failing_input, rng.randrange(4, 8)), df.schema)
-    save(failing, servers, topic, by_format=rng.random() < 0.5)
+    save(failing, servers, topic, by_format=rng.random() < 0.5, is_transactional=tally.is_transactional)
     tally.faults += 2  # each task's first attempt
     tally.add(servers, topic, expected)
 
@@ -177,7 +183,7 @@ def run_broker(spark: SparkSession, cluster: KafkaCluster, rng: random.Random, t
         return not was_done
 
     def action() -> None:
-        save(df, cluster.bootstrap(), topic, by_format=rng.random() < 0.5)
+        save(df, cluster.bootstrap(), topic, by_format=rng.random() < 0.5, is_transactional=tally.is_transactional)
         is_done.set()
 
     tally.faults += beside(kill, action)
@@ -193,6 +199,7 @@ def run_driver(servers: str, rng: random.Random, tally: Tally, kills: int, way: 
     source.mkdir()
     expected: list[bytes] = []
     command = [sys.executable, str(DRIVER), servers, topic, str(source), str(directory / "checkpoint"), way]
+    command += ["transactional"] if tally.is_transactional else []
     while True:
         before = count_of(servers, topic)
         add_files(source, expected)
@@ -222,7 +229,7 @@ def add_files(source: Path, expected: list[bytes]) -> None:
 
 def run_speculation(servers: str, tally: Tally, directory: Path) -> None:
     topic = new_topic()
-    expected = run_two_copies(servers, topic, directory)
+    expected = run_two_copies(servers, topic, directory, is_transactional=tally.is_transactional)
     tally.faults += 1
     tally.add(servers, topic, expected)
 
@@ -237,6 +244,7 @@ def main() -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     for name in ("worker", "task", "speculation", "broker", "driver"):
         parser.add_argument(f"--{name}", type=int, default=0, metavar="FAULTS", help="how many (default: 0)")
+    parser.add_argument("--transactional", action="store_true", help="write with delivery=transactional")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     arguments = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -244,7 +252,7 @@ def main() -> None:
     print(f"seed {arguments.seed}", flush=True)
 
     def repeat(name: str, run: Callable[[Tally], Any]) -> None:
-        tally = Tally(name)
+        tally = Tally(name, is_transactional=arguments.transactional)
         while tally.faults < getattr(arguments, name):
             run(tally)
 
@@ -265,7 +273,14 @@ def main() -> None:
             repeat("speculation", lambda tally: run_speculation(servers, tally, Path(scratch) / str(next(numbers))))
         for way in ("format", "foreach_batch") if arguments.driver else ():
             with tempfile.TemporaryDirectory() as scratch:
-                run_driver(servers, rng, Tally(f"driver, {way}"), arguments.driver, way, Path(scratch))
+                run_driver(
+                    servers,
+                    rng,
+                    Tally(f"driver, {way}", is_transactional=arguments.transactional),
+                    arguments.driver,
+                    way,
+                    Path(scratch),
+                )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A driver that streams a directory into a topic until there is nothing more; made to be killed and started again.
 
-    python tests/spark/streaming_driver.py localhost:9092 my-topic INPUT CHECKPOINT format|foreach_batch
+    python tests/spark/streaming_driver.py localhost:9092 my-topic INPUT CHECKPOINT format|foreach_batch [transactional]
 
 A few files a micro-batch, headers that tell repeated rows, and a buffer so small that rows reach the topic bit by bit.
 """
@@ -21,7 +21,7 @@ SMALL_BUFFER = {
 
 
 def main() -> None:
-    servers, topic, source, checkpoint, way = sys.argv[1:]
+    servers, topic, source, checkpoint, way, *delivery = sys.argv[1:]
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     spark = (
         SparkSession.builder.master("local[2]")
@@ -32,6 +32,8 @@ def main() -> None:
         .getOrCreate()
     )
     options = SMALL_BUFFER | {"kafka.bootstrap.servers": servers, "topic": topic, "dedup.headers": "true"}
+    if delivery:
+        options["delivery"] = delivery[0]
     rows = spark.readStream.option("maxFilesPerTrigger", str(FILES_A_BATCH)).text(source)
     writer = rows.writeStream.trigger(availableNow=True).option("checkpointLocation", checkpoint)
     if way == "format":

@@ -28,34 +28,10 @@ from kafkaprod.spark.options import parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
 from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.task import REPORT_SCHEMA, report_task, write_task
+from tests.spark.topics import committed_values
 
 ROWS = 2000
 Fault = Callable[[], None]
-
-
-def read_committed(servers: str, topic: str) -> list[bytes]:
-    """The values that a reader of committed data gets, sorted."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "reader",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
-    )
-    partitions = consumer.list_topics(topic, 30).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-    values: list[bytes] = []
-    ends = 0
-    while ends < len(partitions):
-        message = consumer.poll(30)
-        assert message is not None
-        if message.error():
-            ends += 1
-        else:
-            values.append(message.value() or b"")
-    consumer.close()
-    return sorted(values)
 
 
 def expected(rows: int = ROWS) -> list[bytes]:
@@ -139,7 +115,7 @@ def test_task_that_is_run_again_writes_each_row_once(
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert len(reports) == 2
-    assert read_committed(embedded_broker.bootstrap_servers, topic_name) == expected()
+    assert committed_values(embedded_broker.bootstrap_servers, topic_name) == expected()
 
 
 def test_write_that_is_repeated_by_hand_finds_its_rows(
@@ -151,7 +127,7 @@ def test_write_that_is_repeated_by_hand_finds_its_rows(
     rows_of(spark).write.format("kafkaprod").mode("append").options(**options).save()
     assert (first.rows, first.already_written) == (ROWS, 0)
     assert (again.rows, again.already_written, again.offsets) == (ROWS, 2, {})
-    assert read_committed(embedded_broker.bootstrap_servers, topic_name) == expected()
+    assert committed_values(embedded_broker.bootstrap_servers, topic_name) == expected()
 
 
 @pytest.mark.parametrize(
@@ -166,7 +142,7 @@ def test_repetition_with_other_rows_is_an_error_and_writes_nothing(
     other = spark.range(0, ROWS, 1, 2).where(change).selectExpr("cast(id as string) as value")
     with pytest.raises(Exception, match="other ones were written by an earlier attempt"):
         write(other, options)
-    assert read_committed(embedded_broker.bootstrap_servers, topic_name) == expected()
+    assert committed_values(embedded_broker.bootstrap_servers, topic_name) == expected()
 
 
 def test_more_partitions_in_the_first_attempt_are_noticed(
@@ -191,7 +167,7 @@ def test_conditions_are_checked_before_the_first_record(
         write(rows_of(spark).distinct(), named)
     with pytest.raises(Exception, match=r"needs the option write.id for a batch"):
         write(rows_of(spark), options_for(embedded_broker, topic_name))
-    assert read_committed(embedded_broker.bootstrap_servers, topic_name) == []
+    assert committed_values(embedded_broker.bootstrap_servers, topic_name) == []
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
@@ -221,7 +197,7 @@ def test_replayed_micro_batch_is_recognised(
         note.unlink()
     (source / "2.txt").write_text("\n".join(str(number) for number in range(1000, 1500)))
     run_stream(spark.readStream.text(str(source)), checkpoint, options, by_batch)
-    values = read_committed(embedded_broker.bootstrap_servers, topic_name)
+    values = committed_values(embedded_broker.bootstrap_servers, topic_name)
     assert values == sorted(str(number).encode() for number in range(1500))
 
 
@@ -245,7 +221,7 @@ def test_two_writes_of_a_micro_batch_need_two_ids(
     query = writer.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     assert query.awaitTermination(120)
     assert "have the same id" in str(errors[0])
-    assert read_committed(embedded_broker.bootstrap_servers, topic_name) == [b"a", b"a", b"b", b"b"]
+    assert committed_values(embedded_broker.bootstrap_servers, topic_name) == [b"a", b"a", b"b", b"b"]
 
 
 # --- two attempts at once ---------------------------------------------------------------------------------------------
@@ -341,7 +317,7 @@ def test_attempt_that_is_fenced_takes_the_rows_of_its_twin_or_fails(
             assert isinstance(outcome, KafkaError)
             attempts(2, 0)
             assert write_task(plan, batches_of(VALUES)).already_written == 0
-        assert read_committed(broker.bootstrap_servers, "t") == sorted(value.encode() for value in VALUES)
+        assert committed_values(broker.bootstrap_servers, "t") == sorted(value.encode() for value in VALUES)
 
 
 def dying(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -358,7 +334,7 @@ def test_late_attempt_of_an_earlier_micro_batch_fences_no_attempt(attempts: Call
         attempts(1, 0)
         report = write_task(plan, batches_of(["0-0", "0-1"]))
         assert (report.rows, report.already_written) == (0, 1)
-        assert len(read_committed(broker.bootstrap_servers, "t")) == 8
+        assert len(committed_values(broker.bootstrap_servers, "t")) == 8
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -369,7 +345,7 @@ def test_commit_whose_answer_is_lost_is_repeated(attempts: Callable[[int, int], 
         broker.faults.on(ApiKey.END_TXN, drop_reply(), times=2)
         attempts(0, 0)
         assert write_task(plan, batches_of(["a", "b"])).rows == 2
-        assert read_committed(broker.bootstrap_servers, "t") == [b"a", b"b"]
+        assert committed_values(broker.bootstrap_servers, "t") == [b"a", b"b"]
 
 
 def test_attempt_that_died_with_its_offsets_sent_holds_up_no_reader(attempts: Callable[[int, int], None]) -> None:
@@ -384,7 +360,7 @@ def test_attempt_that_died_with_its_offsets_sent_holds_up_no_reader(attempts: Ca
         dead.close(0)
         attempts(1, 0)
         assert write_task(plan, batches_of(["a", "b"])).already_written == 0
-        assert read_committed(broker.bootstrap_servers, "t") == [b"a", b"b"]
+        assert committed_values(broker.bootstrap_servers, "t") == [b"a", b"b"]
 
 
 def test_group_of_something_else_is_refused(attempts: Callable[[int, int], None]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
-from tests.spark.topics import seen_once
+from tests.spark.topics import committed_values, seen_once
 from tests.spark.two_copies import ROWS, run_two_copies
 
 
@@ -18,3 +18,12 @@ def test_speculative_copy_repeats_rows_that_the_headers_tell(
     count, values = seen_once(embedded_broker.bootstrap_servers, topic_name)
     assert count == ROWS + ROWS // 4  # both copies of one task of four sent all of its rows
     assert values == expected
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
+def test_speculative_copy_and_first_attempt_write_each_row_once_in_transactions(
+    embedded_broker: EmbeddedBroker, topic_name: str, tmp_path: Path
+) -> None:
+    expected = run_two_copies(embedded_broker.bootstrap_servers, topic_name, tmp_path, is_transactional=True)
+    assert committed_values(embedded_broker.bootstrap_servers, topic_name) == expected

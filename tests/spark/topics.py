@@ -72,3 +72,29 @@ def seen_once(bootstrap_servers: str, topic: str) -> tuple[int, list[bytes | Non
     rows = read_topic(bootstrap_servers, topic)
     once = {tuple(value for name, value in row.headers if name.startswith("kp.")): row.value for row in rows}
     return len(rows), sorted(once.values(), key=repr)
+
+
+def committed_values(bootstrap_servers: str, topic: str) -> list[bytes]:
+    """The values that a reader of committed data gets up to the end of each partition, sorted."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "none",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    partitions = consumer.list_topics(topic, 30).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+    values: list[bytes] = []
+    ends = 0
+    while ends < len(partitions):
+        message = consumer.poll(30)
+        assert message is not None
+        value = message.value()
+        if message.error():
+            ends += 1
+        elif value is not None:
+            values.append(value)
+    consumer.close()
+    return sorted(values)

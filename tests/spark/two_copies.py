@@ -57,7 +57,7 @@ def task_with_slow_copy(signs: Path, plan: WritePlan, batches: Iterator[pa.Recor
 
 
 def main() -> None:
-    servers, topic, signs, master = sys.argv[1:]
+    servers, topic, signs, master, *delivery = sys.argv[1:]
     settings = {
         "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",
@@ -75,18 +75,21 @@ def main() -> None:
     df = spark.range(0, ROWS, 1, 4).selectExpr("lpad(cast(id as string), 6000, '0') as value")
     options = {"kafka.bootstrap.servers": servers, "topic": topic, "dedup.headers": "true"}
     options |= {"kafka.batch.size": "1024", "kafka.linger.ms": "0"}
+    if delivery:
+        options |= {"delivery": delivery[0], "write.id": topic}
     plan = make_plan(df.schema, parse_options(options))
     df.mapInArrow(partial(task_with_slow_copy, Path(signs), plan), REPORT_SCHEMA).collect()
     spark.stop()
 
 
-def run_two_copies(servers: str, topic: str, directory: Path) -> list[bytes]:
+def run_two_copies(servers: str, topic: str, directory: Path, *, is_transactional: bool = False) -> list[bytes]:
     """Run the program on a cluster of its own, in an empty directory; the values that it wrote, of 4 tasks alike."""
     from tests.spark.standalone import standalone_cluster
 
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     with standalone_cluster(directory) as master:
         command = [sys.executable, __file__, servers, topic, str(directory), master]
+        command += ["transactional"] if is_transactional else []
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     assert (directory / "second").exists(), "Spark started no second copy"

@@ -236,14 +236,16 @@ class Broker:
             self.markers,
             lambda call: self.run_control(call, _nothing),
         )
-        open_transactions = [
+        transactions.recover(self._find_open_transactions, self.clock.wall_ms())
+        return transactions
+
+    def _find_open_transactions(self) -> list[OpenTransaction]:
+        return [
             OpenTransaction(topic_partition, ProducerIdAndEpoch(entry.producer_id, entry.epoch))
             for topic_partition, partition_log in self.log_dir.partitions.items()
             for entry in partition_log.producers()
             if entry.has_transaction
         ]
-        transactions.recover(open_transactions, self.clock.wall_ms())
-        return transactions
 
 
 def _nothing() -> None:

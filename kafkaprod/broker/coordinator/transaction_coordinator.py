@@ -118,15 +118,15 @@ class TransactionCoordinator:
 
     # -- start ---------------------------------------------------------------------------------------------------
 
-    def recover(self, open_transactions: Iterable[OpenTransaction], now_ms: int) -> None:
+    def recover(self, find_open: Callable[[], Iterable[OpenTransaction]], now_ms: int) -> None:
         """Finish what a crash interrupted: markers of decided transactions, and transactions no id knows of.
 
         The latter exist after a power cut under a flush policy that does not sync before answers: the partition's
         records survived and the id's state did not, or the id's last state did and its markers did not.
 
         Args:
-            open_transactions: of all partitions.
-            now_ms: wall time.
+            find_open: Finds those of all partitions; called when decided ones are completed.
+            now_ms: Wall time.
         """
         for transaction in list(self.states.values()):
             if transaction.state in PREPARED:
@@ -134,7 +134,7 @@ class TransactionCoordinator:
             elif transaction.state is TransactionState.ONGOING:
                 self._wake()
         held = {state.identity for state in self.states.values() if state.state not in AT_REST}
-        orphans = [open_one for open_one in open_transactions if open_one.producer not in held]
+        orphans = [open_one for open_one in find_open() if open_one.producer not in held]
         outcomes = self._log.find_outcomes({orphan.producer for orphan in orphans})
         for partition, producer in orphans:
             is_commit = outcomes.get(producer, False)

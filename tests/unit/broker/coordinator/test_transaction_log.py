@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -98,3 +99,36 @@ def test_outcomes_are_found_as_long_as_the_log_has_them(tmp_path: Path) -> None:
     wanted = {ProducerIdAndEpoch(4000, epoch) for epoch in range(8)} | {ProducerIdAndEpoch(7, 32_766)}
     assert store.find_outcomes(wanted) == {(4000, 1): True, (4000, 2): False, (7, 32_766): True}
     assert store.find_outcomes(set()) == {}
+
+
+def test_log_cut_at_any_byte_holds_the_states_before_it(tmp_path: Path) -> None:
+    """As a crash in the midst of a write leaves it: each whole write is there, nothing of the one that was cut."""
+    (tmp_path / "whole").mkdir()
+    log = open_log(tmp_path / "whole")
+    store = TransactionLog([log], refuse_to_make, 2)
+    path = next((tmp_path / "whole").rglob("*.log"))
+    expected: list[tuple[int, dict[str, Transaction]]] = [(0, {})]
+    for name, changes in (
+        ("a", {"epoch": 0}),
+        ("b", {}),
+        ("a", {"state": TransactionState.ONGOING, "partitions": T0, "start_ms": NOW_MS}),
+        ("a", {"state": TransactionState.PREPARE_COMMIT, "partitions": T0, "start_ms": NOW_MS, "client_version": 2}),
+        ("a", {"state": TransactionState.COMPLETE_COMMIT, "epoch": 2, "client_version": 2}),
+    ):
+        store.write(state(name, **changes))
+        expected.append((path.stat().st_size, dict(store.states)))
+    store.remove(["b"], NOW_MS)
+    expected.append((path.stat().st_size, dict(store.states)))
+    log.close()
+    content = path.read_bytes()
+    assert len(content) == expected[-1][0] > 500
+    for size in range(len(content) + 1):
+        place = tmp_path / str(size)
+        cut = place / path.relative_to(tmp_path / "whole")
+        cut.parent.mkdir(parents=True)
+        cut.write_bytes(content[:size])
+        torn = open_log(place)
+        states = next(states for end, states in reversed(expected) if end <= size)
+        assert TransactionLog([torn], refuse_to_make, 2).states == states, size
+        torn.close()
+        shutil.rmtree(place)
