@@ -10,6 +10,7 @@ from kafkaprod.errors import (
     AuthorizationError,
     CommitUnknownError,
     ConfigError,
+    ConnectionLostError,
     CorruptDataError,
     DeliveryFailedError,
     DeliveryTimeoutError,
@@ -361,6 +362,21 @@ def test_lost_commit_that_is_refused_later_is_unknown(code: int) -> None:
     assert isinstance(error, ProducerFencedError | InvalidProducerIdMappingError)
     assert error.outcome == "unknown"
     assert "may have been committed" in str(error)
+
+
+@pytest.mark.parametrize("code", [47, 49, 90])
+def test_commit_that_never_left_and_is_refused_later_is_not_committed(code: int) -> None:
+    bench = Bench()
+    bench.init()
+    bench.begin(T0)
+    call = bench.machine.commit()
+    bench.expect(Step.END)
+    bench.machine.on_no_answer(ConnectionLostError("no connection"), bench.now_ms, was_sent=False)
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.answer_next(Step.END, code)
+    error = bench.outcome(call)
+    assert isinstance(error, ProducerFencedError | InvalidProducerIdMappingError)
+    assert error.outcome == "not committed"
 
 
 @pytest.mark.parametrize("code", [47, 49, 90])
