@@ -13,14 +13,14 @@ KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), K
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import Enum
 
+from kafkaprod.broker.coordinator.group_members import GroupMembers
+from kafkaprod.broker.coordinator.join_phase import JoinPhase
 from kafkaprod.broker.coordinator.member import (
     GroupConfig,
     JoinAttempt,
-    JoinedMember,
     JoinReply,
     JoinResult,
     Member,
@@ -28,8 +28,8 @@ from kafkaprod.broker.coordinator.member import (
     SyncReply,
     SyncResult,
 )
-from kafkaprod.broker.coordinator.subscription import CONSUMER_PROTOCOL_TYPE, read_subscription
-from kafkaprod.errors import CorruptDataError, IllegalStateError
+from kafkaprod.broker.coordinator.subscription import CONSUMER_PROTOCOL_TYPE
+from kafkaprod.errors import IllegalStateError
 from kafkaprod.protocol.error_codes import ErrorCode
 
 
@@ -61,7 +61,6 @@ class Group:
         generation_id: counts rebalances.
         protocol_type: what the members are ("consumer"); None before the first one and after the last one left.
         protocol_name: the assignor all members agreed on, None outside a generation.
-        leader_id: the member that assigns.
         members: by id, in the order they came.
     """
 
@@ -71,27 +70,30 @@ class Group:
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
-        self.leader_id: str | None = None
-        self.members: dict[str, Member] = {}
+        self._roster = GroupMembers()
+        self.members = self._roster.by_id
         self.config = config
         self._new_uuid = new_uuid
-        self._static_ids: dict[str, str] = {}  # instance id -> member id
-        self._pending_ids: dict[str, int] = {}  # ids given out and not used yet -> deadline
         self._unsynced_ids: set[str] = set()  # of this generation
-        self._join_deadline_ms: int | None = None  # set while PREPARING
+        self._join_phase: JoinPhase | None = None  # set while PREPARING
         self._sync_deadline_ms: int | None = None
-        self._initial_delay_left_ms: int | None = None  # set in the join phase of a group that was empty
-        self._has_new_member = False
+
+    @property
+    def leader_id(self) -> str | None:
+        """The member that assigns."""
+        return self._roster.leader_id
 
     # -- requests ------------------------------------------------------------------------------------------------
 
     def join(self, attempt: JoinAttempt, now_ms: int, reply: JoinReply) -> None:
         """JoinGroup; `reply` is called now or when the join phase ends."""
-        refusal = self._why_refuse(attempt)
+        refusal = self._roster.why_refuse(attempt, self.protocol_type, self.config)
+        if self.state is GroupState.DEAD:
+            refusal = ErrorCode.COORDINATOR_NOT_AVAILABLE
         if refusal is not ErrorCode.NONE:
             reply(JoinResult(refusal, attempt.member_id))
-        elif attempt.member_id in self._pending_ids:
-            del self._pending_ids[attempt.member_id]
+        elif attempt.member_id in self._roster.pending_ids:
+            del self._roster.pending_ids[attempt.member_id]
             self._add(attempt.member_id, attempt, now_ms, reply)
         elif attempt.member_id:
             self._join_again(attempt, now_ms, reply)
@@ -120,19 +122,15 @@ class Group:
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int) -> ErrorCode:
         """Heartbeat: 0, or 27 while the group waits for the member to join again."""
-        error = self._check_member(member_id, instance_id)
-        if error is not ErrorCode.NONE:
-            return error
-        if generation_id != self.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        self.members[member_id].keep_alive(now_ms)
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING else ErrorCode.NONE
+        error = self._check_sender(member_id, instance_id, generation_id, now_ms)
+        is_late = error is ErrorCode.NONE and self.state is GroupState.PREPARING
+        return ErrorCode.REBALANCE_IN_PROGRESS if is_late else error
 
     def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> ErrorCode:
         """LeaveGroup of one member; a static one may be named by its instance id alone."""
         if instance_id is not None and not member_id:
-            member_id = self._static_ids.get(instance_id, "")
-        if self._pending_ids.pop(member_id, None) is not None:
+            member_id = self._roster.static_ids.get(instance_id, "")
+        if self._roster.pending_ids.pop(member_id, None) is not None:
             self._maybe_complete_join(now_ms)
             return ErrorCode.NONE
         error = self._check_member(member_id, instance_id)
@@ -160,17 +158,11 @@ class Group:
 
         Without member and generation it is an administrator or a consumer without a group: the group must be empty.
         """
-        if self.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation_id < 0 and not member_id and instance_id is None:
+        if generation_id < 0 and not member_id and instance_id is None and self.state is not GroupState.DEAD:
             return ErrorCode.NONE if self.state is GroupState.EMPTY else ErrorCode.UNKNOWN_MEMBER_ID
-        error = self._check_member(member_id, instance_id)
-        if error is not ErrorCode.NONE:
-            return error
-        if generation_id != self.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        self.members[member_id].keep_alive(now_ms)
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.COMPLETING else ErrorCode.NONE
+        error = self._check_sender(member_id, instance_id, generation_id, now_ms)
+        is_early = error is ErrorCode.NONE and self.state is GroupState.COMPLETING
+        return ErrorCode.REBALANCE_IN_PROGRESS if is_early else error
 
     def check_transactional_commit(
         self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
@@ -179,23 +171,15 @@ class Group:
 
         Without member and generation it is a producer that does not know its consumer's group: nothing is checked.
         """
-        if self.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation_id < 0 and not member_id and instance_id is None:
+        if generation_id < 0 and not member_id and instance_id is None and self.state is not GroupState.DEAD:
             return ErrorCode.NONE
-        error = self._check_member(member_id, instance_id)
-        if error is not ErrorCode.NONE:
-            return error
-        if generation_id != self.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        self.members[member_id].keep_alive(now_ms)
-        return ErrorCode.NONE
+        return self._check_sender(member_id, instance_id, generation_id, now_ms)
 
     def delete(self) -> ErrorCode:
         """DeleteGroups: an empty group becomes Dead; any other is refused with 68."""
         if self.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
-        self._pending_ids.clear()
+        self._roster.pending_ids.clear()
         self._transition(GroupState.DEAD)
         return ErrorCode.NONE
 
@@ -203,69 +187,34 @@ class Group:
         """Return the topics the members are subscribed to; None if they are no consumers, or say it unreadably."""
         if self.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
             return None
-        try:
-            return frozenset(
-                topic
-                for member in self.members.values()
-                for metadata in member.protocols.values()
-                for topic in read_subscription(metadata)
-            )
-        except CorruptDataError:
-            return None
+        return self._roster.subscribed_topics()
 
     # -- time ----------------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
         """When `on_time` is to be called next, None if nothing waits for time."""
-        deadlines = [member.session_deadline_ms for member in self.members.values() if not member.is_waiting]
-        deadlines.extend(self._pending_ids.values())
-        deadlines.extend(d for d in (self._join_deadline_ms, self._sync_deadline_ms) if d is not None)
-        return min(deadlines, default=None)
+        own = (None if self._join_phase is None else self._join_phase.deadline_ms, self._sync_deadline_ms)
+        return min((*self._roster.deadlines(), *(deadline for deadline in own if deadline is not None)), default=None)
 
     def on_time(self, now_ms: int) -> None:
         """Do what is due: expire ids and sessions, end the join phase, drop members that never synced."""
-        expired_ids = [member_id for member_id, deadline in self._pending_ids.items() if deadline <= now_ms]
-        for member_id in expired_ids:
-            del self._pending_ids[member_id]
+        has_expired_ids = self._roster.expire_ids(now_ms)
         expired = [m for m in self.members.values() if not m.is_waiting and m.session_deadline_ms <= now_ms]
         for member in expired:
             self._remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
-        if expired or expired_ids:
+        if expired or has_expired_ids:
             self._on_loss(now_ms, is_member=bool(expired))
-        if self._join_deadline_ms is not None and self._join_deadline_ms <= now_ms:
-            self._end_join_phase(now_ms)
+        if self._is_join_phase_over(now_ms):
+            self._complete_join(now_ms)
         if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now_ms:
             self._end_sync_phase(now_ms)
 
     # -- joining -------------------------------------------------------------------------------------------------
 
-    def _why_refuse(self, attempt: JoinAttempt) -> ErrorCode:
-        if self.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        limits = self.config
-        if not limits.min_session_timeout_ms <= attempt.session_timeout_ms <= limits.max_session_timeout_ms:
-            return ErrorCode.INVALID_SESSION_TIMEOUT
-        if not attempt.protocol_type or not attempt.protocols or not self._is_compatible(attempt):
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if sum(map(len, attempt.protocols.values())) > limits.max_metadata_bytes:
-            return ErrorCode.INVALID_REQUEST
-        is_known = attempt.member_id in self.members or (attempt.instance_id or "") in self._static_ids
-        if not is_known and len(self.members) >= limits.max_size:
-            return ErrorCode.GROUP_MAX_SIZE_REACHED
-        return ErrorCode.NONE
-
-    def _is_compatible(self, attempt: JoinAttempt) -> bool:
-        if not self.members:
-            return True
-        own_id = attempt.member_id or self._static_ids.get(attempt.instance_id or "")
-        others = [member for member in self.members.values() if member.member_id != own_id]
-        names = set(attempt.protocols).intersection(*(member.protocols for member in others))
-        return attempt.protocol_type == self.protocol_type and bool(names)
-
     def _join_dynamic(self, attempt: JoinAttempt, now_ms: int, reply: JoinReply) -> None:
         member_id = f"{attempt.client_id}-{self._new_uuid()}"
         if attempt.needs_known_id:
-            self._pending_ids[member_id] = now_ms + attempt.session_timeout_ms
+            self._roster.pending_ids[member_id] = now_ms + attempt.session_timeout_ms
             reply(JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         else:
             self._add(member_id, attempt, now_ms, reply)
@@ -273,15 +222,17 @@ class Group:
     def _join_static(self, attempt: JoinAttempt, instance_id: str, now_ms: int, reply: JoinReply) -> None:
         """A static member (re)starts: it takes the place of its old self, without a rebalance if nothing changes."""
         member_id = f"{instance_id}-{self._new_uuid()}"
-        old_id = self._static_ids.get(instance_id)
+        old_id = self._roster.static_ids.get(instance_id)
         if old_id is None:
             self._add(member_id, attempt, now_ms, reply)
             return
         was_leader = old_id == self.leader_id
-        member = self._rename(old_id, member_id)
+        member = self._roster.rename(old_id, member_id)
+        if old_id in self._unsynced_ids:
+            self._unsynced_ids ^= {old_id, member_id}
         member.update(attempt)
         member.keep_alive(now_ms)
-        if self.state is GroupState.STABLE and self._select_protocol() == self.protocol_name:
+        if self.state is GroupState.STABLE and self._roster.select_protocol() == self.protocol_name:
             skips = was_leader and attempt.can_skip_assignment
             # A leader that does not know SkipAssignment gets its old id as the leader's, so that it does not assign.
             leader = old_id if was_leader and not skips else str(self.leader_id)
@@ -310,39 +261,11 @@ class Group:
     def _add(self, member_id: str, attempt: JoinAttempt, now_ms: int, reply: JoinReply) -> None:
         if not self.members:
             self.protocol_type = attempt.protocol_type
-        member = Member(
-            member_id,
-            attempt.instance_id,
-            attempt.client_id,
-            attempt.client_host,
-            attempt.session_timeout_ms,
-            attempt.rebalance_timeout_ms,
-            dict(attempt.protocols),
-            now_ms + attempt.session_timeout_ms,
-        )
-        self.members[member_id] = member
-        if attempt.instance_id is not None:
-            self._static_ids[attempt.instance_id] = member_id
-        if self.leader_id is None:
-            self.leader_id = member_id
-        self._has_new_member = True
+        member = self._roster.add(member_id, attempt, now_ms)
+        if self._join_phase is not None:
+            self._join_phase.has_new_member = True
         member.hold_join(reply)
         self._rebalance(now_ms)
-
-    def _rename(self, old_id: str, new_id: str) -> Member:
-        """Give a static member's place to its new self; whoever still speaks with the old id is fenced (82)."""
-        member = self.members.pop(old_id)
-        member.answer_join(JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_id))
-        member.answer_sync(SyncResult(ErrorCode.FENCED_INSTANCE_ID))
-        member.member_id = new_id
-        self.members[new_id] = member
-        self._static_ids[str(member.instance_id)] = new_id
-        if self.leader_id == old_id:
-            self.leader_id = new_id
-        if old_id in self._unsynced_ids:
-            self._unsynced_ids.remove(old_id)
-            self._unsynced_ids.add(new_id)
-        return member
 
     # -- the join phase ------------------------------------------------------------------------------------------
 
@@ -357,32 +280,22 @@ class Group:
             member.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         self._unsynced_ids.clear()
         self._sync_deadline_ms = None
-        if was_empty:
-            delay_ms = self.config.initial_rebalance_delay_ms
-            self._initial_delay_left_ms = max(self._rebalance_timeout_ms() - delay_ms, 0)
-            self._has_new_member = False
-            self._join_deadline_ms = now_ms + delay_ms
-            if delay_ms == 0:
-                self._complete_join(now_ms)
-        else:
-            self._join_deadline_ms = now_ms + self._rebalance_timeout_ms()
-            self._maybe_complete_join(now_ms)
+        self._wait_for_joins(now_ms, self.config.initial_rebalance_delay_ms if was_empty else None)
+        if was_empty and self._is_join_phase_over(now_ms):
+            self._complete_join(now_ms)
+        self._maybe_complete_join(now_ms)
+
+    def _wait_for_joins(self, now_ms: int, initial_delay_ms: int | None) -> None:
+        self._join_phase = JoinPhase(initial_delay_ms, now_ms, self._roster.rebalance_timeout_ms())
+
+    def _is_join_phase_over(self, now_ms: int) -> bool:
+        return self._join_phase is not None and self._join_phase.is_over(now_ms)
 
     def _maybe_complete_join(self, now_ms: int) -> None:
         """End the join phase early if everybody is there. The initial delay is always waited out."""
-        if self.state is not GroupState.PREPARING or self._initial_delay_left_ms is not None or self._pending_ids:
+        if self._join_phase is None or self._join_phase.is_initial or self._roster.pending_ids:
             return
         if all(member.held_join is not None for member in self.members.values()):
-            self._complete_join(now_ms)
-
-    def _end_join_phase(self, now_ms: int) -> None:
-        left_ms = self._initial_delay_left_ms
-        if left_ms and self._has_new_member:  # more are coming: wait again, at most the rebalance timeout in all
-            delay_ms = min(self.config.initial_rebalance_delay_ms, left_ms)
-            self._initial_delay_left_ms = left_ms - delay_ms
-            self._has_new_member = False
-            self._join_deadline_ms = now_ms + delay_ms
-        else:
             self._complete_join(now_ms)
 
     def _complete_join(self, now_ms: int) -> None:
@@ -392,40 +305,29 @@ class Group:
             self._remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
         joined_ids = [m.member_id for m in self.members.values() if m.held_join is not None]
         if self.members and not joined_ids:
-            self._join_deadline_ms = now_ms + self._rebalance_timeout_ms()
+            self._wait_for_joins(now_ms, None)
             return
-        self._join_deadline_ms = self._initial_delay_left_ms = None
+        self._join_phase = None
         self.generation_id += 1
         if not self.members:
-            self.protocol_type = self.protocol_name = self.leader_id = None
+            self.protocol_type = self.protocol_name = self._roster.leader_id = None
             self._transition(GroupState.EMPTY)
             return
         if self.leader_id not in joined_ids:
-            self.leader_id = joined_ids[0]
-        self.protocol_name = self._select_protocol()
+            self._roster.leader_id = joined_ids[0]
+        self.protocol_name = self._roster.select_protocol()
         self._transition(GroupState.COMPLETING)
         self._unsynced_ids = set(self.members)
-        self._sync_deadline_ms = now_ms + self._rebalance_timeout_ms()
+        self._sync_deadline_ms = now_ms + self._roster.rebalance_timeout_ms()
         for member in self.members.values():
             member.assignment = b""
             if member.held_join is not None:
                 member.keep_alive(now_ms)
                 member.answer_join(self._join_result(member))
 
-    def _select_protocol(self) -> str:
-        """The protocol all members know that most of them prefer; the first one to be named wins a tie."""
-        first, *others = (member.protocols for member in self.members.values())
-        candidates = [name for name in first if all(name in protocols for protocols in others)]
-        votes = Counter(
-            next(name for name in member.protocols if name in candidates) for member in self.members.values()
-        )
-        return max(candidates, key=lambda name: votes[name])
-
     def _join_result(self, member: Member) -> JoinResult:
-        members: tuple[JoinedMember, ...] = ()
-        if member.member_id == self.leader_id:
-            name = str(self.protocol_name)
-            members = tuple(JoinedMember(m.member_id, m.instance_id, m.protocols[name]) for m in self.members.values())
+        is_leader = member.member_id == self.leader_id
+        members = self._roster.with_metadata(str(self.protocol_name)) if is_leader else ()
         return JoinResult(
             ErrorCode.NONE,
             member.member_id,
@@ -474,22 +376,21 @@ class Group:
     def _check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if instance_id is not None:
-            current_id = self._static_ids.get(instance_id)
-            if current_id is not None and current_id != member_id:
-                return ErrorCode.FENCED_INSTANCE_ID
-            return ErrorCode.NONE if current_id is not None else ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+        return self._roster.check(member_id, instance_id)
+
+    def _check_sender(self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int) -> ErrorCode:
+        """Whether the sender is a member of this generation; if so it is alive."""
+        error = self._check_member(member_id, instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if generation_id != self.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        self.members[member_id].keep_alive(now_ms)
+        return ErrorCode.NONE
 
     def _remove(self, member: Member, error: ErrorCode) -> None:
-        del self.members[member.member_id]
         self._unsynced_ids.discard(member.member_id)
-        if member.instance_id is not None:
-            del self._static_ids[member.instance_id]
-        if self.leader_id == member.member_id:
-            self.leader_id = next(iter(self.members), None)
-        member.answer_join(JoinResult(error, member.member_id))
-        member.answer_sync(SyncResult(error))
+        self._roster.remove(member, error)
 
     def _on_loss(self, now_ms: int, *, is_member: bool = True) -> None:
         """After members, or ids that were given out, are gone."""
@@ -497,9 +398,6 @@ class Group:
             self._rebalance(now_ms)
         else:
             self._maybe_complete_join(now_ms)
-
-    def _rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def _transition(self, target: GroupState) -> None:
         if target not in TRANSITIONS[self.state]:
