@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.external
 
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 TIMEOUT_S = 120
 
@@ -201,3 +203,24 @@ def console_produce(class_path: str, broker: EmbeddedBroker, topic: str, values:
 def pause() -> bool:
     """Let the members work, between two looks at what they have done."""
     return threading.Event().wait(0.1)
+
+
+def test_java_reads_a_group_of_the_consumer_protocol_and_its_records(
+    kafka_tools: str, topic_name: str, tmp_path: Path
+) -> None:
+    data_dir = tmp_path / "data"
+    with EmbeddedBroker(topics={topic_name: 2}, data_dir=str(data_dir)) as broker:
+        values = console_produce(kafka_tools, broker, topic_name, range(50))
+        servers = ["--bootstrap-server", broker.bootstrap_servers]
+        protocol = ["--command-property", "group.protocol=consumer", "--from-beginning"]
+        read = ["--topic", topic_name, "--group", "g", "--max-messages", "50", "--timeout-ms", "60000"]
+        consumed = run_java(kafka_tools, CONSOLE_CONSUMER, [*servers, *read, *protocol], timeout_s=TIMEOUT_S)
+        assert set(consumed.split()) == values
+        shown = run_java(kafka_tools, CONSUMER_GROUPS, [*servers, "--list", "--type"], timeout_s=TIMEOUT_S)
+        assert ["g", "Consumer"] in [line.split() for line in shown.splitlines()]
+        (log,) = (data_dir / "__consumer_offsets-0").glob("*.log")
+        dumped = run_java(kafka_tools, DUMP_LOG, ["--files", str(log), "--offsets-decoder"], timeout_s=TIMEOUT_S)
+    kinds = {int(kind) for kind in re.findall(r'key: \{"type":"?(\d+)', dumped)}
+    assert {3, 5, 6, 7, 8} <= kinds, dumped
+    assert "Could not" not in dumped
+    assert topic_name in dumped

@@ -15,16 +15,12 @@ from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, ConsumerG
 from kafkaprod.broker.coordinator.consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerHeartbeat
 from kafkaprod.broker.coordinator.group_timers import GroupTimers
 from kafkaprod.broker.coordinator.internal_records import KeyValue
-from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC
 from kafkaprod.broker.coordinator.topic_regex import TopicRegex
-from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
-
-_INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 GroupRecords = Mapping[str, Mapping[bytes, bytes]]
 WriteRecords = Callable[[Sequence[KeyValue]], None]
@@ -162,7 +158,7 @@ class ConsumerGroups:
         return ConsumerGroup(group_id, self._config_of(group_id), self._match_topics)
 
     def _match_topics(self, pattern: str, topics: Topics) -> frozenset[str]:
-        """Return the names that match a regular expression of a client; internal topics never do.
+        """Return the names that match a regular expression of a client, internal topics included (as Kafka does).
 
         Raises:
             RequestRefusedError: 128, it is invalid.
@@ -174,8 +170,7 @@ class ConsumerGroups:
                 regex = TopicRegex(pattern)
             except ValueError as error:
                 raise RequestRefusedError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
-            names = (name for name in topics if name not in _INTERNAL_TOPICS and regex.matches(name))
-            self._matches[pattern] = frozenset(names)
+            self._matches[pattern] = frozenset(name for name in topics if regex.matches(name))
         return self._matches[pattern]
 
     def _forget(self, group_id: str) -> None:

@@ -129,6 +129,14 @@ def test_wrong_heartbeats_are_refused_and_make_no_group(
     assert box.ask(ListGroupsRequest(), ListGroupsResponse, 5).groups == []
 
 
+def test_internal_topics_match_regular_expressions_too(box: BrokerWithoutSockets) -> None:
+    commit(box, "classic")
+    beat(box, subscribed_topic_names=[], subscribed_topic_regex="(__.*|ord.*)")
+    (member,) = describe(box).members
+    names = {topic.topic_name for topic in member.assignment.topic_partitions}
+    assert (names, member.subscribed_topic_regex) == ({TOPIC, "__consumer_offsets"}, "(__.*|ord.*)")
+
+
 def test_groups_are_listed_by_type_and_unknown_to_the_other_protocol(box: BrokerWithoutSockets) -> None:
     beat(box)
     commit(box, "classic")
