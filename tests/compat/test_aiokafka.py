@@ -114,6 +114,8 @@ async def test_errors_of_arguments_and_records(servers: str, topic: str) -> None
             await producer.send(topic)
         with pytest.raises(AssertionError, match="Unrecognized partition"):
             await producer.send(topic, b"v", partition=9)
+        with pytest.raises(TypeError):
+            await producer.send(topic, "text")
         with pytest.raises(errors.MessageSizeTooLargeError):
             await producer.send(topic, b"v" * 2_000_000)
         assert await producer.partitions_for(topic) == {0, 1, 2}
@@ -134,6 +136,11 @@ async def test_errors_of_arguments_and_records(servers: str, topic: str) -> None
 def test_wrong_options_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         AIOKafkaProducer(**options)
+
+
+async def test_without_acknowledgements_futures_have_none(servers: str, topic: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers, acks=0) as producer:
+        assert await producer.send_and_wait(topic, b"v") is None  # type: ignore[func-returns-value,unused-ignore]
 
 
 async def test_a_callable_partitioner_chooses(servers: str, topic: str) -> None:

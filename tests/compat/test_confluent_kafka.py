@@ -67,6 +67,21 @@ def test_keys_go_to_the_partitions_that_librdkafka_chooses(servers: str, topic: 
     assert places[Producer] == places[confluent_kafka.Producer]
 
 
+def test_produce_does_not_wait_for_metadata_and_keeps_the_order(servers: str, topic: str, read: Read) -> None:
+    (port,) = free_ports(1)
+    lost = Producer({"bootstrap.servers": f"127.0.0.1:{port}", "message.timeout.ms": 60_000})
+    started = time.monotonic()
+    lost.produce(topic, b"v")
+    assert time.monotonic() - started < 10
+    assert lost.flush(0.1) == len(lost) == 1
+
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(3000):
+        producer.produce(topic, str(number), partition=0)
+    assert producer.flush(20) == 0
+    assert [int(record.value()) for record in read(topic, 3000)] == list(range(3000))
+
+
 def test_callbacks_wait_for_poll_and_len_counts_them(servers: str, topic: str) -> None:
     reports: Reports = []
     producer = Producer({"bootstrap.servers": servers, "on_delivery": lambda *report: reports.append(report)})
@@ -122,7 +137,7 @@ def test_a_cluster_that_cannot_be_reached_is_reported_to_the_callback() -> None:
     assert producer.flush(20) == 0
     ((error, message),) = reports
     assert error is not None
-    assert error.code() == KafkaError._TRANSPORT
+    assert error.code() == KafkaError._MSG_TIMED_OUT
     assert f"127.0.0.1:{port} (connect)" in error.str()
     assert (message.offset(), message.error()) == (compat.OFFSET_INVALID, error)
     with pytest.raises(KafkaException) as caught:
@@ -140,6 +155,10 @@ def test_arguments_are_checked_as_there(servers: str, topic: str) -> None:
     with pytest.raises(KafkaException) as caught:
         producer.produce(topic, b"v" * 2_000_000)
     assert caught.value.args[0] == KafkaError.MSG_SIZE_TOO_LARGE
+    reports: Reports = []
+    producer.produce(topic, b"v", partition=7, callback=lambda *report: reports.append(report))
+    assert producer.flush(20) == 0
+    assert reports[0][0] == KafkaError._UNKNOWN_PARTITION  # now that the topic is known it is raised
     with pytest.raises(KafkaException) as caught:
         producer.produce(topic, b"v", partition=7)
     assert caught.value.args[0] == KafkaError._UNKNOWN_PARTITION
@@ -262,6 +281,20 @@ def test_the_serializing_producer_serializes(servers: str, topic: str, read: Rea
     assert producer.flush(20) == 0
     (record,) = read(topic, 1)
     assert (record.key(), record.value()) == (b"k", b"\0\0\0\7")
+
+
+def test_purge_fails_what_waits_for_metadata_and_a_producer_without_servers_is_made() -> None:
+    reports: Reports = []
+    producer = Producer({"message.timeout.ms": 60_000})
+    producer.produce("t", b"v", callback=lambda *report: reports.append(report))
+    producer.purge(in_queue=False)
+    assert producer.flush(0.01) == 1
+    producer.purge()
+    assert producer.flush(10) == 0
+    assert reports[0][0] == KafkaError._PURGE_QUEUE
+    producer.close()
+    with pytest.raises(RuntimeError, match="Producer has been closed"):
+        producer.produce("t", b"v")
 
 
 def test_what_is_not_offered_says_what_to_do(servers: str) -> None:

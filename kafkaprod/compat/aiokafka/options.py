@@ -53,6 +53,8 @@ def engine_options(given: Mapping[str, Any]) -> dict[str, Any]:
     is_idempotent = given["enable_idempotence"] or given["transactional_id"] is not None
     if acks is not MISSING and acks not in (0, 1, -1, "all"):
         raise ValueError("Invalid ACKS parameter")
+    if given["security_protocol"] not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+        raise ValueError("`security_protocol` should be SSL or PLAINTEXT")
     if given["compression_type"] not in _CODECS:
         raise ValueError("Invalid compression type!")
     if is_idempotent and acks is not MISSING and acks not in ("all", -1):

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from typing import cast
 
 from kafkaprod import BlockResult, DeliveryFuture
 from kafkaprod.compat.aiokafka.errors import translate
 from kafkaprod.compat.aiokafka.structs import RecordMetadata, TopicPartition
 from kafkaprod.structs import RecordMetadata as OurMetadata
 
-Made = asyncio.Future[RecordMetadata]
+Made = asyncio.Future[RecordMetadata]  # its value is None with acks=0
 
 
 class Outcomes:
@@ -20,10 +21,12 @@ class Outcomes:
 
     Args:
         loop: Where the futures are awaited.
+        is_unacknowledged: Whether brokers send no answers (acks=0): futures get None then, as there.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, is_unacknowledged: bool) -> None:
         self._loop = loop
+        self._is_unacknowledged = is_unacknowledged
         self._ready: deque[tuple[Made, Callable[[], RecordMetadata]]] = deque()
         self._is_scheduled = False
 
@@ -55,7 +58,8 @@ class Outcomes:
             if future.done():  # the program has cancelled it
                 continue
             try:
-                future.set_result(outcome())
+                found = outcome()
+                future.set_result(cast(RecordMetadata, None) if self._is_unacknowledged else found)
             except Exception as error:
                 future.set_exception(translate(error))
 

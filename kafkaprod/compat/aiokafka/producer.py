@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import warnings
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Final, Self
@@ -72,6 +73,8 @@ class AIOKafkaProducer:
         sasl_oauth_token_provider: Any = None,
     ) -> None:
         given = {name: value for name, value in locals().items() if name != "self"}
+        if loop is not None:
+            warnings.warn("loop has no effect: the running loop is used", DeprecationWarning, stacklevel=2)
         self._options = options.engine_options(given)
         self._max_batch_size = max_batch_size
         self._key_serializer = key_serializer
@@ -80,6 +83,7 @@ class AIOKafkaProducer:
             self._options["partitioner"] = options.Partitioner(partitioner)
         self._engine: AsyncProducer | None = None
         self._is_closed = False
+        self._is_in_transaction = False
         self._outcomes: Outcomes | None = None
 
     # --- beginning and end -----------------------------------------------------------------------------------------
@@ -104,7 +108,7 @@ class AIOKafkaProducer:
             except BaseException:
                 await engine.close(0)
                 raise
-        self._outcomes = Outcomes(asyncio.get_running_loop())
+        self._outcomes = Outcomes(asyncio.get_running_loop(), is_unacknowledged=self._options["acks"] == 0)
         self._engine = engine
 
     async def stop(self) -> None:
@@ -164,6 +168,9 @@ class AIOKafkaProducer:
         engine = self._running()
         key = key if self._key_serializer is None else self._key_serializer(key)
         value = value if self._value_serializer is None else self._value_serializer(value)
+        for data in (key, value):
+            if not isinstance(data, bytes | bytearray | memoryview | None):
+                raise TypeError(f"keys and values are bytes here, not {type(data).__name__}: give a serializer")
         with _theirs():
             if partition is not None:
                 assert partition >= 0
@@ -215,16 +222,19 @@ class AIOKafkaProducer:
         """Open a transaction."""
         with _theirs():
             self._transactional().begin_transaction()
+        self._is_in_transaction = True
 
     async def commit_transaction(self) -> None:
         """Deliver everything of the transaction and commit it."""
         with _theirs():
             await self._transactional().commit_transaction()
+        self._is_in_transaction = False
 
     async def abort_transaction(self) -> None:
         """Drop or void everything of the transaction."""
         with _theirs():
             await self._transactional().abort_transaction()
+        self._is_in_transaction = False
 
     async def send_offsets_to_transaction(self, offsets: Any, group_id: str) -> None:
         """Commit offsets of the input together with the transaction.
@@ -234,6 +244,8 @@ class AIOKafkaProducer:
             group_id: The group's id.
         """
         engine = self._transactional()
+        if not self._is_in_transaction:
+            raise IllegalOperation("Not in the middle of a transaction")
         if not group_id or not isinstance(group_id, str):
             raise ValueError(group_id)
         with _theirs():
@@ -247,6 +259,10 @@ class AIOKafkaProducer:
         if self._options.get("transactional_id") is None:
             raise IllegalOperation("You need to configure transaction_id to use transactions")
         return self._running()
+
+    def __del__(self) -> None:
+        if getattr(self, "_engine", None) is not None:
+            warnings.warn(f"Unclosed AIOKafkaProducer {self!r}", ResourceWarning, source=self, stacklevel=2)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -89,8 +89,8 @@ _TEXTS: Final[Mapping[str, str]] = {
 
 
 def name_of(code: int) -> str:
-    """Return the constant's name; `_` for a code without one."""
-    return NAMES.get(code, f"ERR_{code}?")
+    """Return the constant's name; `Err-<code>?` for a code without one."""
+    return NAMES.get(code, f"Err-{code}?")
 
 
 def text_of(code: int) -> str:

@@ -106,18 +106,20 @@ class SerializationError(KafkaException):
     """A serializer failed."""
 
 
-class ProduceError(KafkaException):
-    """A record could not be produced.
+class _ClientError(KafkaException):
+    """An error that was wrapped.
 
     Attributes:
         exception: What was raised.
-        kafka_message: None.
+        kafka_message: The record that was read, of a consumer's error.
     """
 
-    def __init__(self, kafka_error: KafkaError, exception: Exception | None = None) -> None:
+    def __init__(
+        self, kafka_error: KafkaError, exception: Exception | None = None, kafka_message: Message | None = None
+    ) -> None:
         super().__init__(kafka_error)
         self.exception = exception
-        self.kafka_message: Message | None = None
+        self.kafka_message = kafka_message
 
     @property
     def code(self) -> int:
@@ -128,6 +130,31 @@ class ProduceError(KafkaException):
     def name(self) -> str:
         """The code's name."""
         return str(self.args[0].name())
+
+
+class ConsumeError(_ClientError):
+    """A record could not be read."""
+
+
+class KeyDeserializationError(ConsumeError, SerializationError):
+    """The key deserializer failed."""
+
+    def __init__(self, exception: Exception | None = None, kafka_message: Message | None = None) -> None:
+        super().__init__(KafkaError(CODES["_KEY_DESERIALIZATION"], str(exception)), exception, kafka_message)
+
+
+class ValueDeserializationError(ConsumeError, SerializationError):
+    """The value deserializer failed."""
+
+    def __init__(self, exception: Exception | None = None, kafka_message: Message | None = None) -> None:
+        super().__init__(KafkaError(CODES["_VALUE_DESERIALIZATION"], str(exception)), exception, kafka_message)
+
+
+class ProduceError(_ClientError):
+    """A record could not be produced."""
+
+    def __init__(self, kafka_error: KafkaError, exception: Exception | None = None) -> None:
+        super().__init__(kafka_error, exception)
 
 
 class KeySerializationError(ProduceError, SerializationError):
@@ -173,6 +200,8 @@ def kafka_error(error: BaseException) -> KafkaError:
     """Return kafkaprod's error as a KafkaError."""
     if isinstance(error, ours.DeliveryFailedError) and error.__cause__ is not None:
         error = error.__cause__
+    if isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError):
+        return error.args[0]
     code = ours.broker_code(error) if isinstance(error, Exception) else None
     if code is None:
         name = next((name for kind, name in _LOCAL_CODES if isinstance(error, kind)), "_FAIL")
@@ -185,6 +214,14 @@ def kafka_error(error: BaseException) -> KafkaError:
         retriable=bool(getattr(error, "retriable", False)) or category == "retriable",
         txn_requires_abort=category == "abortable",
     )
+
+
+def record_error(error: BaseException) -> KafkaError:
+    """Return why a record was not delivered: one that reached no broker has timed out, as in librdkafka."""
+    if isinstance(error, ours.BootstrapError):
+        code = CODES["_MSG_TIMED_OUT"]
+        return KafkaError(code, f"{text_of(code)}: {error}")
+    return kafka_error(error)
 
 
 def kafka_exception(error: BaseException) -> KafkaException:

@@ -13,7 +13,7 @@ from kafkaprod.compat.confluent_kafka.error import KafkaError
 from kafkaprod.compat.confluent_kafka.options import Settings
 from kafkaprod.compat.confluent_kafka.reports import Events
 
-LOOK_S: Final = 1.0  # how often at most error_cb's cause is looked for
+LOOK_S: Final = 0.1  # how often at most error_cb's cause is looked for
 
 
 class Observer:

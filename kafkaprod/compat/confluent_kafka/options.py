@@ -13,6 +13,7 @@ MESSAGE_TIMEOUT_MS: Final = 300_000
 REQUEST_TIMEOUT_MS: Final = 30_000
 _FOREVER_MS: Final = 2**31 - 1
 MAX_MESSAGES: Final = 100_000
+NOWHERE: Final = "127.0.0.1:1"
 
 # Callbacks and the like, evaluated by Producer itself: the option's name -> the field of Settings.
 _CALLBACKS: Final = {
@@ -65,7 +66,7 @@ class Settings:
         max_messages: Records without an outcome, or whose callback was not served, at most.
         choose: The partitioner; None: the engine's.
         reports_only_errors: Whether callbacks are for failed records only.
-        ignored: Options of consumers that were given.
+        ignored: What to log: options of consumers, no servers.
     """
 
     engine: dict[str, Any] = field(default_factory=dict)
@@ -89,14 +90,18 @@ def read(conf: Mapping[str, Any]) -> Settings:
     settings = Settings()
     options = dict(conf)
     topic_options = options.pop("default.topic.config", None) or {}
-    for name, value in {**topic_options, **options}.items():
+    for name, value in {**options, **topic_options}.items():
         if name in _CALLBACKS:
             setattr(settings, _CALLBACKS[name], _callable(name, value))
         elif name in CONSUMERS:
-            settings.ignored.append(name)
+            settings.ignored.append(f"{name} is an option of consumers: a producer ignores it")
         elif name not in VOID and name not in _SPECIAL:
             settings.engine[name] = value
-    given = {**topic_options, **options}
+    given = {**options, **topic_options}
+    if given.get("bootstrap.servers", given.get("metadata.broker.list")) is None:
+        settings.engine.pop("metadata.broker.list", None)
+        settings.engine["bootstrap.servers"] = NOWHERE  # librdkafka takes this: such a producer reaches no broker
+        settings.ignored.append("no bootstrap.servers: nothing can be sent")
     settings.stats_interval_ms = _whole(given, "statistics.interval.ms", 0)
     settings.max_messages = _whole(given, "queue.buffering.max.messages", MAX_MESSAGES) or 2**31
     settings.reports_only_errors = str(given.get("delivery.report.only.error", False)).lower() == "true"
@@ -159,7 +164,7 @@ def _set_limits(engine: dict[str, Any], given: Mapping[str, Any]) -> None:
     engine["linger.ms"] = linger_ms
     engine["delivery.timeout.ms"] = message_ms
     engine["request.timeout.ms"] = max(min(request_ms, message_ms - linger_ms), 1)
-    engine["max.block.ms"] = min(message_ms, 60_000)
+    engine["max.block.ms"] = message_ms  # of the thread that waits for metadata; produce() never does
     engine["buffer.full.policy"] = "raise"
     if "queue.buffering.max.kbytes" not in given:
         engine["buffer.memory"] = 1 << 30  # as there; memory is taken as records come
@@ -191,7 +196,7 @@ def _set_codec_level(engine: dict[str, Any], given: Mapping[str, Any]) -> None:
 
 def _partitioner(name: Any) -> Choose | None:
     if name not in PARTITIONERS:
-        raise _invalid(f'Invalid value "{name}" for configuration property "partitioner"')
+        raise _invalid(f'Invalid value for configuration property "partitioner": {name}')
     return PARTITIONERS[name]
 
 

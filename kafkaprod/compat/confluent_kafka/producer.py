@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from kafkaprod import Producer as Engine
 from kafkaprod import errors as ours
+from kafkaprod.compat.confluent_kafka.backlog import Backlog
 from kafkaprod.compat.confluent_kafka.codes import CODES
 from kafkaprod.compat.confluent_kafka.error import KafkaError, KafkaException, kafka_exception
 from kafkaprod.compat.confluent_kafka.metadata import ClusterMetadata, cluster_metadata
@@ -46,6 +47,9 @@ class Producer:
         TypeError: There are no options.
     """
 
+    _is_closed = True  # of a subclass whose constructor does not call this one's
+    _events = Events()
+
     def __init__(self, conf: Mapping[str, Any] | None = None, /, **options: Any) -> None:
         if conf is None and not options:
             raise TypeError("expected configuration dict")
@@ -56,9 +60,11 @@ class Producer:
         self._is_closed = False
         with _theirs():
             self._engine = Engine(settings.engine)
+        self._is_transactional = self._engine.config.transactional_id is not None
+        self._backlog = Backlog(self._partition_count)
         self._observer = Observer(self._engine, settings, self._events)
-        for name in settings.ignored:
-            _log.warning("%s is an option of consumers: a producer ignores it", name)
+        for text in settings.ignored:
+            _log.warning("%s", text)
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
@@ -75,7 +81,8 @@ class Producer:
     ) -> None:
         """Queue one record.
 
-        Waits for the topic's metadata if it is not known yet; if it does not come, the record fails in its callback.
+        Never waits: while the topic's metadata is not known the record is kept, and fails in its callback if it does
+        not come within message.timeout.ms.
 
         Args:
             topic: Its name.
@@ -90,22 +97,56 @@ class Producer:
             KafkaException: The record is too large, the partition unknown, or the producer closed.
             TypeError: An argument has a wrong type.
         """
+        self._check_open()
         if len(self._events) >= self._settings.max_messages:
             raise BufferError("Local: Queue full")
+        if type(partition) is not int:
+            raise TypeError(f"partition must be int, not {type(partition).__name__}")
         report = callback or on_delivery or self._settings.on_delivery
         key_bytes, value_bytes, pairs = _encoded(key), _encoded(value), _pairs(headers)
+        self._check(topic, key_bytes, value_bytes)
+        record = (topic, key_bytes, value_bytes, pairs)
         delivery = None
         if report is not None:
-            record = (topic, key_bytes, value_bytes, pairs)
             delivery = Delivery(self._events, report, record, only_errors=self._settings.reports_only_errors)
         self._events.begin()
+
+        def send_later(error: BaseException | None) -> None:
+            try:
+                if error is not None:
+                    raise error
+                self._send(record, partition, timestamp, delivery)
+            except Exception as failure:
+                self._events.end()
+                self._report(failure, delivery)
+
+        # Of a transaction the record must be sent before the transaction ends.
+        if not self._is_transactional and self._backlog.keep(topic, send_later):
+            return
         try:
-            chosen = self._choose(topic, key_bytes, partition)
-            future = self._engine.send(topic, value_bytes, key_bytes, pairs, chosen, timestamp or None)
+            self._send(record, partition, timestamp, delivery)
         except BaseException as error:
             self._events.end()
             self._refuse(error, delivery)
-            return
+
+    def _check(self, topic: Any, key: Any, value: Any) -> None:
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be str, not {type(topic).__name__}")
+        if len(key or b"") + len(value or b"") > self._engine.config.max_request_size:
+            text = "Unable to produce message: Broker: Message size too large"
+            raise KafkaException(KafkaError(CODES["MSG_SIZE_TOO_LARGE"], text))
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("Producer has been closed")
+
+    def _send(
+        self, record: tuple[str, Any, Any, Any], partition: int, timestamp: int, delivery: Delivery | None
+    ) -> None:
+        """Send a record of a topic that is known."""
+        topic, key, value, headers = record
+        chosen = self._choose(topic, key, partition)
+        future = self._engine.send(topic, value, key, headers, chosen, timestamp or None)
         future.add_done_callback(self._events.end if delivery is None else delivery.settle)
 
     def _choose(self, topic: str, key: Any, partition: int) -> int | None:
@@ -134,6 +175,9 @@ class Producer:
         is_of_cluster = isinstance(error, _OF_CLUSTER) and not isinstance(error, ours.RecordTooLargeError)
         if not is_of_cluster:
             raise kafka_exception(error) if isinstance(error, ours.KafkaError) else error
+        self._report(error, delivery)
+
+    def _report(self, error: BaseException, delivery: Delivery | None) -> None:
         if delivery is not None:
             delivery.fail(error)
         else:
@@ -153,10 +197,12 @@ class Producer:
         """
         if not isinstance(messages, list):
             raise TypeError("messages must be a list")
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be str, not {type(topic).__name__}")
+        for index, message in enumerate(messages):
+            _check_message(index, message)
         count = 0
         for message in messages:
-            if not isinstance(message, dict):
-                raise TypeError("Each message must be a dictionary")
             try:
                 self.produce(
                     topic,
@@ -186,6 +232,7 @@ class Producer:
 
         Returns: How many were served. What a callback raises comes out.
         """
+        self._check_open()
         deadline = time.monotonic() + (FOREVER_S / 2 if timeout is None or timeout < 0 else timeout)
         while True:
             if self._observer.has_work:
@@ -203,18 +250,18 @@ class Producer:
 
         Returns: Records and events that are left.
         """
+        self._check_open()
         deadline = time.monotonic() + (FOREVER_S / 2 if timeout is None or timeout < 0 else timeout)
         while len(self._events):
             remaining_s = deadline - time.monotonic()
-            self._flush_engine(max(min(remaining_s, FLUSH_STEP_S), 0))
-            self._events.serve(0)
+            step_s = max(min(remaining_s, FLUSH_STEP_S), 0)
+            self._flush_engine(step_s)
+            self._events.serve(step_s if self._backlog else 0)
             if remaining_s <= 0:
                 break
         return len(self._events)
 
     def _flush_engine(self, timeout_s: float) -> None:
-        if self._is_closed:
-            return
         try:
             self._engine.flush(timeout_s)
         except ours.DeliveryFailedError as error:
@@ -278,9 +325,17 @@ class Producer:
         raise KafkaException(KafkaError(CODES["_NOT_IMPLEMENTED"], text))
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """Refuse: records cannot be taken back one producer at a time. Raises KafkaException."""
-        text = "purge() is not offered: abort the transaction, or close the producer and make a new one"
-        raise KafkaException(KafkaError(CODES["_NOT_IMPLEMENTED"], text))
+        """Fail records that wait for their topic's metadata, with _PURGE_QUEUE.
+
+        Records that were batched already are sent or fail by themselves.
+
+        Args:
+            in_queue: Whether to do it.
+            in_flight, blocking: Have no effect.
+        """
+        self._check_open()
+        if in_queue:
+            self._backlog.drop(KafkaException(KafkaError(CODES["_PURGE_QUEUE"])))
 
     # --- transactions ----------------------------------------------------------------------------------------------
 
@@ -315,7 +370,8 @@ class Producer:
             self._engine.abort_transaction(_limit(timeout))
 
     def _check_transactional(self) -> None:
-        if self._engine.config.transactional_id is None:
+        self._check_open()
+        if not self._is_transactional:
             text = "The Transactional API requires transactional.id to be configured"
             raise KafkaException(KafkaError(CODES["_NOT_CONFIGURED"], text))
 
@@ -327,6 +383,17 @@ _OF_CLUSTER: Final = (
     ours.BrokerError,
     ours.AuthorizationError,
 )
+
+
+def _check_message(index: int, message: Any) -> None:
+    """Refuse a message of produce_batch() before any is queued."""
+    if not isinstance(message, dict):
+        raise TypeError(f"Message at index {index} must be a dict")
+    for name in ("value", "key"):
+        if not isinstance(message.get(name), str | bytes | bytearray | memoryview | None):
+            raise TypeError(f"Message {name} at index {index} must be bytes or str")
+    if not isinstance(message.get("partition", -1), int):
+        raise TypeError(f"Message partition at index {index} must be int")
 
 
 def _limit(timeout: float) -> float | None:
@@ -354,4 +421,7 @@ def _pairs(headers: Any) -> list[tuple[str, Any]] | None:
         headers = list(headers.items())
     if not isinstance(headers, list):
         raise TypeError(f"expected headers to be dict or list of (key, value) tuples, not {type(headers).__name__}")
+    for item in headers:
+        if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[0], str):
+            raise TypeError("headers must be pairs of text and bytes, text or None")
     return [(name, _encoded(content)) for name, content in headers]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafkaprod import DeliveryFuture
-from kafkaprod.compat.confluent_kafka.error import kafka_error
+from kafkaprod.compat.confluent_kafka.error import record_error
 from kafkaprod.compat.confluent_kafka.message import TIMESTAMP_CREATE_TIME, Message
 
 Report = Callable[..., object]
@@ -120,7 +120,7 @@ class Delivery:
     def fail(self, error: BaseException, partition: int = -1) -> None:
         """Report a record that was not delivered, or not even queued."""
         topic, key, value, headers = self._record
-        reason = kafka_error(error)
+        reason = record_error(error)
         message = Message(
             topic,
             partition,

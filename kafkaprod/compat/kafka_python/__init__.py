@@ -16,4 +16,14 @@ __all__ = ["DefaultSerializer", "Deserializer", "JsonSerializer", "KafkaProducer
 
 
 def __getattr__(name: str) -> Any:
-    return original("kafka", name, __name__)
+    found = original("kafka", name, __name__)
+    _make_known("Serializer", Serializer)
+    _make_known("Deserializer", Deserializer)
+    return found
+
+
+def _make_known(name: str, ours: type) -> None:
+    """Let kafka-python's consumer take serializers of this package for its own."""
+    theirs = getattr(original("kafka.serializer", name, __name__), "register", None)
+    if theirs is not None:
+        theirs(ours)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Self
 
 from kafkaprod.compat.kafka_python.errors import RetriableError
@@ -109,6 +109,13 @@ class Future:
         """Call `f` with the value or the error."""
         function = functools.partial(f, *args, **kwargs) if args or kwargs else f
         return self._watch(function, function)
+
+    def __await__(self) -> Generator[Self, None, Any]:
+        if not self.is_done:
+            yield self
+        if self.exception is not None:
+            raise self.exception
+        return self.value
 
     def chain(self, future: Future) -> Self:
         """Pass the outcome on to another future."""

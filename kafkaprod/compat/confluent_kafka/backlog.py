@@ -1,0 +1,64 @@
+"""Records of topics whose metadata is not known yet: produce() never waits for it, as in librdkafka."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+Job = Callable[[BaseException | None], None]
+"""Sends one record; given an error, reports it instead."""
+
+
+class Backlog:
+    """Keeps records until their topic is known. Thread-safe, also for signal handlers.
+
+    Args:
+        learn: Waits for a topic's metadata, or raises.
+    """
+
+    def __init__(self, learn: Callable[[str], object]) -> None:
+        self._learn = learn
+        self._known: set[str] = set()
+        self._waiting: dict[str, deque[Job]] = {}
+        self._lock = threading.RLock()
+
+    def __bool__(self) -> bool:
+        """Whether a record waits."""
+        return bool(self._waiting)
+
+    def keep(self, topic: str, job: Job) -> bool:
+        """Keep a record whose topic is not known; False: it is known, send the record now."""
+        if topic in self._known:
+            return False
+        with self._lock:
+            if topic in self._known:
+                return False
+            jobs = self._waiting.get(topic)
+            if jobs is not None:
+                jobs.append(job)
+                return True
+            self._waiting[topic] = deque([job])
+        threading.Thread(target=self._run, args=(topic,), name=f"metadata-of-{topic}", daemon=True).start()
+        return True
+
+    def drop(self, error: BaseException) -> None:
+        """Fail the records that wait now."""
+        with self._lock:
+            for jobs in self._waiting.values():
+                while jobs:
+                    jobs.popleft()(error)
+
+    def _run(self, topic: str) -> None:
+        """Learn the topic, then send its records in order, or fail them."""
+        error: BaseException | None = None
+        try:
+            self._learn(topic)
+        except Exception as failure:
+            error = failure
+        with self._lock:
+            for job in self._waiting[topic]:
+                job(error)
+            del self._waiting[topic]
+            if error is None:
+                self._known.add(topic)

@@ -1,0 +1,50 @@
+"""Tests of other clients that do not pass against kafkaprod.compat, each with its reason."""
+
+from __future__ import annotations
+
+_INSIDE = "does not apply: it looks into aiokafka's own parts (client, sender, transaction manager)"
+
+CONFLUENT_KAFKA = {
+    "test_transaction_api": "fails: begin_transaction() after init_transactions() timed out is _STATE, there _CONFLICT",
+    "test_produce_batch_scalability_and_limits": "fails: timestamps in produce_batch() are sent, there refused",
+    "test_produce_batch_api_compatibility": "does not apply: AvroProducer, removed upstream, is not offered",
+    "test_core_callbacks_exception_different_types": "fails: error_cb comes within 0.1 s of a failure, there sooner",
+    "test_kafkaError_unknown_error": "fails: KafkaError is no exception here and cannot be raised",
+    "test_set_sasl_credentials_api": "fails: set_sasl_credentials() is not offered",
+    "test_oauth_cb_failure": "does not apply: it tests a consumer",
+    "test_aio_oauth_cb_failure": "does not apply: it tests a consumer",
+}
+
+AIOKAFKA = {
+    "test_producer_ssl": "does not apply: it needs the certificates of their Docker image",
+    **dict.fromkeys(
+        (
+            "test_producer_transactional_send_offsets_and_abort",
+            "test_producer_transactional_send_offsets_to_transaction",
+        ),
+        "does not apply: their helper sends through the producer's own client",
+    ),
+    **dict.fromkeys(
+        (
+            "test_producer_context_manager",
+            "test_producer_correct_time_returned",
+            "test_producer_idempotence_configuration",
+            "test_producer_indempotence_no_duplicates",
+            "test_producer_invalid_leader_retry_metadata",
+            "test_producer_leader_change_preserves_order",
+            "test_producer_notopic",
+            "test_producer_send_empty_batch",
+            "test_producer_send_error",
+            "test_producer_send_leader_notfound",
+            "test_producer_send_reenque_resets_waiters",
+            "test_producer_send_timeout",
+            "test_producer_sender_errors_propagate_to_producer",
+            "test_producer_start",
+            "test_producer_transactional_aborting_previous_failure",
+            "test_producer_transactional_cancel_txn_methods",
+            "test_producer_transactional_raise_out_of_sequence",
+            "test_producer_transactional_restart_reaquire_pid",
+        ),
+        _INSIDE,
+    ),
+}
