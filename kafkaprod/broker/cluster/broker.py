@@ -23,6 +23,7 @@ from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.consumer_group import ConsumerGroupConfig, SubscribableTopic, Topics
 from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
+from kafkaprod.broker.coordinator.internal_log import CoordinatorLog
 from kafkaprod.broker.coordinator.markers import MarkerWriter
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC, OffsetLog
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
@@ -58,6 +59,7 @@ class Broker:
         endpoints: protocol -> address, of all listeners.
         api_versions: what ApiVersions announces; set by the router.
         peer_api_versions: what it announces to other processes of the cluster.
+        post: has a call made by the event loop, from any thread; set by the server.
         member: its part in a cluster, None without one; set by the server.
         image: the cluster's metadata, None without a cluster.
     """
@@ -103,6 +105,7 @@ class Broker:
         self.api_versions: Mapping[ApiKey, tuple[int, int]] = {}
         self.peer_api_versions: Mapping[ApiKey, tuple[int, int]] = {}
         disk = config.disk
+        self.post: Callable[[Callable[[], None]], None] = lambda call: call()
         self.member: Membership | None = None
         self.image: ClusterImage | None = None
         self.log_dir = _open_log_dir(config, clock, disk)
@@ -118,14 +121,10 @@ class Broker:
             self.config = config = self._effective_config(self.settings.get(BROKER_OPTIONS))
             self.topics = self._open_topics(disk)
             self.producer_ids = ProducerIds(disk, self.log_dir.path) if config.cluster is None else ClusterProducerIds()
-            offsets_partition = self.topics.partition(OFFSETS_TOPIC, 0)
-            self.offsets = OffsetLog(
-                None if offsets_partition is None else offsets_partition.log, self._internal_log_maker(OFFSETS_TOPIC)
-            )
-            self.markers = MarkerWriter(self._find_log, self.offsets)
-            self.transactions = self._open_transactions()
             self._topics_of_groups: tuple[Mapping[str, Topic], Topics] = ({}, {})
-            self.groups = GroupCoordinator(config.groups, self.offsets.table.has_group, self._open_consumer_groups())
+            offsets_partition = self.topics.partition(OFFSETS_TOPIC, 0)
+            self.open_groups(None if offsets_partition is None else offsets_partition.log)
+            self.transactions = self._open_transactions()
             for name, partition_count in config.topics.items():
                 if config.cluster is None and self.topics.get(name) is None:
                     self.topics.create(name, partition_count, {})
@@ -196,6 +195,17 @@ class Broker:
             return topic.partitions[0].log
 
         return make
+
+    def open_groups(self, log: CoordinatorLog | None) -> None:
+        """Read the groups and their offsets from a log, None for an empty one; those known so far are forgotten.
+
+        Raises:
+            LogError: 2, the log is damaged.
+            CorruptDataError: A record of it is.
+        """
+        self.offsets = OffsetLog(log, self._internal_log_maker(OFFSETS_TOPIC))
+        self.markers = MarkerWriter(self._find_log, self.offsets)
+        self.groups = GroupCoordinator(self.config.groups, self.offsets.table.has_group, self._open_consumer_groups())
 
     def _open_consumer_groups(self) -> ConsumerGroups:
         return ConsumerGroups(

@@ -25,14 +25,18 @@ class ControlThread:
 
     def __init__(
         self,
-        groups: GroupCoordinator,
-        transactions: TransactionCoordinator,
+        coordinators: Callable[[], tuple[GroupCoordinator, TransactionCoordinator]],
         clock: Clock,
         on_crash: Callable[[], None],
     ) -> None:
-        """Make it; `on_crash` is called if it dies of an error, which nothing it runs should raise."""
-        self._groups = groups
-        self._transactions = transactions
+        """Make it.
+
+        Args:
+            coordinators: Returns those of now, whose timers this thread runs.
+            clock: For all times.
+            on_crash: Called if the thread dies of an error, which nothing it runs should raise.
+        """
+        self._coordinators = coordinators
         self._clock = clock
         self._on_crash = on_crash
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -62,9 +66,10 @@ class ControlThread:
     def _next(self) -> Callable[[], None] | None:
         while True:
             now_ms = self._clock.now_ms()
-            self._groups.on_time(now_ms)
-            self._transactions.on_time(now_ms, self._clock.wall_ms())
-            deadlines = (self._groups.next_deadline_ms(), self._transactions.next_deadline_ms(now_ms))
+            groups, transactions = self._coordinators()
+            groups.on_time(now_ms)
+            transactions.on_time(now_ms, self._clock.wall_ms())
+            deadlines = (groups.next_deadline_ms(), transactions.next_deadline_ms(now_ms))
             deadline_ms = min((deadline for deadline in deadlines if deadline is not None), default=None)
             timeout_s = None if deadline_ms is None else max(deadline_ms - self._clock.now_ms(), 0) / 1000
             try:

@@ -7,11 +7,14 @@ say over `peers`. The event loop owns it: `pump` after each turn.
 from __future__ import annotations
 
 import logging
+import queue
 from collections.abc import Callable
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.cluster_config import ClusterConfig
+from kafkaprod.broker.cluster.coordination import Coordination
 from kafkaprod.broker.cluster.fetch_wire import answers_of, fetch_request, offset_answers, offset_request
+from kafkaprod.broker.cluster.forwarding import FORWARDED_VERSIONS
 from kafkaprod.broker.cluster.producer_ids import ClusterProducerIds
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.controller.events import AlterPartitionAnswer, RegisterBroker
@@ -25,6 +28,7 @@ from kafkaprod.broker.replication.partition import ReplicaSettings
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
 from kafkaprod.clock import Clock
 from kafkaprod.net.poller import Poller
+from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kafkaprod.protocol.messages.alter_partition import AlterPartitionResponse
@@ -56,7 +60,7 @@ class ClusterMember:
         rules: Cuts and delays of its links.
         on_stopped: Called when a controlled shutdown is complete.
         on_serving: Called once, when clients may be served.
-        on_metadata: Called after each change of the metadata with the partitions that changed.
+        coordination: Whether this broker coordinates groups.
     """
 
     def __init__(self, broker: Broker, config: ClusterConfig, poller: Poller, clock: Clock) -> None:
@@ -73,7 +77,8 @@ class ClusterMember:
         self.rules = LinkRules()
         self.on_stopped: Callable[[], None] = lambda: None
         self.on_serving: Callable[[], None] = lambda: None
-        self.on_metadata: Callable[[frozenset[PartitionKey]], None] = lambda _: None
+        self.coordination = Coordination(broker)
+        broker.topics.ask_controller = self._call_controller
         self._broker = broker
         self._topics = broker.topics
         self._poller = poller
@@ -156,7 +161,7 @@ class ClusterMember:
             self.manager.on_metadata(changed, now_ms)
             self._topics.publish(self.manager.replicas, changed)
             self.lifecycle.beat_soon(now_ms)
-            self.on_metadata(changed)
+            self.coordination.on_metadata(changed)
             self._check_awaited(now_ms)
         return ReplicateMetadataResponse(
             error_code=answer.error, end_offset=answer.end_offset, end_epoch=answer.end_epoch
@@ -170,6 +175,10 @@ class ClusterMember:
             if topic is not None:
                 described[f"{topic.name}-{index}"] = [log.log_start_offset, log.high_watermark, log.end_offset]
         return described
+
+    def refusal(self, api: ApiKey) -> ErrorCode:
+        """Return why this broker does not answer a request, NONE if it does. Thread-safe."""
+        return self.coordination.refusal(api)
 
     def shut_down(self) -> None:
         """Begin a controlled shutdown; `on_stopped` is called at its end."""
@@ -190,6 +199,16 @@ class ClusterMember:
     def ask_broker(self, node_id: int, request: Request, version: int, on_answer: OnAnswer, timeout_ms: int) -> None:
         """Send another broker a request; on the event loop."""
         self._link(str(node_id)).send(request, version, on_answer, timeout_ms)
+
+    def _call_controller(self, request: Request) -> Response | None:
+        """Ask the controller from another thread, and wait for the answer."""
+        answers: queue.SimpleQueue[Response | None] = queue.SimpleQueue()
+        version = FORWARDED_VERSIONS[request.api]
+        self._broker.post(lambda: self.ask_controller(request, version, answers.put, _REQUEST_TIMEOUT_MS))
+        try:
+            return answers.get(timeout=2 * _REQUEST_TIMEOUT_MS / 1000)
+        except queue.Empty:
+            return None
 
     def close(self) -> None:
         """Close the links."""

@@ -8,6 +8,8 @@ from typing import Protocol
 from kafkaprod.broker.cluster.cluster_config import ClusterConfig
 from kafkaprod.broker.peers.link import OnAnswer
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataRequest, ReplicateMetadataResponse
 from kafkaprod.protocol.schema import Request
 
@@ -22,6 +24,9 @@ class Membership(Protocol):
     @property
     def manager(self) -> ReplicaManager:
         """The broker's replicas."""
+
+    def refusal(self, api: ApiKey) -> ErrorCode:
+        """Return why this broker does not answer a request, NONE if it does. Thread-safe."""
 
     def receive_slice(self, request: ReplicateMetadataRequest) -> ReplicateMetadataResponse:
         """Take metadata over."""

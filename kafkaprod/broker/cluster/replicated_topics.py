@@ -6,12 +6,15 @@ are created and changed by the controller, to which handlers forward such reques
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 
-from kafkaprod.broker.cluster.topics import Partition, Topic, TopicTable
+from kafkaprod.broker.cluster.topics import Changes, Partition, Topic, TopicTable
 from kafkaprod.broker.controller.context import TOPIC_RESOURCE
 from kafkaprod.broker.metadata.follower import MetadataFollower
 from kafkaprod.broker.metadata.image import PartitionKey
+from kafkaprod.broker.peers.wire import error_of
 from kafkaprod.broker.replication.partition import PartitionReplica
 from kafkaprod.broker.replication.partition_replica_log import PartitionReplicaLog
 from kafkaprod.broker.server.refusal import RequestRefusedError
@@ -20,8 +23,22 @@ from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import LogDir
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from kafkaprod.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kafkaprod.protocol.schema import Request, Response
 from kafkaprod.structs import TopicPartition
 
+_VISIBLE_S = 1.0
 MIN_ISR_OPTION = "min.insync.replicas"
 
 
@@ -31,6 +48,7 @@ class ReplicatedTopics(TopicTable):
     Attributes:
         follower: The broker's copy of the metadata log.
         image: What the applied part of it adds up to.
+        ask_controller: Sends a request and waits for the answer, None if there is none; not for the event loop.
     """
 
     def __init__(
@@ -54,6 +72,8 @@ class ReplicatedTopics(TopicTable):
         self.follower = MetadataFollower()
         self.image = self.follower.image
         self._default_min_isr = min_isr
+        self._published = threading.Condition()
+        self.ask_controller: Callable[[Request], Response | None] = lambda _: None
         self._open: dict[PartitionKey, tuple[TopicPartition, PartitionLog]] = {}
 
     # -- what replication needs -----------------------------------------------------------------------------------
@@ -93,7 +113,9 @@ class ReplicatedTopics(TopicTable):
             keys = [(topic.topic_id, index) for index in range(indexes.get(topic.topic_id, 0))]
             partitions = tuple(self._partition(key, replicas.get(key)) for key in keys)
             topics[topic.name] = Topic(topic.name, topic.topic_id, partitions, self._properties(topic.name))
-        self._publish(topics)
+        with self._published:
+            self._publish(topics)
+            self._published.notify_all()
         for key in changed:
             known = self.image.topics.get(key[0])
             if known is not None:
@@ -117,21 +139,60 @@ class ReplicatedTopics(TopicTable):
 
     # -- changes go to the controller ----------------------------------------------------------------------------
 
-    def create(self, name: str, partition_count: int, properties: Mapping[str, str]) -> Topic:
-        """Refuse: the controller creates topics."""
-        raise _not_here()
+    def creating(self, name: str, partition_count: int, properties: Mapping[str, str]) -> Changes[Topic]:
+        """Refuse: CreateTopics is forwarded as it comes."""
+        raise RequestRefusedError(ErrorCode.NOT_CONTROLLER, "Topics of a cluster are made by its controller.")
 
-    def delete(self, name: str) -> None:
-        """Refuse: the controller deletes topics."""
-        raise _not_here()
+    def deleting(self, name: str) -> Changes[None]:
+        """Have the controller delete a topic; see `TopicTable.deleting`. Blocks."""
+        if self._changeable(name).is_internal:
+            raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is internal.")
+        response = self.ask_controller(DeleteTopicsRequest(topics=[DeleteTopicState(name=name)]))
+        results = response.responses if isinstance(response, DeleteTopicsResponse) else []
+        _check([(result.error_code, result.error_message) for result in results])
+        self._await(lambda: self.get(name) is None)
+        yield from ()
 
-    def add_partitions(self, name: str, partition_count: int, *, validate_only: bool) -> None:
-        """Refuse: the controller adds partitions."""
-        raise _not_here()
+    def adding_partitions(self, name: str, partition_count: int, *, validate_only: bool) -> Changes[None]:
+        """Have the controller add partitions; see `TopicTable.adding_partitions`. Blocks."""
+        old_count = len(self._changeable(name).partitions)
+        if partition_count <= old_count:
+            raise RequestRefusedError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"Topic currently has {old_count} partitions, {partition_count} is not more.",
+            )
+        if not validate_only:
+            wanted = CreatePartitionsTopic(name=name, count=partition_count, assignments=None)
+            response = self.ask_controller(CreatePartitionsRequest(topics=[wanted]))
+            results = response.results if isinstance(response, CreatePartitionsResponse) else []
+            _check([(result.error_code, result.error_message) for result in results])
+            self._await(lambda: self.partition(name, partition_count - 1) is not None)
+        yield from ()
 
     def set_properties(self, name: str, properties: Mapping[str, str], *, validate_only: bool) -> None:
-        """Refuse: the controller sets options."""
-        raise _not_here()
+        """Have the controller set a topic's options; see `TopicTable.set_properties`. Blocks."""
+        before = self._changeable(name).properties
+        self._parse(properties)
+        changes = [
+            AlterableConfig(name=option, config_operation=0, value=value)
+            for option, value in properties.items()
+            if before.get(option) != value
+        ]
+        changes += [AlterableConfig(name=option, config_operation=1) for option in before if option not in properties]
+        if validate_only or not changes:
+            return
+        resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=changes)
+        response = self.ask_controller(IncrementalAlterConfigsRequest(resources=[resource]))
+        results = response.responses if isinstance(response, IncrementalAlterConfigsResponse) else []
+        _check([(result.error_code, result.error_message) for result in results])
+        self._await(lambda: self._properties(name) == dict(properties))
+
+    def _await(self, condition: Callable[[], bool]) -> None:
+        """Wait until this broker's metadata shows a change, a second at most."""
+        deadline = time.monotonic() + _VISIBLE_S
+        with self._published:
+            while not condition() and (left_s := deadline - time.monotonic()) > 0:
+                self._published.wait(left_s)
 
     def _load(self) -> None:
         """Wait for the metadata."""
@@ -142,5 +203,8 @@ class ReplicatedTopics(TopicTable):
         self.follow_configs()
 
 
-def _not_here() -> RequestRefusedError:
-    return RequestRefusedError(ErrorCode.NOT_CONTROLLER, "Topics of a cluster are changed by its controller.")
+def _check(results: list[tuple[int, str | None]]) -> None:
+    """Raise the error of the controller's answer; no answer is a timeout."""
+    code, message = results[0] if results else (int(ErrorCode.REQUEST_TIMED_OUT), "The controller does not answer.")
+    if code:
+        raise RequestRefusedError(error_of(code), message or "")

@@ -105,7 +105,9 @@ class Controller:
         self.queue: EventQueue[Event] = EventQueue()
         self.channels: dict[int, BrokerChannel] = {}
         self._persist = persist
-        self.context = ControllerContext(cluster_id, session_timeout_ms, dict(default_configs), random.Random(seed))
+        # Another sequence for each process: the same one would give new topics the ids of old ones.
+        generator = random.Random(f"{seed} {self.epoch}")
+        self.context = ControllerContext(cluster_id, session_timeout_ms, dict(default_configs), generator)
         for batch in batches:
             self._apply(batch)
         self._append([NoOpRecord()], now_ms)

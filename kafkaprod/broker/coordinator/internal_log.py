@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kafkaprod.broker.coordinator.internal_records import NOT_TRANSACTIONAL, KeyValue, Writer, build_batch
 from kafkaprod.broker.storage.log.batch_header import HEADER_BYTES, BatchHeader, parse_header
 from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, parse_marker
-from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.broker.storage.log.log_appends import AppendResult
 from kafkaprod.broker.storage.log.records import iterate_records
+from kafkaprod.broker.storage.log.segments import ReadResult
 
 _READ_BYTES = 1024 * 1024
 _BATCH_RECORDS = 1000
@@ -37,10 +38,42 @@ class LoggedMarker(NamedTuple):
     header: BatchHeader
 
 
+class CoordinatorLog(Protocol):
+    """What a coordinator needs of its log; a `PartitionLog` has it."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """One past the last offset."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of records."""
+
+    @property
+    def latest_epoch(self) -> int:
+        """The leader epoch to append in, -1 for the first."""
+
+    def read(self, offset: int, max_bytes: int, upper_bound: int | None = None) -> ReadResult:
+        """Return batches from the one that contains an offset."""
+
+    def append_internal(self, records: bytearray | memoryview, leader_epoch: int) -> AppendResult:
+        """Append a batch."""
+
+    def commit(self, offset: int) -> None:
+        """Return when what lies below an offset may be acknowledged."""
+
+    def delete_records(self, offset: int) -> int:
+        """Drop what lies below an offset."""
+
+
 class InternalLog:
     """See the module docstring."""
 
-    def __init__(self, log: PartitionLog | None, make_log: Callable[[], PartitionLog]) -> None:
+    def __init__(self, log: CoordinatorLog | None, make_log: Callable[[], CoordinatorLog]) -> None:
         """Wrap a partition.
 
         Args:

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from kafkaprod.broker.coordinator import consumer_records
-from kafkaprod.broker.coordinator.internal_log import InternalLog, LoggedMarker, LoggedRecord
+from kafkaprod.broker.coordinator.internal_log import CoordinatorLog, InternalLog, LoggedMarker, LoggedRecord
 from kafkaprod.broker.coordinator.internal_records import NOT_TRANSACTIONAL, KeyValue, Writer
 from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey, OffsetTable, decode_offset, encode_offsets
-from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.structs import TopicPartition
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -34,7 +33,7 @@ class OffsetLog:
         group_records: group id -> key -> value, of consumer groups; change them through `write_group_records` only.
     """
 
-    def __init__(self, log: PartitionLog | None, make_log: Callable[[], PartitionLog]) -> None:
+    def __init__(self, log: CoordinatorLog | None, make_log: Callable[[], CoordinatorLog]) -> None:
         """Read the log.
 
         Args:

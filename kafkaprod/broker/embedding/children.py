@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from kafkaprod.errors import KafkaError
@@ -70,17 +71,15 @@ def in_loop(post: Callable[[Callable[[], None]], None], call: Callable[[], Any],
 
     Raises:
         TimeoutError: The loop did not get to it.
+        Exception: What the call raises.
     """
-    done = threading.Event()
-    result: list[Any] = []
+    outcome: Future[Any] = Future()
 
     def run() -> None:
         try:
-            result.append(call())
-        finally:
-            done.set()
+            outcome.set_result(call())
+        except Exception as error:
+            outcome.set_exception(error)
 
     post(run)
-    if not done.wait(timeout_s) or not result:
-        raise TimeoutError("the event loop did not answer")
-    return result[0]
+    return outcome.result(timeout_s)

@@ -25,101 +25,17 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from kafkaprod.broker.embedding.cluster_links import LinkControls
+from kafkaprod.broker.embedding.cluster_processes import ClusterBroker, ClusterProcess
 from kafkaprod.broker.embedding.cluster_view import ClusterView
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker, EmbeddedBrokerError
-from kafkaprod.broker.embedding.faults import Fault, FaultScript
 from kafkaprod.broker.embedding.host_process import HostProcess
 from kafkaprod.broker.peers.rules import CONTROLLER
 from kafkaprod.errors import IllegalStateError
-from kafkaprod.protocol.api_keys import ApiKey
 
 _WAIT_S = 30.0
 _POLL_S = 0.005
 _HISTORY_LINES = 50
 _clusters: weakref.WeakSet[EmbeddedCluster] = weakref.WeakSet()
-
-
-class ClusterProcess:
-    """A process of the cluster: the controller, or what all brokers have in common."""
-
-    def __init__(self, cluster: EmbeddedCluster, name: str) -> None:
-        self._cluster = cluster
-        self._name = name
-
-    @property
-    def pid(self) -> int:
-        """The process id.
-
-        Raises:
-            IllegalStateError: It does not run.
-        """
-        pids = self._cluster.ask({"command": "processes"})["pids"]
-        if self._name not in pids:
-            raise IllegalStateError(f"process {self._name} of the embedded cluster does not run")
-        return int(pids[self._name])
-
-    @property
-    def is_running(self) -> bool:
-        """Whether there is a process, paused or not."""
-        return self._name in self._cluster.ask({"command": "processes"})["pids"]
-
-    def kill(self) -> None:
-        """Kill the process (SIGKILL)."""
-        self._command("kill")
-
-    def start(self) -> None:
-        """Start the process again, on the same port with the same data; return when it listens."""
-        self._command("start")
-
-    def restart(self) -> None:
-        """Stop, and start again."""
-        self.stop()
-        self.start()
-
-    def stop(self) -> None:
-        """Shut down cleanly: a broker first hands its partitions over (controlled shutdown)."""
-        self._command("stop")
-
-    def pause(self) -> None:
-        """Stop the process where it is (SIGSTOP), as a long garbage collection does."""
-        self._command("pause")
-
-    def resume(self) -> None:
-        """Let a paused process run on."""
-        self._command("resume")
-
-    def tell(self, what: Mapping[str, Any]) -> dict[str, Any]:
-        """Send the process a command and return its answer (`cluster_child`)."""
-        return self._cluster.ask({"command": "tell", "name": self._name, "what": dict(what)})
-
-    def _command(self, command: str) -> None:
-        self._cluster.ask({"command": command, "name": self._name})
-
-
-class ClusterBroker(ClusterProcess):
-    """One broker of the cluster.
-
-    Attributes:
-        id: Its id, from 1.
-        rack: Where it is.
-        port: Where clients reach it; the same after each start.
-        faults: Scripts what it does wrong, as `EmbeddedBroker.faults`; empty after each start.
-    """
-
-    def __init__(self, cluster: EmbeddedCluster, broker_id: int, rack: str | None) -> None:
-        super().__init__(cluster, str(broker_id))
-        self.id = broker_id
-        self.rack = rack
-        self.port = 0
-        self.faults: FaultScript = _BrokerFaults(self)
-
-    def __repr__(self) -> str:
-        return f"<ClusterBroker {self.id} port={self.port}>"
-
-    @property
-    def address(self) -> str:
-        """`host:port` for clients."""
-        return f"127.0.0.1:{self.port}"
 
 
 class EmbeddedCluster(LinkControls):
@@ -450,37 +366,6 @@ class EmbeddedCluster(LinkControls):
             return "last changes of the embedded cluster:\n" + "\n".join(self.history()[-_HISTORY_LINES:])
         except EmbeddedBrokerError as error:
             return f"the embedded cluster's history is not to be had: {error}"
-
-
-class _BrokerFaults:
-    """`FaultScript` of one broker."""
-
-    def __init__(self, broker: ClusterBroker) -> None:
-        self._broker = broker
-
-    def on(
-        self, api: ApiKey, fault: Fault, *, times: int | None = None, rate: float = 1.0, seed: int | None = None
-    ) -> None:
-        """See `FaultScript.on`."""
-        self._broker.tell(
-            {
-                "command": "on",
-                "api": int(api),
-                "kind": fault.kind.value,
-                "value": fault.value,
-                "times": times,
-                "rate": rate,
-                "seed": seed,
-            }
-        )
-
-    def clear(self) -> None:
-        """See `FaultScript.clear`."""
-        self._broker.tell({"command": "clear"})
-
-    def fired_count(self, api: ApiKey) -> int:
-        """See `FaultScript.fired_count`."""
-        return int(self._broker.tell({"command": "fired_count", "api": int(api)})["count"])
 
 
 def _remove_of_owner(directory: str, owner_pid: int) -> None:

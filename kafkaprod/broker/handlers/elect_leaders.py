@@ -1,4 +1,5 @@
-"""ElectLeaders (43): each partition has one replica, which leads it already: 84 for those that are named.
+"""ElectLeaders (43): a broker alone leads all partitions already: 84 for those that are
+named. In a cluster the controller answers.
 
 Where no partitions are named, those that need no election are left out of the answer, as Kafka does.
 """
@@ -6,15 +7,17 @@ Where no partitions are named, those that need no election are left out of the a
 from __future__ import annotations
 
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.cluster.forwarding import forward
+from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.error_codes import ErrorCode, describe
 from kafkaprod.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
+from kafkaprod.protocol.schema import Response
 
 API = ApiKey.ELECT_LEADERS
 LANE = Lane.CONTROL
@@ -28,10 +31,12 @@ _MESSAGES = {
 }
 
 
-def handle(broker: Broker, request: ClientRequest[ElectLeadersRequest]) -> ElectLeadersResponse:
+def handle(broker: Broker, request: ClientRequest[ElectLeadersRequest]) -> Outcome:
     """Answer each partition."""
     if request.body.election_type not in _ELECTION_TYPES:
         return refuse(request, ErrorCode.INVALID_REQUEST)
+    if broker.member is not None:
+        return forward(broker, request.body, lambda answer: _finish(request, answer))
     results = []
     for topic in request.body.topic_partitions or []:
         outcomes = []
@@ -41,6 +46,25 @@ def handle(broker: Broker, request: ClientRequest[ElectLeadersRequest]) -> Elect
             outcomes.append(PartitionResult(partition_id=index, error_code=code, error_message=_MESSAGES[code]))
         results.append(ReplicaElectionResult(topic=topic.topic, partition_result=outcomes))
     return ElectLeadersResponse(replica_election_results=results)
+
+
+def _finish(request: ClientRequest[ElectLeadersRequest], answer: Response | None) -> ElectLeadersResponse:
+    """Add messages, and an error for each partition that the controller does not know."""
+    if not isinstance(answer, ElectLeadersResponse):
+        return refuse(request, ErrorCode.REQUEST_TIMED_OUT)
+    found = {topic.topic: topic for topic in answer.replica_election_results}
+    for wanted in request.body.topic_partitions or []:
+        topic = found.setdefault(wanted.topic, ReplicaElectionResult(topic=wanted.topic))
+        known = {result.partition_id for result in topic.partition_result}
+        topic.partition_result += [
+            PartitionResult(partition_id=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for index in wanted.partitions
+            if index not in known
+        ]
+    for topic in found.values():
+        for result in topic.partition_result:
+            result.error_message = describe(result.error_code).text if result.error_code else None
+    return ElectLeadersResponse(error_code=answer.error_code, replica_election_results=list(found.values()))
 
 
 def refuse(request: ClientRequest[ElectLeadersRequest], error_code: int) -> ElectLeadersResponse:

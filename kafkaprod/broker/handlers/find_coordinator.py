@@ -1,4 +1,5 @@
-"""FindCoordinator (10): the broker that coordinates a group or a transactional id. There is one broker, so it is this.
+"""FindCoordinator (10): the broker that coordinates a group or a transactional id. Alone it is this
+broker; in a cluster the leader of the internal topic's partition.
 
 4    several keys in one request     6  share groups, which have no coordinator here: 42
 """
@@ -6,6 +7,10 @@
 from __future__ import annotations
 
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.forwarding import create_in_background
+from kafkaprod.broker.cluster.nodes import Node, node_of, replicas_of
+from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC
+from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -26,12 +31,26 @@ def handle(broker: Broker, request: ClientRequest[FindCoordinatorRequest]) -> Fi
     keys = body.coordinator_keys if request.version >= _FIRST_VERSION_WITH_KEYS else [body.key]
     if body.key_type not in (_GROUP, _TRANSACTION) or (body.key_type == _TRANSACTION and not all(keys)):
         return refuse(request, ErrorCode.INVALID_REQUEST)
-    node_id, endpoint = broker.config.node_id, request.endpoint or broker.endpoint
+    node = Node(broker.config.node_id, *(request.endpoint or broker.endpoint), None)
+    if broker.member is not None:
+        found = find_coordinator(broker, request.endpoint) if body.key_type == _GROUP else None
+        if found is None:
+            return refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        node = found
     if request.version < _FIRST_VERSION_WITH_KEYS:
-        return FindCoordinatorResponse(node_id=node_id, host=endpoint.host, port=endpoint.port)
+        return FindCoordinatorResponse(node_id=node.node_id, host=node.host, port=node.port)
     return FindCoordinatorResponse(
-        coordinators=[Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port) for key in keys]
+        coordinators=[Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port) for key in keys]
     )
+
+
+def find_coordinator(broker: Broker, endpoint: Endpoint | None) -> Node | None:
+    """Return the leader of the groups' log in a cluster, None without one; the topic is made if it is missing."""
+    partition = broker.topics.partition(OFFSETS_TOPIC, 0)
+    if partition is None:
+        create_in_background(broker, OFFSETS_TOPIC)
+        return None
+    return node_of(broker, replicas_of(broker, partition).leader_id, endpoint)
 
 
 def refuse(request: ClientRequest[FindCoordinatorRequest], error_code: int) -> FindCoordinatorResponse:

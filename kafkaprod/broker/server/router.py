@@ -105,6 +105,10 @@ def call(handler: Handler, broker: Broker, request: ClientRequest[Request]) -> O
     Raises:
         CloseConnectionError: the handler wants the connection closed.
     """
+    if broker.member is not None:
+        error_code = broker.member.refusal(handler.API)
+        if error_code is not ErrorCode.NONE:
+            return handler.refuse(request, error_code)
     try:
         if request.is_peer or broker.acls.is_open:
             return handler.handle(broker, request)

@@ -115,9 +115,12 @@ class BrokerServer:
             raise
         self.broker.endpoints = {acceptor.listener.protocol: acceptor.endpoint for acceptor in self._acceptors}
         self.broker.endpoint = self._acceptors[0].endpoint
+        self.broker.post = self.post
         self.broker.api_versions = self._versions[has_login]
         self.broker.peer_api_versions = self._peer_versions
-        self._control = ControlThread(self.broker.groups, self.broker.transactions, self._clock, self._on_crash)
+        self._control = ControlThread(
+            lambda: (self.broker.groups, self.broker.transactions), self._clock, self._on_crash
+        )
         self._maintenance = Maintenance(self.broker, self._control.submit)
         self._dispatcher = Dispatcher(self.broker, self)
         self.member = self._join(config.cluster)

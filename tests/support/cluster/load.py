@@ -19,9 +19,9 @@ class Load:
         self.failed: list[str] = []
         self._producer = Producer(
             bootstrap_servers=bootstrap_servers,
-            **{"acks": "all", "linger_ms": 2, "delivery_timeout_ms": 60_000, **options},
+            **{"acks": "all", "linger_ms": 2, "delivery_timeout_ms": 60_000, "request_timeout_ms": 1_500, **options},
         )
-        self._topic = topic
+        self.topic = topic
         self._partitions = partitions
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="load")
@@ -58,7 +58,7 @@ class Load:
                 return
             for partition in range(self._partitions):
                 value = b"%d-%d" % (partition, number)
-                future = self._producer.send(self._topic, value, partition=partition)
+                future = self._producer.send(self.topic, value, partition=partition)
                 future.add_done_callback(self._noter(partition, value))
 
     def _noter(self, partition: int, value: bytes) -> Callable[..., None]:

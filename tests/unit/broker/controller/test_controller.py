@@ -202,3 +202,26 @@ def test_replicas_are_spread_over_racks_and_brokers() -> None:
 def test_a_fenced_broker_does_not_lead_a_new_partition() -> None:
     brokers = [BrokerImage(number, number, uuid.UUID(int=number), None, number == 1, False) for number in (1, 2)]
     assert set(place(brokers, 8, 2, random.Random(0))) == {(2, 1)}
+
+
+def test_a_restarted_controller_gives_new_topics_new_ids() -> None:
+    rig = Rig()
+    first = rig.controller.context.image.topic_ids["t"]
+    batches = rig.controller.log.batches()
+    ids = {first}
+    for _ in range(3):
+        rig.controller = Controller("c", session_timeout_ms=100, seed=1, now_ms=0, batches=batches)
+        name = f"t{rig.controller.epoch}"
+        assert rig.ask(CreateTopic, name=name, assignment=((1, 2, 3),)).error == E.NONE
+        ids.add(rig.controller.context.image.topic_ids[name])
+        batches = rig.controller.log.batches()
+    assert len(ids) == 4
+
+
+def test_a_controller_that_was_paused_gives_brokers_that_time() -> None:
+    rig = Rig()
+    rig.now_ms = 5_000
+    rig.controller.extend_sessions(5_000, rig.now_ms)
+    while rig.controller.turn(rig.now_ms):
+        pass
+    assert all(broker.is_active for broker in rig.controller.context.image.brokers.values())
