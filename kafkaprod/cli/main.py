@@ -26,7 +26,18 @@ from kafkaprod.text import printable
 # numpy's linear algebra, which nothing here uses, would start a thread a core, each of which spins for a while.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-COMMANDS: Final = ("quickstart", "load", "produce", "tail", "topics", "transactions", "doctor", "perf", "broker")
+COMMANDS: Final = (
+    "quickstart",
+    "load",
+    "produce",
+    "tail",
+    "topics",
+    "transactions",
+    "doctor",
+    "perf",
+    "broker",
+    "cluster",
+)
 WRONG_ARGUMENTS: Final = 2
 HELP: Final = "help"
 EXAMPLES: Final = "examples:\n"

@@ -196,6 +196,10 @@ class Broker:
 
         return make
 
+    def coordinators(self) -> tuple[GroupCoordinator, TransactionCoordinator]:
+        """Return the coordinators of now, for the control thread's timers."""
+        return self.groups, self.transactions
+
     def open_groups(self, log: CoordinatorLog | None) -> None:
         """Read the groups and their offsets from a log, None for an empty one; those known so far are forgotten.
 

@@ -28,7 +28,7 @@ from kafkaprod.broker.storage.log.group_commit import FlushPolicy, interval
 from kafkaprod.clock import Clock, SystemClock
 from kafkaprod.net.poller import Poller
 from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataResponse
-from kafkaprod.protocol.schema import Request, Response
+from kafkaprod.protocol.schema import Request, Response, Struct
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class ControllerProcess:
         self._log.append(batch)
         seconds = self._clock.wall_ms() % 100_000 / 1000
         for delta, record in enumerate(batch.records):
-            self.history.append(f"{seconds:7.3f} {batch.base_offset + delta} {record!r}")
+            self.history.append(f"{seconds:7.3f} {batch.base_offset + delta} {_short(record)}")
 
     def _turn(self) -> None:
         for data, mask in self._poller.poll(self._timeout_ms()):
@@ -180,3 +180,11 @@ class ControllerProcess:
                 self._poller, self._clock, self.rules, CONTROLLER, name, socket_path(self._config.directory, name)
             )
         return self._links[broker_id]
+
+
+def _short(record: Struct) -> str:
+    """Return a record without the fields that hold their defaults."""
+    default = type(record)()
+    fields = ((each.name, getattr(record, each.name)) for each in type(record).fields)
+    shown = [f"{name}={value}" for name, value in fields if value != getattr(default, name)]
+    return f"{type(record).__name__}({', '.join(shown)})"

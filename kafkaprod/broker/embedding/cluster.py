@@ -187,7 +187,7 @@ class EmbeddedCluster(LinkControls):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and self._host is not None:
-            error.add_note(self._last_history())
+            error.add_note(self.last_changes())
         self.close()
 
     # -- what there is -------------------------------------------------------------------------------------------
@@ -201,6 +201,11 @@ class EmbeddedCluster(LinkControls):
     def broker_ids(self) -> Sequence[int]:
         """The ids of all brokers."""
         return [broker.id for broker in self.brokers]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not closed."""
+        return self._host is not None
 
     def broker(self, broker_id: int) -> ClusterBroker:
         """Return a broker by id.
@@ -262,7 +267,7 @@ class EmbeddedCluster(LinkControls):
             if condition(view):
                 return view
             if time.monotonic() >= deadline:
-                raise EmbeddedBrokerError(f"not true within {timeout_s} s:\n{view}\n{self._last_history()}")
+                raise EmbeddedBrokerError(f"not true within {timeout_s} s:\n{view}\n{self.last_changes()}")
             time.sleep(_POLL_S)
 
     def wait_until_in_sync(self, timeout_s: float = _WAIT_S) -> ClusterView:
@@ -361,7 +366,8 @@ class EmbeddedCluster(LinkControls):
                 f"the controller answered {answer['code']} to {command['command']}: {answer['message']}"
             )
 
-    def _last_history(self) -> str:
+    def last_changes(self) -> str:
+        """Return the last changes of the metadata as text, for the report of a failed test."""
         try:
             return "last changes of the embedded cluster:\n" + "\n".join(self.history()[-_HISTORY_LINES:])
         except EmbeddedBrokerError as error:

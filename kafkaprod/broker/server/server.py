@@ -118,9 +118,7 @@ class BrokerServer:
         self.broker.post = self.post
         self.broker.api_versions = self._versions[has_login]
         self.broker.peer_api_versions = self._peer_versions
-        self._control = ControlThread(
-            lambda: (self.broker.groups, self.broker.transactions), self._clock, self._on_crash
-        )
+        self._control = ControlThread(self.broker.coordinators, self._clock, self._on_crash)
         self._maintenance = Maintenance(self.broker, self._control.submit)
         self._dispatcher = Dispatcher(self.broker, self)
         self.member = self._join(config.cluster)
@@ -159,9 +157,8 @@ class BrokerServer:
     def cut_clients(self, *, is_cut: bool) -> None:
         """Close the connections of clients and take no new ones, or take them again (tests); on the loop."""
         self._are_clients_cut = is_cut
-        for session in self._admission:
-            if is_cut and not session.is_peer:
-                self.close_session(session)
+        for session in [session for session in self._admission if is_cut and not session.is_peer]:
+            self.close_session(session)
 
     def stop(self) -> None:
         """Make `run` return. Thread-safe, and safe in a signal handler."""
