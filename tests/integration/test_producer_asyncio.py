@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.sink import Sink
 from kafkaprod.aio import AsyncProducer
-from kafkaprod.errors import BufferFullError, InvalidRecordError, ProducerClosedError
+from kafkaprod.errors import BufferFullError, DeliveryFailedError, InvalidRecordError, ProducerClosedError
 from kafkaprod.hooks.interceptors import Interceptor, ProducerRecord
 
 
@@ -168,3 +168,12 @@ def test_records_can_be_awaited_from_several_loops(sink: Sink) -> None:
             return (await producer.send_and_wait("t", b"v")).partition
 
     assert {asyncio.run(run()) for _ in range(3)} <= {0, 1}
+
+
+async def test_block_whose_flush_fails_closes_its_producer(sink: Sink) -> None:
+    producer = await stalled(sink, request_timeout_ms=1000, delivery_timeout_ms=2000)
+    with pytest.raises(DeliveryFailedError):
+        async with producer:
+            pass
+    with pytest.raises(ProducerClosedError):
+        await producer.send("t", b"late")
