@@ -76,6 +76,7 @@ class Verdict:
         baseline: the multiple that is kept.
         allowed: how much dearer it may be, relative to the baseline.
         noise: how much dearer it may be because windows differ, the yardstick's and its own.
+        bare_sends: its cost as a multiple of the bare send's; for reading only.
     """
 
     way: str
@@ -84,6 +85,7 @@ class Verdict:
     baseline: float
     allowed: float
     noise: float
+    bare_sends: float
 
     @property
     def change(self) -> float:
@@ -104,7 +106,8 @@ class Verdict:
         """Both figures."""
         state = "REGRESSION" if self.has_failed else "better: keep it with --update" if self.is_outdated else "ok"
         return (
-            f"{self.way:13} {self.multiple:6.3f} times the yardstick ({self.cpu_ns:.0f} ns), baseline "
+            f"{self.way:13} {self.multiple:6.3f} times the yardstick ({self.cpu_ns:.0f} ns, "
+            f"{self.bare_sends:.1f} bare sends), baseline "
             f"{self.baseline:6.3f}: {self.change:+.1%}, allowed {self.allowed:.0%} + noise {self.noise:.1%}: {state}"
         )
 
@@ -217,6 +220,7 @@ def judge(costs: Mapping[str, Cost], baseline: Mapping[str, Any], here: Mapping[
             baseline["multiples"][way],
             ALLOWED if is_same_kind else ALLOWED_ELSEWHERE,
             costs[way].noise + yardstick(costs, way).noise,
+            costs[way].cpu_ns / costs["wire"].cpu_ns,
         )
         for way in YARDSTICKS
     ]

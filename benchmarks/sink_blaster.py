@@ -18,15 +18,26 @@ from benchmarks.sink import Sink
 from benchmarks.sink_wire import uvarint
 
 
-def record_batch(values: Sequence[bytes], timestamp_ms: int = 1_700_000_000_000) -> bytes:
-    """An uncompressed batch of key-less records, without a producer id."""
+def record_batch(
+    values: Sequence[bytes],
+    keys: Sequence[bytes | None] | None = None,
+    headers: Sequence[tuple[str, bytes]] = (),
+    timestamp_ms: int = 1_700_000_000_000,
+) -> bytes:
+    """An uncompressed batch without a producer id; every record has the headers."""
     records = bytearray()
+    end = uvarint(len(headers) * 2) + b"".join(_field(name.encode()) + _field(value) for name, value in headers)
     for delta, value in enumerate(values):
-        body = b"\0\0" + uvarint(delta * 2) + b"\x01" + uvarint(len(value) * 2) + value + b"\0"
+        key = None if keys is None else keys[delta]
+        body = b"\0\0" + uvarint(delta * 2) + _field(key) + _field(value) + end
         records += uvarint(len(body) * 2) + body
     header = struct.pack(">hiqqqhii", 0, len(values) - 1, timestamp_ms, timestamp_ms, -1, -1, -1, len(values))
     checked = header + records
     return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c(checked)) + checked
+
+
+def _field(data: bytes | None) -> bytes:
+    return b"\x01" if data is None else uvarint(len(data) * 2) + data
 
 
 def produce_request(

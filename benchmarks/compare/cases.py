@@ -1,8 +1,9 @@
 """What is compared: each case is one workload at one far end, and the clients that take turns at it."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from benchmarks.peers.run import Peer
 from benchmarks.workloads import Workload, make_workload
@@ -24,6 +25,8 @@ PERF_TEST = Peer("java_tools_client", "perf_test", "kafka-producer-perf-test")
 FRANZ_GO = Peer("go", "produce", "franz-go (Go)")
 RSKAFKA_SEND = Peer("rust", "send", "rskafka BatchProducer (Rust)")
 RSKAFKA_PRODUCE = Peer("rust", "produce", "rskafka produce(list) (Rust)")
+# What every client's CPU time is a multiple of, where it can run.
+BARE_SEND = Peer("bare_send_client", "send", "bare send of the same bytes")
 
 OURS = (SEND, SEND_MANY, SEND_COLUMNS)
 STRONGEST = (YARDSTICK, PRODUCE_BATCH, *OURS, JAVA, FRANZ_GO)
@@ -76,8 +79,14 @@ class Case:
         names = [TOPIC] if count == 1 else [f"{TOPIC}-{index}" for index in range(count)]
         return dict.fromkeys(names, self.partitions)
 
+    def with_bare_send(self) -> Self:
+        """Let the bare send take part, if what it sends would be the same bytes and one node leads all partitions."""
+        if self.options.get("compression") or self.far_end == "kafka3":
+            return self
+        return dataclasses.replace(self, peers=(*self.peers, BARE_SEND))
 
-CASES = (
+
+_CASES = (
     Case("table", "plain", EVERYONE, is_quick=True),
     Case("kafka1", "Apache Kafka, one node", STRONGEST, "kafka1", is_quick=True),
     Case("read", "every result read", (*ONE_RECORD_A_CALL, SEND_MANY, SEND_COLUMNS, ASYNC_SEND, AIO_PRODUCER, AIOKAFKA),
@@ -107,3 +116,4 @@ CASES = (
            options={"compression": codec}) for codec in ("lz4", "zstd")),
     Case("kafka3", "Apache Kafka, three nodes", STRONGEST, "kafka3"),
 )  # fmt: skip
+CASES = tuple(case.with_bare_send() for case in _CASES)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from benchmarks.compare.cases import YARDSTICK, Case
+from benchmarks.compare.cases import BARE_SEND, YARDSTICK, Case
 from benchmarks.peers.run import Peer
 from benchmarks.peers.task import Figures, Turn
 
@@ -84,6 +84,13 @@ class CaseFigures:
     def yardstick(self) -> PeerFigures | None:
         """The peer that ratios are to, if it ran."""
         return next((peer for peer in self.measured() if peer.label == YARDSTICK.label), None)
+
+    def multiple(self, peer: PeerFigures) -> Spread | None:
+        """Of a client's CPU time a record to that of the bare send, turn by turn; None where that did not run."""
+        bare = next((each for each in self.measured() if each.label == BARE_SEND.label), None)
+        if bare is None:
+            return None
+        return Spread.of([turn.cpu_ns / least.cpu_ns for turn, least in zip(peer.turns, bare.turns, strict=False)])
 
     def ratio(self, peer: PeerFigures, figure: Callable[[Turn], float]) -> Spread | None:
         """Of a client's figure to the yardstick's, turn by turn."""

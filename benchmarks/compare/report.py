@@ -4,7 +4,8 @@
 
 Without options it prints every case as a Markdown table. ``--readme`` writes the README's section from it, ``--svg``
 the chart of the plain case, ``--settings`` prints what each client was set to. Figures are medians of the turns, with
-the smallest and largest; ratios are to confluent-kafka's ``produce()``, taken within each turn.
+the smallest and largest; ratios are to confluent-kafka's ``produce()``, taken within each turn. "CPU, bare sends" is
+the CPU time a record as a multiple of sending prebuilt requests with the same bytes, the figure that follows the host.
 """
 
 import argparse
@@ -49,11 +50,12 @@ def _row(case: CaseFigures, peer: PeerFigures) -> list[str]:
         _nanoseconds(peer.spread(lambda turn: turn.cpu_ns)),
         _times(case.ratio(peer, lambda turn: turn.rate)),
         _times(cpu_ratio),
+        _times(case.multiple(peer)),
         f"{peer.spread(lambda turn: turn.max_rss_mb).high:.0f}",
     ]
 
 
-_HEAD = ["client", "records/s", "CPU ns a record", "rate, times", "CPU efficiency, times", "MiB"]
+_HEAD = ["client", "records/s", "CPU ns a record", "rate, times", "CPU efficiency, times", "CPU, bare sends", "MiB"]
 
 
 def case_lines(case: CaseFigures) -> Iterator[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.core_sources import ROOT, imported_modules, sources
+from tests.architecture.core_sources import CORE, ROOT, imported_modules, sources
 
 FORBIDDEN_STDLIB = {"socket", "ssl", "selectors", "threading", "asyncio", "time"}
 ALLOWED_PACKAGE_IMPORTS = {"kafkaprod.errors", "kafkaprod.structs"}
@@ -52,6 +52,22 @@ def test_core_modules_do_not_import_each_other_in_circles() -> None:
         free = {module for module, needs in graph.items() if module not in done and not (needs & graph.keys()) - done}
         assert free, f"import circle among {sorted(graph.keys() - done)}"
         done |= free
+
+
+def rooms_of_the_core() -> list[str]:
+    """Its rooms as its docstring orders them, the highest first."""
+    docstring = ast.get_docstring(ast.parse((CORE / "__init__.py").read_text())) or ""
+    words = [line.split()[0] for line in docstring.splitlines() if line]
+    return [word for word in words if (CORE / word / "__init__.py").exists()]
+
+
+@pytest.mark.parametrize("path", sources(".pyx", ".pxd"), ids=lambda path: path.name)
+def test_rooms_of_the_core_import_only_from_those_below(path: Path) -> None:
+    rooms = rooms_of_the_core()
+    assert {"machine", "records", "queues", "requests"} <= set(rooms)
+    above = rooms[: rooms.index(path.parent.name)]
+    imported = {name.removeprefix("kafkaprod._core.").split(".")[0] for name in imported_modules(path.read_text())}
+    assert not imported & set(above)
 
 
 @pytest.mark.parametrize("layer", LAYERS_WITHOUT_CORE)

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from benchmarks.compare.cases import AIO_PRODUCER, AIOKAFKA, ASYNC_SEND, KAFKA_PYTHON, OURS, PRODUCE_BATCH, YARDSTICK
+from benchmarks.compare.cases import (
+    AIO_PRODUCER,
+    AIOKAFKA,
+    ASYNC_SEND,
+    BARE_SEND,
+    KAFKA_PYTHON,
+    OURS,
+    PRODUCE_BATCH,
+    YARDSTICK,
+)
 from benchmarks.delay_proxy import DelayProxy
 from benchmarks.far_ends import FarEnd, sink_end
 from benchmarks.peers.run import LostRecordsError, Peer, run
@@ -38,7 +47,7 @@ def _task(far_end: FarEnd, records: str, peer: Peer, **options: Any) -> Task:
 
 @pytest.mark.parametrize(
     "peer",
-    [YARDSTICK, PRODUCE_BATCH, AIO_PRODUCER, KAFKA_PYTHON, AIOKAFKA, *OURS, ASYNC_SEND],
+    [YARDSTICK, PRODUCE_BATCH, AIO_PRODUCER, KAFKA_PYTHON, AIOKAFKA, *OURS, ASYNC_SEND, BARE_SEND],
     ids=lambda peer: peer.label,
 )
 def test_every_record_of_a_client_arrives(far_end: FarEnd, records: str, peer: Peer) -> None:

@@ -14,7 +14,6 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from kafkaprod._core.queues.batch cimport (
-    BATCH_HEADER_BYTES,
     CLOSED,
     OpenBatch,
     batch_append,
@@ -33,6 +32,7 @@ from kafkaprod._core.queues.batch cimport (
     remember,
     store_batch,
 )
+from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES
 from kafkaprod._core.queues.buffer_pool cimport LARGEST_CLASS, slab_total
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE, allocate_lines
 from kafkaprod._core.machine.clock cimport READ_CLOCK, monotonic_us

@@ -7,16 +7,6 @@ State of the records (one table, see batch.pyx TRANSITIONS):
 State of the memory is another matter: slabs go back to the pool when the batch is DONE *and* no request references
 them (`request_count` is 0). A batch that expires in flight is DONE at once and keeps its slabs until the request is
 answered or its socket is closed (KAFKA-19012).
-
-Batch header, 61 bytes, at the start of the first slab (source: protocol guide "Record Batch", KIP-98):
-
-| off | len | field           | off | len | field         | off | len | field          |
-|-----|-----|-----------------|-----|-----|---------------|-----|-----|----------------|
-| 0   | 8   | base offset     | 17  | 4   | CRC-32C       | 43  | 8   | producer id    |
-| 8   | 4   | batch length    | 21  | 2   | attributes    | 51  | 2   | producer epoch |
-| 12  | 4   | leader epoch    | 23  | 4   | last offset d.| 53  | 4   | base sequence  |
-| 16  | 1   | magic 2         | 27  | 8   | base timestamp| 57  | 4   | record count   |
-|     |     |                 | 35  | 8   | max timestamp | 61  |     | records        |
 """
 
 from cpython.ref cimport PyObject
@@ -34,9 +24,6 @@ from kafkaprod._core.records.record_writer cimport record_body_size, uvarint_siz
 
 cdef enum:
     BYTES_AHEAD = 512           # between prefetching memory and writing to it
-    BATCH_HEADER_BYTES = 61
-    CRC_START = 21              # the CRC covers attributes to the end
-    LOG_OVERHEAD = 12           # base offset and batch length are not counted by batch length
     OPEN_BIAS = 1 << 30         # in `references` of an OPEN batch, so that they cannot come to 0
 
 

@@ -10,6 +10,7 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
+from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES, CRC_START, LOG_OVERHEAD
 from kafkaprod._core.records.big_endian cimport put_i16, put_i32, put_i64
 from kafkaprod._core.queues.buffer_pool cimport LARGEST_CLASS, class_payload
 from kafkaprod._core.records.checksum cimport extend_crc

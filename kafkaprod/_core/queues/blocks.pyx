@@ -17,7 +17,6 @@ from libc.string cimport memset
 
 from kafkaprod._core.queues.accumulator cimport ANY_PARTITION, FEW_PARTITIONS
 from kafkaprod._core.queues.batch cimport (
-    BATCH_HEADER_BYTES,
     BYTES_AHEAD,
     KP_DEBUG,
     batch_check_tail,
@@ -26,6 +25,7 @@ from kafkaprod._core.queues.batch cimport (
     delta_between,
     prefetch_write_position,
 )
+from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES
 from kafkaprod._core.queues.buffer_pool cimport slab_total
 from kafkaprod._core.columns.columns cimport (
     NULLS,

@@ -10,7 +10,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from kafkaprod._core.queues.batch cimport BATCH_HEADER_BYTES, CRC_START, LOG_OVERHEAD
+from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES, CRC_START, LOG_OVERHEAD
 from kafkaprod._core.records.big_endian cimport get_i16, get_i32, get_i64
 from kafkaprod._core.records.checksum cimport extend_crc
 from kafkaprod._core.records.varint cimport get_varint, get_varlong, put_varint, varint_size

@@ -21,7 +21,6 @@ from libc.stdlib cimport free, malloc
 
 from kafkaprod._core.queues.accumulator cimport FEW_PARTITIONS, TopicQueues
 from kafkaprod._core.queues.batch cimport (
-    BATCH_HEADER_BYTES,
     CLOSED,
     DONE,
     FAILED,
@@ -37,6 +36,7 @@ from kafkaprod._core.queues.batch cimport (
     observe_batch,
     prefetch_batch,
 )
+from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES
 from kafkaprod._core.queues.buffer_pool cimport size_class_for
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE
 from kafkaprod._core.machine.gil_turns cimport have_gil, want_gil

@@ -25,7 +25,6 @@ from libc.string cimport memcpy, memset
 
 from kafkaprod._core.queues.accumulator cimport FEW_PARTITIONS, TopicQueues
 from kafkaprod._core.queues.batch cimport (
-    BATCH_HEADER_BYTES,
     DONE,
     SENT,
     Batch,
@@ -37,6 +36,7 @@ from kafkaprod._core.queues.batch cimport (
     batch_size_bytes,
     prefetch_batch,
 )
+from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES
 from kafkaprod._core.records.big_endian cimport put_i16, put_i32
 from kafkaprod._core.machine.gil_turns cimport have_gil, want_gil
 from kafkaprod._core.machine.lock cimport add32, load32, mutex_lock, mutex_unlock

@@ -11,7 +11,6 @@ from libc.string cimport memcpy
 
 from kafkaprod._core.queues.accumulator cimport Accumulator, TopicQueues
 from kafkaprod._core.queues.batch cimport (
-    BATCH_HEADER_BYTES,
     CLOSED,
     DONE,
     SENT,
@@ -21,6 +20,7 @@ from kafkaprod._core.queues.batch cimport (
     batch_release,
     batch_size_bytes,
 )
+from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES
 from kafkaprod._core.queues.buffer_pool cimport Slab
 from kafkaprod._core.machine.cache_lines cimport allocate_lines
 from kafkaprod._core.queues.completion cimport batch_result

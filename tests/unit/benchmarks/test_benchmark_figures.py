@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import guard
 from benchmarks.compare import turns
-from benchmarks.compare.cases import CASES, JAVA, SEND, YARDSTICK, Case
+from benchmarks.compare.cases import BARE_SEND, CASES, JAVA, SEND, YARDSTICK, Case
 from benchmarks.compare.chart import chart
 from benchmarks.compare.figures import CaseFigures, Spread
 from benchmarks.compare.report import README_BEGIN, README_END, case_lines, markdown_table, write_readme
@@ -73,6 +73,19 @@ def test_ratio_is_the_median_of_the_ratios_within_each_turn() -> None:
     assert spread.median == pytest.approx(0.1)
     assert len(case.measured()) == 2
     assert CaseFigures.from_json(json.loads(json.dumps(dataclasses.asdict(case)))) == case
+
+
+def test_cpu_time_is_a_multiple_of_the_bare_send_of_the_same_turn() -> None:
+    runs = {BARE_SEND: [_figures(1e6, 20), _figures(1e6, 40)], SEND: [_figures(1e6, 100), _figures(1e6, 200)]}
+    case = CaseFigures.of(CASES[0], "sink", runs, {})
+    ours = next(peer for peer in case.peers if peer.label == SEND.label)
+    assert case.multiple(ours) == Spread(5.0, 5.0, 5.0)
+    assert "5.0" in "\n".join(case_lines(case)).partition(SEND.label)[2].split("\n")[0]
+    without = CaseFigures.of(CASES[0], "sink", {SEND: runs[SEND]}, {})
+    assert without.multiple(without.measured()[0]) is None
+    assert all(
+        BARE_SEND in case.peers for case in CASES if case.far_end == "sink" and "compression" not in case.options
+    )
 
 
 def test_tables_name_who_was_not_measured_and_why() -> None:
