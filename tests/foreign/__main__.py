@@ -1,7 +1,10 @@
 """Runs other projects' own test suites against the embedded broker: `python -m tests.foreign kafka-python`.
 
-    download the source distribution -> unpack -> run its tests with a plugin that starts our broker in place of Kafka
+    download what the package registry has -> unpack -> run its tests, with our broker in place of Kafka
     -> compare the failures with those expected, and say why those fail
+
+Python: the source distribution, and a plugin that starts the broker. Go (`go_modules`): the module, and a broker whose
+address the tests know.
 
 Exit status 0 if no other tests failed, and none of the expected ones passed. Needs the network for the first step.
 """
@@ -15,10 +18,12 @@ import sys
 import tarfile
 import tempfile
 import xml.etree.ElementTree as ElementTree
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.foreign import go_modules
+from tests.foreign.results import Results, summarize
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,7 +37,7 @@ class Suite:
         tests: paths in it.
         plugin: pytest plugin that provides the broker.
         environment: what the tests want to see.
-        expected_failures: name of a test -> why it fails.
+        expected_failures: class and name of a test -> why it fails.
     """
 
     requirement: str
@@ -56,18 +61,24 @@ SUITES: Mapping[str, Suite] = {
 def main() -> int:
     """Run one suite and print counts."""
     parser = argparse.ArgumentParser(prog="python -m tests.foreign", description=__doc__.splitlines()[0])
-    parser.add_argument("suite", choices=sorted(SUITES))
-    parser.add_argument("pytest_options", nargs="*", help="passed on to pytest, -k NAME say (after --)")
+    parser.add_argument("suite", choices=sorted([*SUITES, *go_modules.SUITES]))
+    parser.add_argument(
+        "options", nargs="*", help="passed on to pytest or go test, -k NAME or -run=NAME say (after --)"
+    )
     options = parser.parse_args()
+    if options.suite in go_modules.SUITES:
+        go_suite = go_modules.SUITES[options.suite]
+        results = go_modules.run(go_suite, options.options)
+        return summarize(go_suite.requirement, results, go_suite.expected_failures)
     suite = SUITES[options.suite]
     with tempfile.TemporaryDirectory(prefix="foreign-") as directory:
         source = unpack(suite, Path(directory))
         report = Path(directory) / "report.xml"
-        run(suite, source, report, options.pytest_options)
+        run(suite, source, report, options.options)
         if not report.exists():
             print(f"{suite.requirement}: pytest could not run the tests", file=sys.stderr)
             return 2
-        return summarize(suite, report)
+        return summarize(suite.requirement, read_report(report), suite.expected_failures)
 
 
 def unpack(suite: Suite, directory: Path) -> Path:
@@ -91,29 +102,18 @@ def run(suite: Suite, source: Path, report: Path, pytest_options: list[str]) -> 
     subprocess.run([*command, *suite.tests, *pytest_options], cwd=source, env=environment, check=False)
 
 
-def summarize(suite: Suite, report: Path) -> int:
-    """Print counts, the expected failures by reason, and what differs from them; return the exit status."""
-    counts: Counter[str] = Counter()
-    failed, passed = set(), set()
+def read_report(report: Path) -> Results:
+    """Collect the outcomes from pytest's report."""
+    results = Results()
     for case in ElementTree.parse(report).iter("testcase"):
-        name = str(case.get("name"))
+        name = f"{case.get('classname')}.{case.get('name')}"
         if case.find("skipped") is not None:
-            counts["skipped"] += 1
+            results.skipped.add(name)
         elif case.find("failure") is not None or case.find("error") is not None:
-            counts["failed"] += 1
-            failed.add(name)
+            results.failed.add(name)
         else:
-            counts["passed"] += 1
-            passed.add(name)
-    print(f"{suite.requirement}: {counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
-    for reason, number in Counter(suite.expected_failures.get(name, "NOT EXPECTED") for name in failed).items():
-        print(f"  {number} failed: {reason}")
-    for name in sorted(failed - suite.expected_failures.keys()):
-        print(f"  not expected to fail: {name}")
-    for name in sorted(passed & suite.expected_failures.keys()):
-        print(f"  expected to fail, but passed: {name}")
-    is_as_expected = counts["passed"] and failed <= suite.expected_failures.keys()
-    return 0 if is_as_expected and not passed & suite.expected_failures.keys() else 1
+            results.passed.add(name)
+    return results
 
 
 if __name__ == "__main__":
