@@ -53,7 +53,7 @@ class KafkaError(Exception):
         context: Where it happened: any of topic, partition, node, api, correlation_id.
 
     Attributes:
-        possibly_persisted: Of a record that failed: whether it may be in the log all the same, because some attempt to
+        possibly_persisted: Of a record that failed: whether it may still be in the log, because some attempt to
             send it got no definite answer. Sending it again may double it.
         result: Of a block or table that was queued in part: its BlockResult or TableResult; else None.
         category: Of an error of a transaction, what to do (KIP-1050): "retriable", repeat the same call; "abortable",

@@ -229,7 +229,7 @@ class Sender:
         if wanted.versions is not None:
             version = self._pool.api_version(node_id, request.api, *wanted.versions)
             if version is None:
-                what = f"node {node_id} speaks no version of {type(request).__name__} in {wanted.versions}"
+                what = f"node {node_id} supports no version of {type(request).__name__} in {wanted.versions}"
                 self._identity.on_unsendable(wanted, UnsupportedVersionError(what, node=node_id), now_ms)
                 return 0
         if wanted.in_version is not None and version is not None:
@@ -284,7 +284,7 @@ class Sender:
             highest = min(highest, LAST_VERSION_BY_NAME)
         version = self._pool.api_version(node_id, ApiKey.PRODUCE, lowest, highest)
         if version is None:
-            what = f"node {node_id} speaks no Produce version of {lowest}..{highest}"
+            what = f"node {node_id} supports no Produce version of {lowest}..{highest}"
             self._answers.refuse(request, UnsupportedVersionError(what), now_ms)
             return
         body = request.body(

@@ -2,7 +2,8 @@
 
 To mend a finding write subject, verb, object: "was told of" -> "was informed of", "is none" -> "there is none"
 or "is missing", "asked for" -> "requested", "goes on" -> "continues", "somebody" -> who it is, "stands behind" ->
-"follows", "anew" -> "again".
+"follows", "anew" -> "again", "for so long" -> "for this time", "speaks no version" -> "supports no version", "all the
+same" -> "still".
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ PHRASES = [
     rf"go(?:es)?{_SPACE}on(?!{_SPACE}(?:the|a|an|its)\b)",
     rf"(?:stands?|stood){_SPACE}(?:in|behind)",
     rf"look(?:s|ed|ing)?{_SPACE}after",
+    rf"for{_SPACE}so{_SPACE}long",
+    rf"of{_SPACE}(?:no{_SPACE}use|ours)",
+    rf"speaks?{_SPACE}no",
+    rf"all{_SPACE}the{_SPACE}same",
 ]
 REFUSED = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.IGNORECASE)
 

@@ -268,7 +268,7 @@ cdef class Accumulator:
             self._idle_topics[name] = topic
 
     def forgotten_topics_in_use(self):
-        """Forgotten topics that get records all the same, from callers who looked them up before. Sender thread only.
+        """Forgotten topics that still get records, from callers who looked them up before. Sender thread only.
 
         Their leaders are the last known ones until their metadata is requested again.
         """

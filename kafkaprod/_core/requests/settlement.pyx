@@ -298,7 +298,7 @@ cdef bint finish_batch(Accumulator accumulator, Batch *b, Outcome outcome, long 
         if completion is not NULL:
             publish(b, <BatchResult>completion)
         elif outcome == FAILED:
-            # There is no result object yet; a failure must be recorded all the same.
+            # There is no result object yet; a failure must still be recorded.
             batch_result(b, accumulator.completion_factory, (<TopicQueues>accumulator.topic_list[p.topic_index]).name)
     finally:
         add32(&accumulator.telling_count, -1)

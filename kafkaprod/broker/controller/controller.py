@@ -93,7 +93,7 @@ class Controller:
 
         Args:
             cluster_id: Brokers of other clusters are refused.
-            session_timeout_ms: A broker that does not beat for so long is fenced.
+            session_timeout_ms: A broker that does not beat for this time is fenced.
             seed: Of the generator that places replicas.
             now_ms: The time.
             batches: The log so far.

@@ -45,7 +45,7 @@ class ControllerConfig:
         directory: Of the cluster's sockets; mode 0700, short.
         data_dir: Of the metadata log.
         cluster_id: Brokers of other clusters are refused.
-        session_timeout_ms: A broker that does not beat for so long is fenced.
+        session_timeout_ms: A broker that does not beat for this time is fenced.
         seed: Of the placement of replicas.
         default_configs: Options of topics that do not set them.
         flush_policy: When the log is synced.

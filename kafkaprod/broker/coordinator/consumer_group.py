@@ -40,7 +40,7 @@ class ConsumerGroupConfig(NamedTuple):
 
     Attributes:
         heartbeat_interval_ms: how often members are to send a heartbeat.
-        session_timeout_ms: a member without a heartbeat for so long is removed.
+        session_timeout_ms: a member without a heartbeat for this time is removed.
         max_size: most members.
     """
 

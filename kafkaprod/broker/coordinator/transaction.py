@@ -398,7 +398,7 @@ def is_overdue(now: Transaction, now_ms: int) -> bool:
 
 
 def is_expired(now: Transaction, now_ms: int, expiration_ms: int) -> bool:
-    """The id was not used for so long that it may be forgotten."""
+    """The id may be forgotten: it was not used for its expiration time."""
     return now.state in AT_REST and now.last_update_ms + expiration_ms <= now_ms
 
 

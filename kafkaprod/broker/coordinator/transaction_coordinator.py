@@ -55,7 +55,7 @@ class TransactionConfig:
         version: level of the feature transaction.version, 0 to 2.
         max_timeout_ms: transaction.max.timeout.ms.
         timeout_check_ms: transaction.abort.timed.out.transaction.cleanup.interval.ms.
-        id_expiration_ms: transactional.id.expiration.ms; ids not used for so long are forgotten.
+        id_expiration_ms: transactional.id.expiration.ms; ids not used for this time are forgotten.
         expiration_check_ms: transaction.remove.expired.transaction.cleanup.interval.ms.
     """
 

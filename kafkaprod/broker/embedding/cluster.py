@@ -75,8 +75,8 @@ class EmbeddedCluster(LinkControls):
             min_insync_replicas: Of topics that do not set it.
             unclean_elections: Whether a replica outside of the ISR may lead if no other can.
             detection: "immediate": the end of a broker's process counts at once; "session": once its session ends.
-            session_timeout_ms: A broker that does not answer for so long is fenced.
-            replica_lag_ms: A follower that is behind for so long leaves the ISR.
+            session_timeout_ms: A broker that does not answer for this time is fenced.
+            replica_lag_ms: A follower that is behind for this time leaves the ISR.
             seed: Of the placement of replicas.
             ports: One for each broker; 0, as none, takes a free one.
             data_dir: Kept; None for a temporary one that goes with the cluster.

@@ -92,7 +92,7 @@ class EmbeddedBroker:
             transaction_version: level of the feature `transaction.version`: 2 for the protocol of Kafka 4 (KIP-890),
                 0 or 1 for the one before.
             transaction_max_timeout_ms: longest transaction timeout a producer may request.
-            transactional_id_expiration_ms: transactional ids that are not used for so long are forgotten.
+            transactional_id_expiration_ms: transactional ids that are not used for this time are forgotten.
             sasl_users: user name -> password; clients must log in if there are any (PLAIN, SCRAM-SHA-256, -512).
             tls_files: certificate chain, private key and, to ask clients for certificates, their authority; PEM files.
             max_versions: API -> highest version to announce and to take: how a client speaks to older brokers.

@@ -71,7 +71,7 @@ class ReplicaSettings:
     """Options of replication on a broker.
 
     Attributes:
-        lag_ms: A follower that did not catch up for so long leaves the ISR.
+        lag_ms: A follower that did not catch up for this time leaves the ISR.
         max_batches: Of one partition in one fetch answer.
         idle_ms: How long a follower rests after an answer without records; 0 where leaders hold such answers back.
     """

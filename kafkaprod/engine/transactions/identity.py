@@ -224,7 +224,7 @@ class TransactionalIdentity:
         self._apply()
 
     def on_unsendable(self, wanted: IdentityRequest, error: KafkaError, now_ms: int) -> None:
-        """The node cannot be reached, or speaks no version of the request."""
+        """The node cannot be reached, or supports no version of the request."""
         self._prepared = None
         with self._lock:
             self._machine.on_no_answer(error, now_ms, was_sent=False)
@@ -330,7 +330,7 @@ class TransactionalIdentity:
 
 
 def _wrapped(error: BaseException) -> KafkaError:
-    """An error of a codec or serializer as one of ours."""
+    """An error of a codec or serializer as one of this package's."""
     wrapped = KafkaError(str(error))
     wrapped.__cause__ = error
     return wrapped

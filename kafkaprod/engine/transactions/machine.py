@@ -167,7 +167,7 @@ class TransactionMachine(Intents):
             handle(self, request, response, version, now_ms)
         except CorruptDataError as error:
             self._fail(failures.from_error(request.step, error, self._who(), is_abortable=False), is_fatal=True)
-        except IllegalStateError as error:  # a bug of ours: better no transaction than a wrong one
+        except IllegalStateError as error:  # a bug of this package: better no transaction than a wrong one
             self._fail(failures.from_error(request.step, error, self._who(), is_abortable=False), is_fatal=True)
 
     def on_no_answer(self, error: KafkaError, now_ms: int, *, was_sent: bool = True) -> None:

@@ -37,7 +37,7 @@ from kafkaprod.structs import Node, TopicPartition
 
 GROUP, TRANSACTION = 0, 1
 """Key types of FindCoordinator."""
-FIRST_WITH_MANY_KEYS: Final = 4  # FindCoordinator; one key is sent all the same
+FIRST_WITH_MANY_KEYS: Final = 4  # FindCoordinator; only one key is ever sent
 
 
 @dataclass(frozen=True, slots=True)

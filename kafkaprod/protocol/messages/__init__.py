@@ -43,7 +43,7 @@ RESPONSES: Final[Mapping[ApiKey, type[Response]]] = _Classes("Response")
 
 
 def client_versions(api: ApiKey) -> tuple[int, int]:
-    """The (lowest, highest) version of a request a client of ours may send, unstable versions left out."""
+    """The (lowest, highest) version of a request a client of this package may send, unstable versions left out."""
     return stable_versions(REQUESTS[api])
 
 

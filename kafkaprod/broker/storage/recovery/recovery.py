@@ -396,7 +396,7 @@ def _empty_at(offset: int, config: LogConfig) -> Recovery:
 
 
 def _strays(recovery: Recovery, sizes: Mapping[str, int]) -> list[str]:
-    """Files of no segment, snapshots of no use and leftovers of interrupted operations."""
+    """Files of no segment, useless snapshots and leftovers of interrupted operations."""
     bases = {segment.base_offset for segment in recovery.segments}
     strays = []
     for name in sizes:
