@@ -34,8 +34,8 @@ import pyarrow.csv
 
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import find_sources
-from kafkaprod.loader.plan import RowPlan
 from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.tables.row_plan import RowPlan
 
 Rows = list[tuple[str, ...]]
 Reader = Callable[[Path, "Sample"], Rows]

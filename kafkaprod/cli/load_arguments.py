@@ -13,8 +13,8 @@ from kafkaprod.cli.producer_arguments import above_zero, count, whole
 from kafkaprod.errors import ConfigError
 from kafkaprod.loader.encodings import encoding_name
 from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS, Source
-from kafkaprod.loader.plan import AVRO, MAX_ROW_BYTES, MS_PER_UNIT, RowPlan, Template
 from kafkaprod.loader.readers import ReadOptions
+from kafkaprod.tables.row_plan import AVRO, MAX_ROW_BYTES, MS_PER_UNIT, RowPlan, Template
 
 
 def add_load_arguments(parser: argparse.ArgumentParser) -> None:

@@ -30,12 +30,12 @@ from kafkaprod.loader.load import Load, describe_source
 from kafkaprod.loader.manifest import Manifest, PartitionState, Position
 from kafkaprod.loader.manifest_file import SUFFIX, ManifestFile
 from kafkaprod.loader.pipes import is_pipe_name
-from kafkaprod.loader.plan import RAW, RowPlan
 from kafkaprod.loader.producing import new_producer_id
 from kafkaprod.loader.progress import Quiet
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.session import LoadOptions
+from kafkaprod.tables.row_plan import RAW, RowPlan
 
 MAX_SHOWN: Final = 100  # lines about bad rows that a task sends to the driver
 _ERROR: Final = re.compile(r"^kafkaprod\.[\w.]+: (.+)$", re.MULTILINE)

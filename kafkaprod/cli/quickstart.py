@@ -23,10 +23,10 @@ from kafkaprod.loader.feed import Feed
 from kafkaprod.loader.inputs import Source, find_sources
 from kafkaprod.loader.load import Load
 from kafkaprod.loader.manifest import Position
-from kafkaprod.loader.plan import RowPlan
 from kafkaprod.loader.progress import make_progress
 from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.session import LoadOptions
+from kafkaprod.tables.row_plan import RowPlan
 from kafkaprod.text import counted
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from kafkaprod._core.columns.columns import Column
 from kafkaprod._core.text.csv_splitter import ROW_OPEN_QUOTE, ROW_TEXT_AFTER_QUOTE, split_csv
 from kafkaprod.loader.csv_types import exact_column, inferred_types
-from kafkaprod.loader.errors import BadRow, LoadError
+from kafkaprod.loader.errors import BadRow, LoadError, check_fields
 from kafkaprod.loader.inputs import Source
-from kafkaprod.loader.plan import RAW, RowPlan
 from kafkaprod.loader.rows import RowBlock
 from kafkaprod.loader.tables import import_pyarrow, table_block
 from kafkaprod.loader.text import Cut, Piece, Text, pieces, text_start
+from kafkaprod.tables.row_plan import RAW, RowPlan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,7 +118,7 @@ class CsvReader:
                 )
             self._names = self._header(piece.text[: header.used])
             self._check_separator(self._names)
-        self._plan.check_fields(self._names, self._source.name)
+        check_fields(self._plan.fields, self._names, self._source.name)
         unknown = [name for name in self._options.types if name not in self._names]
         if unknown:
             raise LoadError(f"{self._source.name} has no column {unknown[0]!r}; it has: {', '.join(self._names)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,6 +66,13 @@ class BadRow:
 
     def __str__(self) -> str:
         return f"{self.source}, row {self.row + 1}: {self.reason}"
+
+
+def check_fields(wanted: Sequence[str], names: Sequence[str], source: str) -> None:
+    """Check that an input has the columns that are wanted. Raises LoadError."""
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        raise LoadError(f"{source} has no column {missing[0]!r}; it has: {', '.join(names)}")
 
 
 def missing_package(package: str, what: str, extra: str = "load") -> LoadError:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import Source
-from kafkaprod.loader.plan import AVRO, JSON, RAW, RowPlan
 from kafkaprod.loader.rows import RowBlock
 from kafkaprod.loader.text import read_array, read_lines
+from kafkaprod.tables.row_plan import AVRO, JSON, RAW, RowPlan
 
 if TYPE_CHECKING:
     from kafkaprod.loader.csv_rows import CsvOptions

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod._core.columns.row_partitions import add_sizes
+from kafkaprod._core.columns.text_columns import interleave
 from kafkaprod.loader.errors import BadRow
+from kafkaprod.tables.row_plan import Mapped, Reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +53,14 @@ class RowBlock:
         return self.select(keep)
 
     def select(self, keep: NDArray[np.bool_]) -> RowBlock:
-        """Return only the rows where `keep` is true; slow, for the few blocks that lose rows."""
-        rows = np.flatnonzero(keep)
+        """Return only the rows where `keep` is true."""
+        rows = np.flatnonzero(keep).astype(np.int64, copy=False)
         return replace(
             self,
             numbers=self.numbers[rows],
-            value=_select(self.value, rows),
-            key=_select(self.key, rows),
-            headers=tuple((name, Column.from_list([column[int(i)] for i in rows])) for name, column in self.headers),
+            value=None if self.value is None else self.value.take(rows.data),
+            key=None if self.key is None else self.key.take(rows.data),
+            headers=tuple((name, column.take(rows.data)) for name, column in self.headers),
             timestamps=None if self.timestamps is None else self.timestamps[rows],
             partitions=None if self.partitions is None else self.partitions[rows],
         )
@@ -78,12 +79,10 @@ class RowBlock:
             return None
         if all(column.row_count < 0 for _, column in self.headers):
             return Headers.from_python([(name, column[0]) for name, column in self.headers])
-        if len(self.headers) == 1:
-            name, column = self.headers[0]
-            offsets = np.arange(self.row_count + 1, dtype=np.int64)
-            return Headers.from_columns(offsets.data, Column.from_list([name.encode()] * self.row_count), column)
-        rows: list[Any] = [[(name, column[i]) for name, column in self.headers] for i in range(self.row_count)]
-        return Headers.from_python(rows)
+        count = len(self.headers)
+        names = interleave([Column.constant(name.encode()) for name, _ in self.headers], self.row_count)
+        values = interleave([column for _, column in self.headers], self.row_count)
+        return Headers.from_columns(np.arange(0, count * self.row_count + 1, count).data, names, values)
 
     def sizes(self) -> NDArray[np.int64]:
         """Return the bytes of key, value and headers of each row; computed once."""
@@ -97,5 +96,43 @@ class RowBlock:
         return sizes
 
 
-def _select(column: Column | None, rows: NDArray[np.intp]) -> Column | None:
-    return None if column is None else Column.from_list([column[int(i)] for i in rows])
+def make_block(
+    source: str,
+    mapped: Mapped,
+    reasons: Reasons,
+    row: int,
+    end_offset: int,
+    row_count: int,
+    *,
+    shown: Column | None,
+    keep: NDArray[np.bool_] | None = None,
+) -> RowBlock:
+    """Return the rows that have a record as a block.
+
+    Args:
+        source: Name of the input.
+        mapped: What the rows become.
+        reasons: Why some of them have no record, by place.
+        row: Number of the first row.
+        end_offset: Where the first row after the block begins; see RowBlock.
+        row_count: How many they are, with those in `reasons`.
+        shown: Bytes of the rows for messages about bad ones.
+        keep: False for rows that are no records; None: all are.
+    """
+    bad = [BadRow(source, row + i, why, (shown[i] if shown else None) or b"") for i, why in sorted(reasons.items())]
+    block = RowBlock(
+        np.arange(row, row + row_count, dtype=np.int64),
+        mapped.value,
+        row + row_count,
+        end_offset,
+        mapped.key,
+        mapped.headers,
+        mapped.timestamps,
+        mapped.partitions,
+        bad,
+    )
+    if not reasons and (keep is None or keep.all()):
+        return block
+    keep = np.ones(row_count, dtype=np.bool_) if keep is None else keep
+    keep[list(reasons)] = False
+    return block.select(keep)

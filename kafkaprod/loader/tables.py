@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any, Final
 from zipfile import BadZipFile
@@ -14,15 +14,16 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from kafkaprod._core.columns.arrow import ArrowStream
+from kafkaprod._core.columns.arrow import ArrowBatch, ArrowStream
 from kafkaprod._core.columns.columns import Column
+from kafkaprod._core.columns.text_columns import TEXT_NULL, TEXT_NUMBER, TEXT_TIME
 from kafkaprod._core.text.json_rows import JsonEncoder
 from kafkaprod.errors import SerializationError
-from kafkaprod.loader.errors import BadRow, LoadError, missing_package
+from kafkaprod.loader.errors import LoadError, check_fields, missing_package
 from kafkaprod.loader.inputs import Source, open_source
-from kafkaprod.loader.plan import AVRO, JSON, MS_PER_UNIT, RowPlan, check_unit, parse_timestamps
-from kafkaprod.loader.rows import RowBlock
+from kafkaprod.loader.rows import RowBlock, make_block
 from kafkaprod.tables.avro import AvroEncoder
+from kafkaprod.tables.row_plan import AVRO, JSON, Reasons, RowPlan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,34 +42,6 @@ def import_pyarrow(what: str) -> Any:
     return pyarrow
 
 
-def encode_json(batch: pa.RecordBatch) -> Column:
-    """Return each row as a JSON object, with all its fields."""
-    columns = next(iter(ArrowStream(batch)))
-    rows = JsonEncoder(columns, range(len(columns.fields)), False).encode(0, MOST_JSON_BYTES)
-    if len(rows) < batch.num_rows:
-        raise LoadError(f"{batch.num_rows} rows are more than {MOST_JSON_BYTES} bytes as JSON")
-    return rows
-
-
-def encode_avro(batch: pa.RecordBatch, plan: RowPlan, reasons: dict[int, str]) -> Column:
-    """Return each row as an Avro record; those that do not fit the schema go into `reasons` and are null."""
-    columns = next(iter(ArrowStream(batch)))
-    encoder = _avro_encoder(plan.avro_schema, plan.avro_schema_id)
-    values: list[bytes | None] = []
-    for place, row in enumerate(columns.to_pylist(range(len(columns.fields)), 0, columns.row_count)):
-        try:
-            values.append(encoder.encode_row(row))
-        except SerializationError as error:
-            reasons[place] = str(error)
-            values.append(None)
-    return Column.from_list(values)
-
-
-@lru_cache(maxsize=1)
-def _avro_encoder(schema: str, schema_id: int | None) -> AvroEncoder:
-    return AvroEncoder(schema, schema_id)
-
-
 def read_parquet(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
     """Read blocks of a Parquet file from a row on; row groups before it are not read."""
     import_pyarrow("Parquet")
@@ -77,7 +50,7 @@ def read_parquet(source: Source, plan: RowPlan, row: int, offset: int) -> Iterat
     with _seekable(source) as stream:
         with _errors_of(source):
             file = pq.ParquetFile(stream)
-        plan.check_fields(file.schema_arrow.names, source.name)
+        check_fields(plan.fields, file.schema_arrow.names, source.name)
         first = 0
         groups = list(range(file.num_row_groups))
         while groups and first + file.metadata.row_group(groups[0]).num_rows <= row:
@@ -100,7 +73,7 @@ def read_arrow(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
             else:
                 reader = pyarrow.ipc.open_stream(stream)
                 schema, batches = reader.schema, iter(reader)
-        plan.check_fields(schema.names, source.name)
+        check_fields(plan.fields, schema.names, source.name)
         yield from _blocks(source, plan, _readable(source, batches), 0, row)
 
 
@@ -162,89 +135,92 @@ def table_block(
     whole: Column | None = None,
 ) -> RowBlock:
     """Return a batch as a block of records; `row` is the number of its first row, `whole` has the rows as they are."""
-    count = batch.num_rows
-    keep = np.ones(count, dtype=np.bool_)
-    reasons: dict[int, str] = {}
+    rows = ArrowRows(batch)
+    reasons: Reasons = {}
     if plan.value == JSON:
-        whole = encode_json(batch)
+        whole = rows.json()
     elif plan.value == AVRO:
-        whole = encode_avro(batch, plan, reasons)
-    columns = {name: bytes_column(batch.column(name), name) for name in plan.fields}
-    timestamps = None
-    if plan.timestamp is not None:
-        timestamps = _timestamps(batch.column(plan.timestamp), plan, columns, reasons, keep)
-    partitions = plan.partition_column(columns, count, reasons, keep)
-    value = plan.value_from(columns, whole)
-    shown = encode_json(batch) if reasons and plan.value == AVRO else value
-    block = RowBlock(
-        np.arange(row, row + count, dtype=np.int64),
-        value,
-        row + count,
-        end_offset,
-        plan.key_from(columns, count),
-        plan.headers_from(columns, count),
-        timestamps,
-        partitions,
-        [BadRow(source.name, row + i, why, (shown[i] if shown else None) or b"") for i, why in sorted(reasons.items())],
-    )
-    if not reasons:
-        return block
-    keep[list(reasons)] = False
-    return block.select(keep)
+        whole = rows.avro(plan, reasons)
+    mapped = plan.map(rows, whole, reasons)
+    shown = rows.json() if reasons and plan.value == AVRO else mapped.value
+    return make_block(source.name, mapped, reasons, row, end_offset, rows.row_count, shown=shown)
 
 
-def bytes_column(array: pa.Array, name: str) -> Column:
-    """Return an Arrow array as a column of bytes: text and binary unchanged, other types as pyarrow's text."""
-    import pyarrow as pa
+class ArrowRows:
+    """Has the columns of an Arrow batch.
 
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        return bytes_column(array.dictionary_decode(), name)
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        validity, views, *data = array.buffers()
-        return Column.from_views(views, data, validity, array.offset, len(array), name)
-    if pa.types.is_fixed_size_binary(kind):
-        validity, fixed = array.buffers()
-        return Column.from_fixed(fixed, kind.byte_width, validity, array.offset, len(array), name)
-    if not (_is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+    Args:
+        batch: A pyarrow RecordBatch.
+    """
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        self._columns: ArrowBatch = next(iter(ArrowStream(batch)))
+        self.row_count: int = batch.num_rows
+        self._texts: dict[str, Column] = {}
+
+    def text(self, name: str) -> Column:
+        """Return a column of text or bytes as it is, others as pyarrow's text."""
+        if name not in self._texts:
+            self._texts[name] = self._text(name)
+        return self._texts[name]
+
+    def _text(self, name: str) -> Column:
+        import pyarrow as pa
+
+        array = self._batch.column(name)
+        kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+        if any(is_kind(kind) for is_kind in _byte_types()):
+            return self._columns.byte_column(self._batch.schema.get_field_index(name))
         try:
             array = array.cast(pa.large_string())
         except pa.ArrowException as error:
             raise LoadError(f"column {name!r} of type {kind} has no text form: {error}") from error
-    if not len(array):
-        return Column.from_list([], name)
-    validity, offsets, text = array.buffers()
-    width = np.int64 if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type) else np.int32
-    return Column.from_offsets(
-        np.frombuffer(offsets, dtype=width).data, text or b"", validity, array.offset, len(array), name
-    )
+        return next(iter(ArrowStream(pa.record_batch([array], names=[name])))).byte_column(0)
+
+    def times(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.uint8]] | None:
+        """See Rows."""
+        import pyarrow as pa
+
+        array, status = self._batch.column(name), TEXT_NUMBER
+        if pa.types.is_timestamp(array.type) or pa.types.is_date(array.type):
+            array, status = array.cast(pa.timestamp("ms"), safe=False), TEXT_TIME
+        elif not pa.types.is_integer(array.type):
+            return None
+        numbers = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).copy()
+        statuses = np.full(self.row_count, status, dtype=np.uint8)
+        if array.null_count:
+            statuses[array.is_null().to_numpy(zero_copy_only=False)] = TEXT_NULL
+        return numbers, statuses
+
+    def json(self) -> Column:
+        """Return each row as a JSON object, with all its fields."""
+        rows = JsonEncoder(self._columns, range(len(self._columns.fields)), False).encode(0, MOST_JSON_BYTES)
+        if len(rows) < self.row_count:
+            raise LoadError(f"{self.row_count} rows are more than {MOST_JSON_BYTES} bytes as JSON")
+        return rows
+
+    def avro(self, plan: RowPlan, reasons: Reasons) -> Column:
+        """Return each row as an Avro record; those that do not fit the schema go into `reasons` and are null."""
+        encoder = _avro_encoder(plan.avro_schema, plan.avro_schema_id)
+        values: list[bytes | None] = []
+        for place, row in enumerate(self._columns.to_pylist(range(len(self._columns.fields)), 0, self.row_count)):
+            try:
+                values.append(encoder.encode_row(row))
+            except SerializationError as error:
+                reasons[place] = str(error)
+                values.append(None)
+        return Column.from_list(values)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa
+@lru_cache(maxsize=1)
+def _byte_types() -> tuple[Callable[[Any], bool], ...]:
+    from pyarrow import types
 
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    views = types.is_string_view, types.is_binary_view, types.is_fixed_size_binary
+    return types.is_string, types.is_large_string, types.is_binary, types.is_large_binary, *views
 
 
-def _timestamps(
-    array: pa.Array, plan: RowPlan, columns: dict[str, Column], reasons: dict[int, str], keep: NDArray[np.bool_]
-) -> NDArray[np.int64]:
-    import pyarrow as pa
-
-    assert plan.timestamp is not None
-    if pa.types.is_timestamp(array.type) or pa.types.is_date(array.type):
-        numbers = array.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
-        scale = 1.0
-    elif pa.types.is_integer(array.type):
-        numbers, scale = array.cast(pa.int64()), MS_PER_UNIT[plan.timestamp_unit or "ms"]
-    else:
-        texts = columns[plan.timestamp]
-        return parse_timestamps([texts[i] for i in range(len(array))], plan, reasons, keep)
-    times = numbers.fill_null(-1).to_numpy(zero_copy_only=False)
-    if scale != 1.0:
-        times = np.floor(times * scale).astype(np.int64)
-    for i in np.flatnonzero(times < 0):
-        reasons[int(i)] = f"{plan.timestamp} is null or before 1970"
-    check_unit(times, np.full(len(times), pa.types.is_integer(array.type)), plan, reasons)
-    floored: NDArray[np.int64] = np.maximum(times, 0)
-    return floored
+@lru_cache(maxsize=1)
+def _avro_encoder(schema: str, schema_id: int | None) -> AvroEncoder:
+    return AvroEncoder(schema, schema_id)

@@ -24,10 +24,10 @@ from kafkaprod._core.text.row_splitter import (
     split_lines,
 )
 from kafkaprod.loader.encodings import HEAD_BYTES, UTF8, byte_order_mark
-from kafkaprod.loader.errors import BadRow, LoadError
+from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import Source, open_source
-from kafkaprod.loader.plan import RowPlan, parse_timestamps
-from kafkaprod.loader.rows import RowBlock
+from kafkaprod.loader.rows import RowBlock, make_block
+from kafkaprod.tables.row_plan import ByteRows, RowPlan
 
 PIECE_BYTES: Final = 4 << 20
 NEWLINE: Final = 10
@@ -255,28 +255,10 @@ def _with_fields(block: RowBlock, source: Source, plan: RowPlan, text: Text, vie
     lengths = np.frombuffer(views, dtype=np.int32)[::4]
     keep = lengths > 0 if plan.skips_blank_rows else np.ones(block.row_count, dtype=np.bool_)
     reasons: dict[int, str] = {}
-    found = {name: _Field(name, text, views, keep, reasons) for name in plan.fields}
-    timestamps = None
-    if plan.timestamp is not None:
-        texts = found[plan.timestamp].column
-        timestamps = parse_timestamps([texts[i] for i in range(block.row_count)], plan, reasons, keep)
-    columns = {name: field.column for name, field in found.items()}
-    partitions = plan.partition_column(columns, block.row_count, reasons, keep)
-    assert block.value is not None
-    whole = RowBlock(
-        block.numbers,
-        plan.value_from(columns, block.value),
-        block.end_row,
-        block.end_offset,
-        plan.key_from(columns, block.row_count),
-        plan.headers_from(columns, block.row_count),
-        timestamps,
-        partitions,
-        [BadRow(source.name, int(block.numbers[i]), why, block.value[i] or b"") for i, why in sorted(reasons.items())],
-    )
-    for i in reasons:
-        keep[i] = False
-    return whole if keep.all() else whole.select(keep)
+    columns = {name: _Field(name, text, views, keep, reasons).column for name in plan.fields}
+    mapped = plan.map(ByteRows(columns, block.row_count), block.value, reasons, keep)
+    row, count = int(block.numbers[0]), block.row_count
+    return make_block(source.name, mapped, reasons, row, block.end_offset, count, shown=block.value, keep=keep)
 
 
 class _Field:

@@ -17,13 +17,13 @@ from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.load import Load
 from kafkaprod.loader.manifest import Manifest, PartitionState, Position
 from kafkaprod.loader.manifest_file import ManifestFile
-from kafkaprod.loader.plan import RowPlan
 from kafkaprod.loader.producing import LoadProducer
 from kafkaprod.loader.progress import Quiet
 from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.session import LoadOptions
 from kafkaprod.producer import Producer
+from kafkaprod.tables.row_plan import RowPlan
 from tests.support.loader.load_rig import LoadRig
 
 LINES = [b"line %d" % i for i in range(50_000)]

@@ -10,8 +10,8 @@ import pytest
 
 from kafkaprod.loader import text
 from kafkaprod.loader.inputs import Source, find_sources
-from kafkaprod.loader.plan import RowPlan
 from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.tables.row_plan import RowPlan
 
 PIECE_BYTES = 256
 COUNT = 400  # rows, some thirty pieces

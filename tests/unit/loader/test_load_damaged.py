@@ -18,9 +18,9 @@ import zstandard
 from kafkaprod.loader import text
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import find_sources
-from kafkaprod.loader.plan import RowPlan
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.zstd_frames import WholeFrames
+from kafkaprod.tables.row_plan import RowPlan
 
 LINES = b"".join(b"line %d %s\n" % (i, random.Random(i).randbytes(9).hex().encode()) for i in range(2000))
 

@@ -25,8 +25,8 @@ from kafkaprod.loader import pipes, text
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import Source, find_sources
 from kafkaprod.loader.manifest_file import ManifestFile
-from kafkaprod.loader.plan import RowPlan
 from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.tables.row_plan import RowPlan
 
 COUNT = 5_000
 CSV = "id,name\n" + "".join(f"{i},name {i}\n" for i in range(COUNT))

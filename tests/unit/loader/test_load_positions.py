@@ -13,9 +13,9 @@ import pytest
 
 from kafkaprod.loader import tables, text
 from kafkaprod.loader.inputs import find_sources
-from kafkaprod.loader.plan import RowPlan, Template
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.rows import RowBlock
+from kafkaprod.tables.row_plan import RowPlan, Template
 
 COUNT = 120
 PIECE_BYTES = 128

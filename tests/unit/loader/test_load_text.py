@@ -14,8 +14,8 @@ from kafkaprod.loader.bad_rows import dead_letter
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.manifest_file import ManifestFile
-from kafkaprod.loader.plan import RowPlan, Template
 from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.tables.row_plan import RowPlan, Template
 
 Row = bytes | str | None
 
