@@ -16,7 +16,7 @@ from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.proxy import FaultProxy
 from tests.kafka.proxy_actions import Cut, DropAndReset
 from tests.kafka.reading import read_all
-from tests.kafka.runtime import BROKER_VERSION, OLDEST_BROKER_VERSION
+from tests.kafka.runtime import BROKER_VERSION, OLD_BROKER_VERSION, OLDEST_BROKER_VERSION
 from tests.support.kafka.fixtures_kafka import ProxiedCluster, proxied_cluster
 
 pytestmark = pytest.mark.external
@@ -26,7 +26,8 @@ SOON = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}
 CLUSTERS = {
     "v2": {"version": BROKER_VERSION},
     "v1": {"version": BROKER_VERSION, "features": {"transaction.version": 1}},
-    "old": {"version": OLDEST_BROKER_VERSION},
+    "old": {"version": OLD_BROKER_VERSION},
+    "oldest": {"version": OLDEST_BROKER_VERSION},
 }
 
 

@@ -136,6 +136,9 @@ def test_records_are_refused_outside_of_a_transaction() -> None:
     bench.identity.start_commit(nothing)
     with pytest.raises(IllegalStateError):
         bench.engine.append(b"v")
+    assert bench.wanted() is None  # the sender brings the core up to the machine: that must not let records in again
+    with pytest.raises(IllegalStateError):
+        bench.engine.append(b"v")
 
 
 def test_v1_partition_is_added_when_its_batch_waits() -> None:

@@ -89,6 +89,29 @@ def test_v2_transaction_adds_nothing_and_takes_the_epoch_of_its_end() -> None:
     assert (machine.state, machine.epoch) == (State.READY, 1)
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_v2_transaction_of_offsets_alone_is_ended_at_its_coordinator(is_answered: bool) -> None:
+    """The group's coordinator has added itself, perhaps also where its answer was lost."""
+    bench = Bench(is_v2=True)
+    bench.init((4000, 0))
+    bench.machine.begin()
+    offsets = bench.machine.send_offsets(OFFSETS, GROUP)
+    assert offsets is not None
+    bench.answer_next(Step.FIND_COORDINATOR)
+    if is_answered:
+        bench.answer_next(Step.COMMIT_OFFSETS)
+        assert bench.outcome(offsets) is None
+        call = bench.machine.commit()
+    else:
+        bench.expect(Step.COMMIT_OFFSETS)
+        bench.lose()
+        bench.machine.time_out(offsets, 1)
+        call = bench.machine.abort()
+    assert bench.answer_next(Step.END, 0, (4000, 1)).is_commit is is_answered
+    assert bench.outcome(call) is None
+    assert bench.machine.epoch == 1
+
+
 def test_v2_end_with_a_new_producer_id_is_taken() -> None:
     bench = Bench(is_v2=True)
     bench.init((4000, 32_766))
