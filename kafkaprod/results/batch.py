@@ -122,28 +122,35 @@ class BatchCompletion(BatchResult):
     async def await_record(self, future: DeliveryFuture) -> Any:
         """Wait inside the running event loop, then return the record's metadata or raise its error."""
         while not future.done():
-            if not await self.settled():  # split meanwhile: the record lives on in a part of this batch
+            wait = self._wait_in_loop()
+            if wait is None:  # split meanwhile: the record lives on in a part of this batch
                 return await future
+            await wait
         return future.result(0)
 
     async def settled(self) -> bool:
         """Wait inside the running event loop until the outcome is known; False if it was known already."""
-        import asyncio
-
-        waiter = self._waiter_in(asyncio.get_running_loop())
-        if waiter is None:
+        wait = self._wait_in_loop()
+        if wait is None:
             return False
-        # Shielded: one task that is cancelled must not take the others' wait away.
-        await asyncio.shield(waiter.future)
+        await wait
         return True
 
-    def _waiter_in(self, loop: asyncio.AbstractEventLoop) -> LoopWaiter | None:
-        """One for all tasks of a loop; None if the outcome is known."""
+    def _wait_in_loop(self) -> asyncio.Future[None] | None:
+        """What the running task awaits, its own, so that it can be cancelled alone; None if the outcome is known."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
         for waiter in self._waiters or ():
             if isinstance(waiter, LoopWaiter) and waiter.loop is loop:
-                return waiter
-        waiter = LoopWaiter(loop)
-        return waiter if self.add_waiter(waiter) else None
+                break
+        else:
+            waiter = LoopWaiter(loop)
+            if not self.add_waiter(waiter):
+                return None
+        wait: asyncio.Future[None] = loop.create_future()
+        waiter.waits.append(wait)
+        return wait
 
     def on_callback_error(self) -> None:
         """Log and count."""
@@ -153,27 +160,28 @@ class BatchCompletion(BatchResult):
 
 
 class LoopWaiter:
-    """The tasks of one event loop that wait for a batch.
+    """The tasks of one event loop that wait for a batch: the loop is woken once for all of them.
 
     Attributes:
         loop: Where they run.
-        future: What they await.
+        waits: What each of them awaits; touched in the loop's thread only.
     """
 
-    __slots__ = ("future", "loop")
+    __slots__ = ("loop", "waits")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.future: asyncio.Future[None] = loop.create_future()
+        self.waits: list[asyncio.Future[None]] = []
 
     def wake(self) -> None:
         """Any thread, once."""
         try:
-            self.loop.call_soon_threadsafe(_set_done, self.future)
+            self.loop.call_soon_threadsafe(_end_waits, self.waits)
         except RuntimeError:  # the loop was closed while its tasks waited: no task is left
             _log.debug("an event loop was closed before its records were delivered")
 
 
-def _set_done(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+def _end_waits(waits: list[asyncio.Future[None]]) -> None:
+    for wait in waits:
+        if not wait.done():  # else its task was cancelled
+            wait.set_result(None)

@@ -162,6 +162,25 @@ async def test_cancelled_wait_for_a_record_leaves_the_others_waiting(sink: Sink)
         assert futures[0].succeeded()
 
 
+async def test_tasks_that_wait_for_a_batch_are_woken_together(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    woken: list[object] = []
+    async with AsyncProducer(bootstrap_servers=sink.bootstrap, linger_ms=100) as producer:
+        await producer.partitions_for("t")
+        futures = [await producer.send("t", b"v", partition=0) for _ in range(50)]
+        loop = asyncio.get_running_loop()
+        call = loop.call_soon_threadsafe
+
+        def count(callback: Any, *arguments: Any, **options: Any) -> asyncio.Handle:
+            woken.append(callback)
+            return call(callback, *arguments, **options)
+
+        monkeypatch.setattr(loop, "call_soon_threadsafe", count)
+        waits = [asyncio.ensure_future(future) for future in futures]
+        assert {(await wait).partition for wait in waits} == {0}
+        assert len(woken) == 1
+        monkeypatch.undo()
+
+
 def test_records_can_be_awaited_from_several_loops(sink: Sink) -> None:
     async def run() -> int:
         async with AsyncProducer(bootstrap_servers=sink.bootstrap) as producer:

@@ -54,7 +54,8 @@ BLOCKS: dict[str, Callable[[AsyncProducer], object]] = {
 
 def is_awaited() -> bool:
     waiters = [each for each in gc.get_objects() if isinstance(each, LoopWaiter)]
-    return any(not waiter.loop.is_closed() and not waiter.future.done() for waiter in waiters)
+    waits = [wait for waiter in waiters if not waiter.loop.is_closed() for wait in waiter.waits]
+    return any(not wait.done() for wait in waits)
 
 
 def is_flushed(stalled: Stalled) -> bool:
