@@ -139,23 +139,40 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class SecretText:
-    """A password; kept as a `Secret`; empty only where `may_be_empty`."""
+    """A password, or where it is: `env:NAME`, `file:PATH`. Kept as a `Secret`; empty only where `may_be_empty`."""
 
     may_be_empty: bool = False
     type_name: str = "password"
 
     @property
     def allowed(self) -> str:
-        return "a text" if self.may_be_empty else "a text that is not empty"
+        text = "a text" if self.may_be_empty else "a text that is not empty"
+        return f"{text}, env:NAME of a variable that is set, or file:PATH of a readable file"
 
     def parse(self, value: object) -> Secret:
-        secret = Secret(value) if isinstance(value, str) else value
+        secret = Secret(_looked_up(value)) if isinstance(value, str) else value
         if not isinstance(secret, Secret) or not (secret or self.may_be_empty):
             raise ValueError(HIDDEN)
         return secret
 
     def show(self, value: Secret) -> str:
         return HIDDEN
+
+
+def _looked_up(text: str) -> str:
+    """Return what `env:NAME` or `file:PATH` names, without a line end at its end; any other text as it is."""
+    place, _, name = text.partition(":")
+    if place == "env":
+        if name not in os.environ:
+            raise ValueError(HIDDEN)
+        return os.environ[name]
+    if place == "file":
+        try:
+            with open(name, encoding="utf-8") as file:
+                return file.read().removesuffix("\n").removesuffix("\r")
+        except OSError:
+            raise ValueError(HIDDEN) from None
+    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ REFUSED: Final[dict[str, str]] = {
     # Kafka's own
     "buffer.memory.allocation.strategy": "memory always grows with the data, in slabs; leave it out",
     "bootstrap.resolve.timeout.ms": "names are resolved on each connect; leave it out",
-    "config.providers": "values are never expanded: read the secret in your own code and pass it",
+    "config.providers": "give a password as env:NAME or file:PATH; no other value is looked up",
     "auto.include.jmx.reporter": _JVM,
     "security.providers": _JVM,
     "ssl.protocol": "TLS 1.2 and 1.3 are used, 1.3 preferred; for anything else give an ssl_context",
