@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from kafkaprod.broker.cluster import broker_options
 from kafkaprod.broker.cluster.acls import Acls
-from kafkaprod.broker.cluster.membership import Membership
 from kafkaprod.broker.cluster.producer_ids import ClusterProducerIds, ProducerIds
 from kafkaprod.broker.cluster.quotas import Quotas
-from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.cluster.scram_store import ScramStore
 from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, Settings
 from kafkaprod.broker.cluster.topics import FILE_NAME as TOPICS_FILE
@@ -31,7 +30,6 @@ from kafkaprod.broker.coordinator.transaction_coordinator import OpenTransaction
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC, TransactionLog
 from kafkaprod.broker.embedding.faults import Faults
 from kafkaprod.broker.listeners import Endpoint
-from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.server.login import Credentials
 from kafkaprod.broker.server.purgatory import Purgatory
 from kafkaprod.broker.storage.disk import Disk
@@ -43,6 +41,10 @@ from kafkaprod.broker.storage.log.segments import OpenHandles
 from kafkaprod.clock import Clock
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaprod.broker.cluster.membership import Membership
+    from kafkaprod.broker.metadata.image import ClusterImage
 
 # Small segments: what a coordinator's log has outgrown can be deleted soon.
 _INTERNAL_TOPIC_PROPERTIES = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
@@ -181,6 +183,8 @@ class Broker:
         config, notify = self.config, self.purgatory.notify
         if config.cluster is None:
             return TopicTable(self.log_dir, disk, config.log, notify)
+        from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics  # a broker alone starts without it
+
         topics = ReplicatedTopics(self.log_dir, disk, config.log, notify, config.cluster.min_insync_replicas)
         self.image = topics.image
         return topics

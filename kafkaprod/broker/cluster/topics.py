@@ -17,12 +17,10 @@ import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaprod.broker.cluster.topic_options import check_option
 from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC
-from kafkaprod.broker.metadata.image import PartitionImage
-from kafkaprod.broker.replication.partition import PartitionReplica
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.storage.disk import Disk, read_file, replace_file_durably
 from kafkaprod.broker.storage.errors import LogError
@@ -33,6 +31,10 @@ from kafkaprod.broker.storage.recovery.checkpoints import decode_uuid, encode_uu
 from kafkaprod.errors import ConfigError, CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaprod.broker.metadata.image import PartitionImage
+    from kafkaprod.broker.replication.partition import PartitionReplica
 
 FILE_NAME = "topics.json"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})

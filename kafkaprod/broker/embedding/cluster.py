@@ -157,9 +157,8 @@ class EmbeddedCluster(LinkControls):
             for broker in self.brokers:
                 broker.port = self._host.first_answer["ports"][str(broker.id)]
                 self._host_options["brokers"][str(broker.id)]["port"] = broker.port
-            self.controller.start()
-            for broker in self.brokers:
-                broker.start()
+            names = [CONTROLLER, *(str(broker.id) for broker in self.brokers)]
+            self.ask({"command": "start_all", "names": names})
             self.wait_for(lambda view: len(view.active_brokers) == len(self.brokers))
             known = self.view().topics
             for name, partitions in self._topics.items():

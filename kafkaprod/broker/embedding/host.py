@@ -19,6 +19,7 @@ import socket
 import sys
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,7 +129,9 @@ class Host:
         name = str(command.get("name", ""))
         match command["command"]:
             case "start":
-                return self._start(name)
+                return self._start([name])[name]
+            case "start_all":
+                return self._start(command["names"])
             case "kill":
                 self._signal(name, signal.SIGKILL)
                 self._await_end(name, _ANSWER_S)
@@ -156,20 +159,25 @@ class Host:
                 raise HostError(f"unknown command {unknown!r}")
         return {}
 
-    def _start(self, name: str) -> Command:
-        if name in self._children:
-            raise HostError(f"process {name} runs already")
-        child = self._fork(name)
-        self._children[name] = child
+    def _start(self, names: Sequence[str]) -> dict[str, Command]:
+        """Fork processes side by side; return what each says when it listens."""
+        for name in names:
+            if name in self._children:
+                raise HostError(f"process {name} runs already")
+        for name in names:
+            self._children[name] = self._fork(name)
+        return {name: self._await_start(self._children[name]) for name in names}
+
+    def _await_start(self, child: _Child) -> Command:
         try:
             answer = self._read_answer(child, _ANSWER_S)
         except HostError:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGKILL)
-            self._await_end(name, _ANSWER_S)
+            self._await_end(child.name, _ANSWER_S)
             raise
         if self._links["cuts"] or self._links["delays_ms"]:
-            self._ask(name, {**self._links, "command": "links"})
+            self._ask(child.name, {**self._links, "command": "links"})
         return {**answer, "pid": child.pid}
 
     def _fork(self, name: str) -> _Child:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.replication.partition import FollowerFetch
-from kafkaprod.broker.replication.partition_replica_log import ReadBatches
 from kafkaprod.broker.server.file_records import records_field
 from kafkaprod.broker.storage.log.segment import FileSlice
 from kafkaprod.errors import BrokerError
@@ -20,6 +18,9 @@ def read_for_follower(
     Returns:
         The answer, and whether waiting would not make it better: it has news of the high watermark, say.
     """
+    from kafkaprod.broker.replication.partition import FollowerFetch  # a broker alone starts without them
+    from kafkaprod.broker.replication.partition_replica_log import ReadBatches
+
     data = PartitionData(
         partition_index=wanted.partition, high_watermark=-1, aborted_transactions=None, records=b"", error_code=0
     )

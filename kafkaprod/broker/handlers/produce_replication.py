@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.replication.partition import PartitionReplica
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.produce import PartitionProduceResponse
 from kafkaprod.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaprod.broker.replication.partition import PartitionReplica
 
 ACKS_ALL = -1
 

@@ -20,17 +20,14 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.cluster_config import ClusterConfig
 from kafkaprod.broker.cluster.control import ControlThread
 from kafkaprod.broker.cluster.maintenance import Maintenance
-from kafkaprod.broker.cluster.member import ClusterMember
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.listeners import Endpoint, Listener
-from kafkaprod.broker.peers.rules import socket_path
-from kafkaprod.broker.peers.server import listen
 from kafkaprod.broker.server.admission import Admission
 from kafkaprod.broker.server.dispatcher import Dispatcher
 from kafkaprod.broker.server.login import Login
@@ -43,6 +40,9 @@ from kafkaprod.clock import Clock, SystemClock
 from kafkaprod.errors import KafkaError
 from kafkaprod.net.poller import READABLE, Poller
 from kafkaprod.net.transport import TcpTransport, TlsTransport, Transport
+
+if TYPE_CHECKING:
+    from kafkaprod.broker.cluster.member import ClusterMember
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ class BrokerServer:
         """Make the broker a member of a cluster, whose other processes reach it at a socket of its own."""
         if cluster is None:
             return None
-        member = self.broker.member = ClusterMember(self.broker, cluster, self._poller, self._clock)
+        member = self.broker.member = _make_member(self.broker, cluster, self._poller, self._clock)
         member.on_serving = self._accept_clients  # not before the metadata is complete
         member.on_stopped = self.stop
         self._peer_acceptor = _listen_for_peers(self._acceptors[0], cluster, self._config.node_id)
@@ -432,7 +432,16 @@ def _open_acceptors(config: BrokerConfig) -> list[_Acceptor]:
     return opened
 
 
+def _make_member(broker: Broker, cluster: ClusterConfig, poller: Poller, clock: Clock) -> ClusterMember:
+    from kafkaprod.broker.cluster.member import ClusterMember  # a broker alone starts without it
+
+    return ClusterMember(broker, cluster, poller, clock)
+
+
 def _listen_for_peers(first: _Acceptor, cluster: ClusterConfig, node_id: int) -> _Acceptor:
+    from kafkaprod.broker.peers.rules import socket_path  # a broker alone starts without them
+    from kafkaprod.broker.peers.server import listen
+
     return first._replace(sock=listen(socket_path(cluster.directory, str(node_id))), tls=None, is_peer=True)
 
 
