@@ -46,7 +46,7 @@ class Limits:
     max_request_bytes: int = 100 * 1024 * 1024
     max_queued_bytes: int = 200 * 1024 * 1024
     max_unauthenticated_bytes: int = 512 * 1024
-    max_request_elements: int = 50_000
+    max_request_elements: int = 25_000
     max_fetch_bytes: int = 55 * 1024 * 1024
     max_idle_ms: int = 600_000
 
