@@ -8,7 +8,7 @@ import sys
 import uuid
 import zlib
 from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 from confluent_kafka import serialization as confluent
@@ -214,7 +214,7 @@ SAME_JSON = [
     OrderedDict(a=1),
     {1: "a", None: 2},
     2**70,
-    {"deep": functools.reduce(lambda inner, _: [inner], range(300), 0)},
+    {"deep": functools.reduce(lambda inner, _: [inner], range(300), cast(Any, 0))},
     "\u2028",
 ]
 

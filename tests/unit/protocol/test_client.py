@@ -212,7 +212,7 @@ def test_response_of_more_elements_than_any_cluster_has_ends_the_connection(monk
     for count, outcome in ((5, "answered"), (6, "failed")):
         body = struct.pack(">i", count) + group * count
         connection, broker = ready(FakeBroker(ranges={18: (0, 4), 15: (0, 0)}, handlers={15: partial(_always, body)}))
-        connection.send(DescribeGroupsRequest(groups=["g"]), 0, on_done="t", now_ms=0, timeout_ms=1000)
+        connection.send(DescribeGroupsRequest(groups=["g"]), 0, on_done=outcome_token("t"), now_ms=0, timeout_ms=1000)
         assert kind(exchange(connection, broker)[0]) == outcome
 
 

@@ -1,6 +1,7 @@
 """The user's code in the compiled path: what it may do to a record, and what it must not do to others."""
 
 import contextlib
+from typing import Any, cast
 
 import pytest
 
@@ -94,7 +95,12 @@ def test_serializer_may_send_records_itself():
 def test_serializer_may_close_the_producer():
     engine = Engine()
     before = snapshot(engine)
-    sender = Sender(engine, value_serializer=lambda value: engine.accumulator.close() or b"v")
+
+    def closing(value: object) -> bytes:
+        engine.accumulator.close()
+        return b"v"
+
+    sender = Sender(engine, value_serializer=closing)
     with pytest.raises(ProducerClosedError):
         sender.send(TOPIC, "a")
     assert snapshot(engine) == before
@@ -183,7 +189,7 @@ def test_refused_record_is_reported_once(result):
 
 
 def test_record_of_a_topic_that_is_not_known_is_serialized_later():
-    calls = []
+    calls: list[object] = []
     sender = Sender(Engine(), value_serializer=calls.append)
     sender.send("unknown", "v")
     sender.send(TOPIC, "v", partition=7)
@@ -245,6 +251,6 @@ def test_parts_without_their_constructor_do_no_harm():
             if hasattr(made, call):
                 with contextlib.suppress(TypeError, AttributeError, SerializationError):
                     getattr(made, call)(*(["t", [], ["d"]][: 0 if call == "need" else 1 if call != "rows" else 3]))
-    for kind in (int, None, list, type("Wide", (tuple,), {})):
+    for metadata_type in (int, None, list, type("Wide", (tuple,), {})):
         with pytest.raises(TypeError):
-            InterceptorCalls([], kind)
+            InterceptorCalls([], cast(Any, metadata_type))
