@@ -20,6 +20,7 @@ class SerializerCall:
 @disjoint_base
 class InterceptorCalls:
     failure_count: int
+    sees_records: bool
     def __init__(self, interceptors: Iterable[Any], record_type: type) -> None: ...
     def __bool__(self) -> bool: ...
     def on_send(self, record: Any) -> Any: ...
@@ -54,6 +55,7 @@ class RecordHooks:
         chain: InterceptorCalls | None = None,
     ) -> None: ...
 
+@disjoint_base
 class HookedRecord:
     record: Any
     is_prepared: bool
