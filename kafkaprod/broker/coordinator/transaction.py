@@ -341,10 +341,12 @@ def end(
 def _table_of_end(
     now: Transaction, given: ProducerIdAndEpoch, client_version: int
 ) -> Mapping[TransactionState, tuple[_Outcome, _Outcome]] | ErrorCode:
-    is_overflow = given == (now.previous_producer_id, LAST_EPOCH) and now.epoch == 0 and client_version >= TV2
+    # Only an end of TV2 raised the epoch. After one of TV1 the epoch before is that of a producer which was replaced.
+    may_be_repeated = client_version >= TV2 and now.client_version >= TV2
+    is_overflow = may_be_repeated and given == (now.previous_producer_id, LAST_EPOCH) and now.epoch == 0
     if given.producer_id != now.producer_id and not is_overflow:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if client_version >= TV2 and (is_overflow or given.epoch == now.epoch - 1):
+    if may_be_repeated and (is_overflow or given.epoch == now.epoch - 1):
         return END_V2_RETRY
     if given.epoch != now.epoch:
         return ErrorCode.PRODUCER_FENCED

@@ -72,6 +72,8 @@ EXPECTED: dict[str, tuple[int | TransactionState | None, ...]] = {
     "commit 4 with an old epoch": (FENCED,) * 6,
     "commit 5": (BAD, S.PREPARE_COMMIT, FENCED, FENCED, BAD, BAD),
     "abort 5": (S.PREPARE_ABORT, S.PREPARE_ABORT, FENCED, FENCED, S.PREPARE_ABORT, S.PREPARE_ABORT),
+    "commit 5 of a replaced producer": (FENCED,) * 6,
+    "abort 5 of a replaced producer": (FENCED,) * 6,
     "commit 5 again": (FENCED, FENCED, BUSY, BAD, None, BAD),
     "abort 5 again": (FENCED, FENCED, BAD, BUSY, BAD, None),
     "commit 5 with an older epoch": (FENCED,) * 6,
@@ -93,8 +95,10 @@ EVENTS: dict[str, Callable[[Transaction], Step]] = {
     "commit 4 with an old epoch": lambda now: end(now, COMMIT, TV1, OLD),
     "commit 5": lambda now: end(now, COMMIT, TV2),
     "abort 5": lambda now: end(now, ABORT, TV2),
-    "commit 5 again": lambda now: end(now, COMMIT, TV2, OLD),
-    "abort 5 again": lambda now: end(now, ABORT, TV2, OLD),
+    "commit 5 of a replaced producer": lambda now: end(now, COMMIT, TV2, OLD),
+    "abort 5 of a replaced producer": lambda now: end(now, ABORT, TV2, OLD),
+    "commit 5 again": lambda now: end(replace(now, client_version=TV2), COMMIT, TV2, OLD),
+    "abort 5 again": lambda now: end(replace(now, client_version=TV2), ABORT, TV2, OLD),
     "commit 5 with an older epoch": lambda now: end(now, COMMIT, TV2, OLDER),
     "commit 5 with another id": lambda now: end(now, COMMIT, TV2, OTHER),
 }
@@ -226,6 +230,13 @@ def test_end_of_tv1_keeps_the_epoch() -> None:
     step = end(in_state(S.ONGOING), True, TV1)
     assert step.after is not None
     assert (step.answer, step.after.client_version) == ((4000, 5), 0)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_end_of_tv1_is_no_answer_to_the_producer_of_the_epoch_before(is_commit: bool) -> None:
+    step = end(replace(in_state(S.ONGOING), client_version=TV2), is_commit, TV1)
+    assert step.after is not None
+    assert end(rules.complete(step.after, NOW_MS), is_commit, TV2, OLD).error == FENCED
 
 
 def test_abort_of_nothing_raises_the_epoch() -> None:
