@@ -64,6 +64,7 @@ class Upkeep:
         self._metrics = metrics
         self._identity = identity
         self._next_observation_ms = 0
+        self._last_answering_node: int | None = None
         self.last_errors: dict[tuple[str, int], KafkaError] = {}
         self.topic_names: dict[uuid.UUID, str] = {}
         self.is_observed = True
@@ -77,7 +78,7 @@ class Upkeep:
         delay_ms = self._metadata.next_refresh_ms(now_ms)
         if delay_ms > 0 and not self._pool.is_rebootstrap_required:
             return delay_ms
-        node_id = self._pool.least_loaded_node(now_ms)
+        node_id = self._node_for_metadata(now_ms)
         if self._pool.is_rebootstrap_required or self._metadata.should_rebootstrap(
             now_ms, is_any_node_usable=node_id is not None or self._pool.is_any_connected
         ):
@@ -101,6 +102,18 @@ class Upkeep:
         )
         return MAX_WAIT_MS
 
+    def _node_for_metadata(self, now_ms: int) -> int | None:
+        """Return the least loaded node, another than the last time if that answer did not help.
+
+        A broker that is cut off from its cluster answers with old metadata, and would be asked again and again: the
+        batches go to the others, so it is the least loaded.
+        """
+        if self._metadata.seeks_another_opinion and self._last_answering_node is not None:
+            other = self._pool.least_loaded_node(now_ms, other_than=self._last_answering_node)
+            if other is not None and self._pool.is_ready(other, now_ms):  # connects it otherwise, for the next time
+                return other
+        return self._pool.least_loaded_node(now_ms)
+
     def shortest_delay(self, now_ms: int) -> int:
         """Return how long until some node may be tried again."""
         delays = [self._pool.ready_delay_ms(node_id, now_ms) for node_id in self._pool.node_ids()]
@@ -110,6 +123,7 @@ class Upkeep:
         if done.error is not None:
             self._metadata.on_failure(done.error, now_ms)
             return
+        self._last_answering_node = done.node_id
         refused = self._metadata.on_response(done.response, done.version, now_ms)
         if refused is not None:
             self._topic_watch.tell_trouble(refused, is_hopeless=False)

@@ -136,6 +136,11 @@ class Metadata:
         )
 
     @property
+    def seeks_another_opinion(self) -> bool:
+        """Return whether a refresh is due because something went wrong, and the last answer did not help."""
+        return self._is_wanted and self._schedule.had_no_news
+
+    @property
     def _is_wanted(self) -> bool:
         return self._is_full_wanted or bool(self._wanted)
 

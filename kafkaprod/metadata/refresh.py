@@ -43,6 +43,11 @@ class RefreshSchedule:
         """Return the time since the last full answer; None before the first."""
         return None if self._last_full_ms is None else now_ms - self._last_full_ms
 
+    @property
+    def had_no_news(self) -> bool:
+        """Return whether the last answer changed nothing."""
+        return self._idle_answer_count > 0
+
     def is_aged(self, now_ms: int) -> bool:
         """Return whether a full refresh is due by age alone."""
         return self._last_full_ms is None or now_ms >= self._last_full_ms + self._max_age_ms

@@ -138,13 +138,13 @@ class NodePool:
         state = self.members.states.get(node_id)
         return None if state is None else state.ready_delay_ms(now_ms, self._max_in_flight)
 
-    def least_loaded_node(self, now_ms: int) -> int | None:
-        """Return the node for a request that any broker can answer; None if none can be reached now.
+    def least_loaded_node(self, now_ms: int, *, other_than: int | None = None) -> int | None:
+        """Return the node for a request that any broker can answer, not `other_than`; None if none can be reached now.
 
         The scan starts at a random node, so that not all clients load the same broker. Call `is_ready` next, which
         connects if needed.
         """
-        states = list(self.members.states.values())
+        states = [state for node_id, state in self.members.states.items() if node_id != other_than]
         start = int(self._random() * len(states))
         return least_loaded(states[start:] + states[:start], now_ms, self._max_in_flight)
 

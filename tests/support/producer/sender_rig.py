@@ -111,8 +111,9 @@ class FakePool:
     def node_ids(self) -> list[int]:
         return sorted(self.ready)
 
-    def least_loaded_node(self, now_ms: int) -> int | None:
-        return min((node_id for node_id in self.ready if self.is_ready(node_id, now_ms)), default=None)
+    def least_loaded_node(self, now_ms: int, *, other_than: int | None = None) -> int | None:
+        usable = (node_id for node_id in self.ready if node_id != other_than and self.is_ready(node_id, now_ms))
+        return min(usable, default=None)
 
     @property
     def is_any_connected(self) -> bool:
