@@ -27,7 +27,7 @@ from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.session import Job
 from kafkaprod.loader.transactional_session import MARKER_PARTITION, TransactionalSession, TryAgainError
 from kafkaprod.structs import TopicPartition
-from kafkaprod.text import counted
+from kafkaprod.text import counted, printable
 
 _log = logging.getLogger("kafkaprod.loader")
 
@@ -142,7 +142,7 @@ class TransactionalLoad:
         except BaseException:
             session.close()
             raise
-        _log.info("the transaction was aborted, its rows are sent again: %s", error.__cause__)
+        _log.info("the transaction was aborted, its rows are sent again: %s", printable(str(error.__cause__)))
         if error.is_batch_too_large:
             session.close()
             return None

@@ -64,6 +64,10 @@ _SAFE = {
     "self.topic",
     "topic",  # of the broker's own log
     "partition",
+    "OFFSETS_TOPIC",
+    "key",  # a topic and partition of the cluster's own metadata
+    "place",  # of a Spark task: names that this program gave
+    "self._place",
 }
 
 

@@ -128,7 +128,7 @@ class ConsumerGroups:
             try:
                 self._keep(group, now_ms)
             except RequestRefusedError:
-                logger.exception("cannot remove members of group %s", group_id)
+                logger.exception("cannot remove members of group %r", group_id)
 
     def _keep(self, group: ConsumerGroup, now_ms: int) -> None:
         """Write what has changed."""

@@ -18,6 +18,7 @@ from kafkaprod.compat.confluent_kafka.metadata import ClusterMetadata, cluster_m
 from kafkaprod.compat.confluent_kafka.observers import Observer
 from kafkaprod.compat.confluent_kafka.options import read
 from kafkaprod.compat.confluent_kafka.reports import FOREVER_S, Delivery, Events, Report
+from kafkaprod.text import printable
 
 FLUSH_STEP_S: Final = 0.1  # how long flush() leaves callbacks unserved at most
 METADATA_S: Final = 60.0  # a request for metadata without a timeout
@@ -64,7 +65,7 @@ class Producer:
         self._backlog = Backlog(self._partition_count)
         self._observer = Observer(self._engine, settings, self._events)
         for text in settings.ignored:
-            _log.warning("%s", text)
+            _log.warning("%s", printable(text))
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
