@@ -19,7 +19,11 @@ from kafkaprod.protocol.schema import Message
 from tests.support.net.protocol_samples import MESSAGE_CLASSES, kind_of
 
 DEFINITIONS = files("kafka.protocol.schemas") / "resources"
-NOT_SHIPPED = {"ConsumerGroupDescribe", "ConsumerGroupHeartbeat", "GetTelemetrySubscriptions", "PushTelemetry"}
+NOT_SHIPPED = {
+    *("ConsumerGroupDescribe", "ConsumerGroupHeartbeat", "GetTelemetrySubscriptions", "PushTelemetry"),
+    *("AllocateProducerIds", "AlterPartition", "BrokerHeartbeat", "BrokerRegistration"),  # between brokers
+    "ReplicateMetadata",  # of the embedded cluster alone
+}
 NEWER_THAN_SHIPPED = {"ApiVersions": 4, "DeleteGroups": 2, "TxnOffsetCommit": 5}  # their last version there
 RENAMED_SINCE = {("TxnOffsetCommitRequest", "GenerationId"): "GenerationIdOrMemberEpoch"}
 RENAMED_STRUCTS = {  # Kafka gives a struct of the request and another one of the response the same name
