@@ -1,9 +1,9 @@
 """The one check command: `python -m tests.check` runs, in order, everything that must be green before a commit.
 
 format, lint, cython-lint, types, build (no performance hints), stub test, import contracts, docs, then the unit,
-property, architecture and conformance tests. `--all` adds every other test (those of Spark and of the wheel run beside
-the others). Each step is printed as it is run, so that it can be run by hand; all run even if one fails, and the exit
-status is 1 if any did. Speed is measured by `python -m benchmarks.guard`, on a quiet machine.
+property, architecture and conformance tests. `--all` adds every other test; those of Spark, the wheel and the
+simulation run beside the others. Each step is printed as it is run, so that it can be run by hand; all run even if one
+fails, and the exit status is 1 if any did. Speed is measured by `python -m benchmarks.guard`, on a quiet machine.
 
 The extra `dev` is enough for the short check, `dev-all` for `--all`.
 """
@@ -76,10 +76,11 @@ OTHER_TESTS = Step(
     "other tests",
     (*(PYTHON, "-m", "pytest", "-q", "tests"), *(f"--ignore={path}" for path in (*NEAR_TESTS, "tests/spark"))),
 )
-# Steps that mostly wait for other programs.
+# Steps of one process each, which may run beside the tests.
 BESIDE = [
     Step("spark tests", (PYTHON, "-m", "pytest", "-q", "tests/spark")),
     Step("wheel", (PYTHON, "-m", "tests.wheel_smoke")),
+    Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "2000", "--processes", "1")),
 ]
 ALL_STEPS = [*STEPS, OTHER_TESTS, *BESIDE]
 

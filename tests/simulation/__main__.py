@@ -62,6 +62,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100, help="how many")
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="run this one only, and print its history")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many seeds run at once")
     parser.add_argument("--without", metavar="RULE", choices=sorted(RULES), help="switch a rule off: a seed must fail")
     parser.add_argument("--rules", action="store_true", help="switch each rule off in turn")
     arguments = parser.parse_args()
@@ -73,7 +74,7 @@ def main() -> int:
     started = time.monotonic()
     failures: list[str] = []
     totals = [0, 0, 0, 0]
-    with ProcessPoolExecutor(os.cpu_count()) as executor:
+    with ProcessPoolExecutor(arguments.processes) as executor:
         seeds = range(arguments.start, arguments.start + arguments.seeds)
         for outcome in executor.map(run_seed, seeds, chunksize=8):
             if isinstance(outcome, str):
