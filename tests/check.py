@@ -72,9 +72,11 @@ STEPS = [
         ),
     ),
 ]
+INTEGRATION_TESTS = Step("integration tests", (PYTHON, "-m", "pytest", "-q", "tests/integration"))
+ELSEWHERE = (*NEAR_TESTS, "tests/integration", "tests/spark")
 OTHER_TESTS = Step(
     "other tests",
-    (*(PYTHON, "-m", "pytest", "-q", "tests"), *(f"--ignore={path}" for path in (*NEAR_TESTS, "tests/spark"))),
+    (*(PYTHON, "-m", "pytest", "-q", "tests"), *(f"--ignore={path}" for path in ELSEWHERE)),
 )
 # Steps of one process each, which may run beside the tests.
 BESIDE = [
@@ -82,7 +84,9 @@ BESIDE = [
     Step("wheel", (PYTHON, "-m", "tests.wheel_smoke")),
     Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "2000", "--processes", "1")),
 ]
-ALL_STEPS = [*STEPS, OTHER_TESTS, *BESIDE]
+# What `--all` runs after the steps above: lists side by side, the steps of each one after the other.
+LANES = ([STEPS[-1], INTEGRATION_TESTS], [OTHER_TESTS], BESIDE)
+ALL_STEPS = [*STEPS, INTEGRATION_TESTS, OTHER_TESTS, *BESIDE]
 
 
 def run(step: Step, *, is_beside: bool = False) -> bool:
@@ -117,10 +121,9 @@ def failures(steps: list[Step], *, is_beside: bool = False) -> list[str]:
 
 def failures_of_all() -> list[str]:
     """Run every step; return the titles of those that failed."""
-    *near, tests = STEPS
-    failed = failures(near)
+    failed = failures(STEPS[:-1])
     with ThreadPoolExecutor() as executor:
-        lanes = [executor.submit(failures, lane, is_beside=True) for lane in ([tests, OTHER_TESTS], BESIDE)]
+        lanes = [executor.submit(failures, lane, is_beside=True) for lane in LANES]
         failed += [title for lane in lanes for title in lane.result()]
     return failed
 
