@@ -14,9 +14,13 @@ from tests.simulation.run import Outcome, Simulation
 NOTICED_BY = {
     "a fenced broker leaves the ISR": 0,
     "a follower joins when it has caught up": 3,
-    "a member that is to leave holds the watermark": 1,
-    "a pending member holds the watermark": 50,
-    "a refused proposal is not in force": 15,
+    "a member that is to leave holds the watermark": 11,
+    "a pending member holds the watermark": 78,
+    "a refused proposal is not in force": 9,
+    "an old leader's proposals are refused": 9,
+    "late answers are ignored": 15,
+    "logs are cut where they part": 0,
+    "logs are not cut at the watermark": 2,
 }
 
 
