@@ -200,6 +200,17 @@ def test_options_of_the_samples_are_taken(servers: str, topic: str) -> None:
     assert producer.flush(20) == 0
 
 
+@pytest.mark.parametrize("name", ["throttle_cb", "log_cb", "logger"])
+def test_callback_that_is_never_called_leaves_a_warning(
+    servers: str, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    Producer({"bootstrap.servers": servers}, **{name: print}).close()
+    assert f"{name} is never called" in caplog.text
+    caplog.clear()
+    Producer({"bootstrap.servers": servers}, **{name: None}).close()
+    assert not caplog.text
+
+
 def test_statistics_and_errors_are_served_by_poll(servers: str, topic: str) -> None:
     statistics: list[str] = []
     producer = Producer({"bootstrap.servers": servers, "statistics.interval.ms": 1, "stats_cb": statistics.append})

@@ -19,10 +19,15 @@ NOWHERE: Final = "127.0.0.1:1"
 _CALLBACKS: Final = {
     "error_cb": "error_cb",
     "stats_cb": "stats_cb",
-    "throttle_cb": "throttle_cb",
     "on_delivery": "on_delivery",
     "dr_cb": "on_delivery",
     "dr_msg_cb": "on_delivery",
+}
+
+_NEVER_CALLED: Final = {
+    "throttle_cb": "never called: waits that brokers impose are in the metrics of `kafkaprod.Producer`",
+    "logger": "never called: what happens is logged by Python's loggers under 'kafkaprod'",
+    "log_cb": "never called: what happens is logged by Python's loggers under 'kafkaprod'",
 }
 
 VOID: Final = frozenset(
@@ -30,7 +35,7 @@ VOID: Final = frozenset(
     api.version.fallback.ms api.version.request api.version.request.timeout.ms batch.num.messages broker.address.family
     broker.address.ttl broker.version.fallback builtin.features client.dns.lookup debug enable.random.seed
     enable.sasl.oauthbearer.unsecure.jwt internal.termination.signal log.connection.close log.queue log.thread.name
-    log_cb log_level logger message.copy.max.bytes metadata.request.timeout.ms opaque produce.offset.report
+    log_level message.copy.max.bytes metadata.request.timeout.ms opaque produce.offset.report
     queue.buffering.backpressure.threshold queuing.strategy receive.message.max.bytes reconnect.backoff.jitter.ms
     socket.blocking.max.ms socket.keepalive.enable socket.max.fails socket.nagle.disable
     sticky.partitioning.linger.ms topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt
@@ -61,19 +66,18 @@ class Settings:
     Attributes:
         engine: The options of kafkaprod's Producer.
         on_delivery: Called for every record that has no callback of its own.
-        error_cb, stats_cb, throttle_cb: Served by poll().
+        error_cb, stats_cb: Served by poll().
         stats_interval_ms: Between two calls of stats_cb; 0: never.
         max_messages: Records without an outcome, or whose callback was not served, at most.
         choose: The partitioner; None: the engine's.
         reports_only_errors: Whether callbacks are for failed records only.
-        ignored: What to log: options of consumers, no servers.
+        ignored: What to log: options of consumers, callbacks that are never called, no servers.
     """
 
     engine: dict[str, Any] = field(default_factory=dict)
     on_delivery: Callable[..., object] | None = None
     error_cb: Callable[..., object] | None = None
     stats_cb: Callable[..., object] | None = None
-    throttle_cb: Callable[..., object] | None = None
     stats_interval_ms: int = 0
     max_messages: int = MAX_MESSAGES
     choose: Choose | None = None
@@ -93,6 +97,9 @@ def read(conf: Mapping[str, Any]) -> Settings:
     for name, value in {**options, **topic_options}.items():
         if name in _CALLBACKS:
             setattr(settings, _CALLBACKS[name], _callable(name, value))
+        elif name in _NEVER_CALLED:
+            if value is not None:
+                settings.ignored.append(f"{name} is {_NEVER_CALLED[name]}")
         elif name in CONSUMERS:
             settings.ignored.append(f"{name} is an option of consumers: a producer ignores it")
         elif name not in VOID and name not in _SPECIAL:
