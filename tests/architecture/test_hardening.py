@@ -10,7 +10,8 @@ import pytest
 
 from tests.architecture.core_sources import ROOT
 
-MODULES = sorted((ROOT / "kafkaprod").rglob("*.so"))
+BUILT = sorted((ROOT / "kafkaprod").rglob("*.so"))
+MODULES = [path for path in BUILT if path.with_name(f"{path.name.split('.')[0]}.pyx").exists()]
 PT_DYNAMIC, PT_GNU_STACK, PT_GNU_RELRO = 2, 0x6474E551, 0x6474E552
 DT_NULL, DT_RPATH, DT_FLAGS, DT_RUNPATH, DT_BIND_NOW, DT_FLAGS_1 = 0, 15, 30, 29, 24, 0x6FFFFFFB
 DF_BIND_NOW, DF_1_NOW, EXECUTABLE = 8, 1, 1
@@ -35,6 +36,11 @@ def dynamic(data: bytes) -> dict[int, int]:
     """Tag -> value of the dynamic section."""
     _, offset, size = segments(data)[PT_DYNAMIC]
     return dict(struct.iter_unpack("<QQ", data[offset : offset + size]))
+
+
+def test_no_module_is_left_from_a_source_that_is_gone() -> None:
+    stale = sorted(set(BUILT) - set(MODULES))
+    assert not stale, f"delete {', '.join(str(path) for path in stale)}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name.split(".")[0])
