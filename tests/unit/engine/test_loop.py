@@ -446,6 +446,17 @@ class TestRetry:
         rig.turn(100)
         assert len(rig.produce_requests) == 1
 
+    def test_answer_with_more_elements_than_its_request_can_have_is_not_read(self) -> None:
+        for count, is_read in ((10_000, True), (10_004, False)):
+            rig = Rig()
+            future, sent = rig.in_flight()
+            errors = [BatchIndexAndErrorMessage(batch_index=0) for _ in range(count)]
+            only = PartitionProduceResponse(index=0, error_code=87, base_offset=-1, record_errors=errors)
+            rig.answer_topics(sent, {TOPIC: [only]})
+            rig.turn()
+            assert future.done() == is_read
+            assert len(rig.pool.disconnected) == (not is_read)
+
     def test_answer_that_is_garbage_cuts_the_connection_and_retries(self) -> None:
         rig = Rig()
         future, sent = rig.in_flight()
