@@ -232,6 +232,7 @@ REFUSED: Final[dict[str, str]] = {
     ),
 }
 """Dotted name -> what to do instead. The spelling with underscores is refused with it."""
+OF_CONSUMERS: Final = frozenset(name for name, advice in REFUSED.items() if advice == _CONSUMER)
 
 REFUSED_VALUES: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "client.dns.lookup": (("use_all_dns_ips",), "names are resolved on each connect and all their addresses are tried"),

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kafkaprod.config import ProducerConfig
 from kafkaprod.config.producer_config import OPTIONS
-from kafkaprod.config.refused import REFUSED
+from kafkaprod.config.refused import OF_CONSUMERS, REFUSED
 from kafkaprod.errors import ConfigError
 
 KAFKA_PREFIX: Final = "kafka."
@@ -31,7 +31,7 @@ _SERIALIZERS: Final = {"key.serializer": "keys", "value.serializer": "values"}
 _PRODUCER_OPTIONS: Final = (
     frozenset(option.dotted_name for option in OPTIONS.values())
     | frozenset(alias for option in OPTIONS.values() for alias in option.aliases)
-    | frozenset(REFUSED)
+    | REFUSED.keys() - OF_CONSUMERS
 )
 
 _ALIKE: Final = 0.85  # by difflib's ratio: 'topics' and 'topic', 'dedup.header' and 'dedup.headers'
@@ -89,8 +89,8 @@ def parse_options(options: Mapping[str, Any]) -> SinkOptions:
     """
     given = {name.lower(): value for name, value in options.items()}
     kafka = {name.removeprefix(KAFKA_PREFIX): value for name, value in given.items() if name.startswith(KAFKA_PREFIX)}
-    for name in given.keys() - SINK_OPTIONS - _NOT_OURS:
-        if not name.startswith(KAFKA_PREFIX):
+    for name in given:
+        if name not in SINK_OPTIONS and name not in _NOT_OURS and not name.startswith(KAFKA_PREFIX):
             check_unprefixed(name, SINK_OPTIONS)
     check_kafka_options(kafka, "producer")
     value_format = given.get("value.format", "bytes")

@@ -78,7 +78,8 @@ def parse_reader_options(options: Mapping[str, str]) -> ReaderOptions:
     """
     given = {name.lower(): value for name, value in options.items()}
     kafka = {name.removeprefix(KAFKA_PREFIX): value for name, value in given.items() if name.startswith(KAFKA_PREFIX)}
-    for name in given.keys() - _READER_OPTIONS - _WITHOUT_EFFECT - SINK_OPTIONS:  # a view may have those, too
+    known = _READER_OPTIONS | _WITHOUT_EFFECT | SINK_OPTIONS  # a view may have those of the sink, too
+    for name in (name for name in given if name not in known):
         if name in _REFUSED:
             raise ConfigError(f"the option {name!r} of Spark's own source is not supported: {_REFUSED[name]}")
         if not name.startswith(KAFKA_PREFIX):
