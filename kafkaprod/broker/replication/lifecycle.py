@@ -125,8 +125,12 @@ class BrokerLifecycle:
             self._send_at_ms = now_ms
 
     def shut_down(self, now_ms: int) -> None:
-        """Begin the controlled shutdown."""
-        self._move(S.STOPPED if self.state is S.REGISTERING else S.SHUTTING_DOWN)
+        """Begin the controlled shutdown. A broker that is not registered yet stops at once."""
+        if self.state is S.REGISTERING:
+            self._in_flight = None
+            self._move(S.STOPPED)
+        else:
+            self._move(S.SHUTTING_DOWN)
         self._send_at_ms = now_ms
 
     def next_deadline_ms(self) -> int:
