@@ -79,6 +79,7 @@ class TransactionalIdentity:
         self._max_close_ms = max_close_ms
         self._closing_since_ms: int | None = None
         self._features = (-1, 0)  # (epoch, level of transactions) as last finalized by the cluster
+        self._refuse_late: dict[int, bool] = {}  # by node: does it refuse records after their transaction
         accumulator.failed_batches = []
         accumulator.set_gate(False)
         drain.set_transaction(0, False)
@@ -314,8 +315,9 @@ class TransactionalIdentity:
 
     def _look_at_brokers(self) -> None:
         """Note whether the cluster has finalized v2, and whether every broker known to us can play its part."""
-        is_able = refuses_late = True
-        for node_id in self._pool.node_ids():
+        is_able = True
+        node_ids = self._pool.node_ids()
+        for node_id in node_ids:
             versions = self._pool.versions(node_id)
             if versions is None:
                 continue
@@ -324,9 +326,10 @@ class TransactionalIdentity:
             is_able = is_able and all(
                 versions.ranges.get(api, (0, least))[1] >= least for api, least in V2_NEEDS.items()
             )
-            refuses_late = refuses_late and versions.ranges.get(*_VERIFYING)[1] >= _VERIFYING[1][1]
+            self._refuse_late[node_id] = versions.ranges.get(*_VERIFYING)[1] >= _VERIFYING[1][1]
         self._machine.can_use_v2 = is_able and self._features[1] >= LEVEL_OF_V2
-        self._machine.refuses_late = refuses_late
+        # A broker that is not connected now, because it did not answer, is the one that may have the late records.
+        self._machine.refuses_late = all(self._refuse_late.get(node_id, True) for node_id in node_ids)
 
 
 def _wrapped(error: BaseException) -> KafkaError:

@@ -274,6 +274,19 @@ def test_rules_follow_the_newest_features_and_the_oldest_broker(brokers: list[Br
     assert (bench.identity.produce_versions == (12, 13)) is is_v2
 
 
+def test_an_old_broker_that_is_not_connected_any_more_still_counts() -> None:
+    bench = Bench(broker(level=1, ADD_PARTITIONS_TO_TXN=(0, 3)), broker(level=1, ADD_PARTITIONS_TO_TXN=(0, 4)))
+    bench.init()
+    bench.begin()
+    assert not bench.identity._machine.refuses_late
+    bench.pool.brokers[1] = None  # it did not answer, and its connection was closed
+    bench.identity._look_at_brokers()
+    assert not bench.identity._machine.refuses_late
+    del bench.pool.brokers[1]
+    bench.identity._look_at_brokers()
+    assert bench.identity._machine.refuses_late
+
+
 def test_call_that_times_out_is_resumed() -> None:
     bench = Bench()
     call = bench.identity.start_init(nothing)
