@@ -29,6 +29,7 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.hooks.chain import Hooks
 from kafkaprod.metadata import Metadata
 from kafkaprod.metrics import LatencyHistogram, ProducerMetrics, Snapshot, Stage
+from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.net.pool import NodePool
 from kafkaprod.results.batch import BatchCompletion, FailureLedger, WaitGuard
 from kafkaprod.results.waiting import Waiter
@@ -47,6 +48,8 @@ class Engine:
         config: Checked options.
         clock: Measures all timeouts.
         identity: Producer id and epoch to use for ever; None: request them, and raise the epoch where needed.
+        network: Makes the connections.
+        random: Source of jitter.
         unseen_failures_level: Level of the log line about failed records whose results were never read.
 
     Raises:
@@ -59,12 +62,15 @@ class Engine:
         clock: Clock,
         identity: tuple[int, int] | None = None,
         *,
+        network: Network = SOCKETS,
+        random: Callable[[], float] = random.random,
         unseen_failures_level: int = logging.ERROR,
     ) -> None:
         _check_support(config)
         self.config = config
         self._unseen_failures_level = unseen_failures_level
         self.clock = clock
+        self._random = random
         self.ledger = FailureLedger()
         self.guard = WaitGuard()
         self.hooks = Hooks.from_config(config)
@@ -80,12 +86,12 @@ class Engine:
         if codec is not None and config.compression_workers > 1:
             self._workers = ThreadPoolExecutor(config.compression_workers, f"kafkaprod-{config.client_id}-compress")
         # From here on there are descriptors to close: nothing below refuses an option.
-        self.node_pool = NodePool(connection_settings(config), clock)
+        self.node_pool = NodePool(connection_settings(config, network), clock, random=random)
         self.accumulator = self._make_accumulator()
         self.drain = self._make_drain(codec)
         if identity is not None:
             self.drain.set_producer(*identity)
-        self.metadata = Metadata(config, clock.now_ms())
+        self.metadata = Metadata(config, clock.now_ms(), random=random)
         wakeup, why_not_connected = self.node_pool.wakeup, self.node_pool.members.why_not_connected
         self.topic_watch = TopicWatch(self.accumulator, clock, wakeup, config.max_block_ms, why_not_connected)
         self.transactions = self._make_transactions()
@@ -131,6 +137,7 @@ class Engine:
             self.metrics,
             self.transactions,
             keeps_producer_id=keeps_producer_id,
+            random=self._random,
         )
 
     def _make_transactions(self) -> TransactionalIdentity | None:
@@ -148,7 +155,7 @@ class Engine:
             config.retry_backoff_max_ms,
         )
         return TransactionalIdentity(
-            settings, self.accumulator, self.drain, self.node_pool, random.random, config.max_block_ms
+            settings, self.accumulator, self.drain, self.node_pool, self._random, config.max_block_ms
         )
 
     def _add_gauges(self) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 import kafkaprod
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import ConfigError
+from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.security.oauthbearer import CallbackTokenProvider, OAuthBearerMechanism
 from kafkaprod.security.sasl import MechanismFactory, PlainMechanism
@@ -15,9 +16,9 @@ from kafkaprod.security.scram import ScramMechanism
 from kafkaprod.security.tls import client_context
 
 
-def connection_settings(config: ProducerConfig) -> ConnectionSettings:
+def connection_settings(config: ProducerConfig, network: Network = SOCKETS) -> ConnectionSettings:
     """Return what connections need. Raises ConfigError for a certificate that cannot be used or missing credentials."""
-    return ConnectionSettings(config, kafkaprod.__version__, tls_context(config), mechanism_factory(config))
+    return ConnectionSettings(config, kafkaprod.__version__, tls_context(config), mechanism_factory(config), network)
 
 
 def tls_context(config: ProducerConfig) -> ssl.SSLContext | None:

@@ -11,9 +11,9 @@ from typing import Any, Final
 from kafkaprod.clock import Clock
 from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.net.background import BackgroundCalls, Offload
+from kafkaprod.net.network import Readiness
 from kafkaprod.net.node import NodeConnection
 from kafkaprod.net.node_state import ConnectionFailure, NodeState
-from kafkaprod.net.poller import Poller
 from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.protocol.in_flight import InFlightRequest
 
@@ -41,7 +41,7 @@ class Connector:
         settings: ConnectionSettings,
         clock: Clock,
         random: Callable[[], float],
-        poller: Poller,
+        poller: Readiness,
         finished: list[InFlightRequest],
         touched: dict[NodeState, None],
     ) -> None:

@@ -17,16 +17,13 @@ from functools import partial
 
 from kafkaprod.errors import AuthenticationError, ConnectionLostError, KafkaError, RequestTimedOutError
 from kafkaprod.net.background import Offload
+from kafkaprod.net.network import Readiness
 from kafkaprod.net.node_metrics import NodeMetrics
-from kafkaprod.net.poller import Poller
 from kafkaprod.net.settings import SOFTWARE_NAME, ConnectionSettings
 from kafkaprod.net.transport import (
     IOV_MAX,
     Address,
-    TcpTransport,
-    TlsTransport,
     Transport,
-    connecting_socket,
     numeric_addresses,
     resolve,
 )
@@ -84,7 +81,7 @@ class NodeConnection:
         self,
         node: Node,
         settings: ConnectionSettings,
-        poller: Poller,
+        poller: Readiness,
         offload: Offload,
         metrics: NodeMetrics,
         receive_buffer: memoryview,
@@ -159,14 +156,8 @@ class NodeConnection:
         self._close_for(error, "no address accepts a connection")
 
     def _make_transport(self, address: Address) -> Transport:
-        sock = connecting_socket(
-            address,
-            send_buffer_bytes=self._settings.options.send_buffer_bytes,
-            receive_buffer_bytes=self._settings.options.receive_buffer_bytes,
-        )
-        if self._settings.tls is None:
-            return TcpTransport(sock)
-        return TlsTransport(sock, self._settings.tls, server_hostname=self.node.host)
+        settings = self._settings
+        return settings.network.connect(address, settings.options, settings.tls, self.node.host)
 
     def _advance_setup(self, transport: Transport, now_ms: int) -> None:
         try:

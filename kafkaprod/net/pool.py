@@ -29,7 +29,6 @@ from kafkaprod.net.membership import Membership
 from kafkaprod.net.node import NodeConnection
 from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.net.node_state import ConnectionFailure, NodeState, least_loaded
-from kafkaprod.net.poller import Poller
 from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -68,7 +67,7 @@ class NodePool:
         self._max_in_flight = settings.options.max_in_flight_requests_per_connection
         self._clock = clock
         self._random = random
-        self._poller = Poller()
+        self._poller = settings.network.make_poller()
         self.wakeup = self._poller.wakeup
         self._finished: list[InFlightRequest] = []  # filled by the connections, emptied by `poll`
         self._touched: dict[NodeState, None] = {}  # brokers whose connection may have news for `_collect`

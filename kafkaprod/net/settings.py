@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkaprod.config.connection_options import ConnectionOptions
+from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.retry import ExponentialBackoff
 from kafkaprod.security.sasl import MechanismFactory
 
@@ -22,12 +23,14 @@ class ConnectionSettings:
         software_version: Sent to the broker with SOFTWARE_NAME.
         tls: Context for TLS; None: plain TCP.
         mechanism: Makes a SASL mechanism for each login; None: no login.
+        network: Makes the connections.
     """
 
     options: ConnectionOptions
     software_version: str = "0"
     tls: ssl.SSLContext | None = None
     mechanism: MechanismFactory | None = None
+    network: Network = SOCKETS
 
     @property
     def reconnect_backoff(self) -> ExponentialBackoff:

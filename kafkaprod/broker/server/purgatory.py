@@ -37,7 +37,7 @@ class Purgatory:
 
     def __init__(self, wakeup: Callable[[], None]) -> None:
         self._wakeup = wakeup
-        self._watched: dict[TopicPartition, set[DelayedOperation]] = {}
+        self._watched: dict[TopicPartition, dict[DelayedOperation, None]] = {}  # in the order they came
         self._deadlines: list[tuple[int, int, DelayedOperation]] = []  # heap: deadline, tie-breaker, operation
         self._done_in_heap = 0
         self._tie_breaker = count()
@@ -51,7 +51,7 @@ class Purgatory:
         """Let an operation wait until `try_complete` is true, at the latest until `deadline_ms`."""
         operation = DelayedOperation(try_complete, tuple(keys))
         for key in operation.keys:
-            self._watched.setdefault(key, set()).add(operation)
+            self._watched.setdefault(key, {})[operation] = None
         heapq.heappush(self._deadlines, (deadline_ms, next(self._tie_breaker), operation))
         self._try(operation, is_expired=False)
         return operation
@@ -76,9 +76,9 @@ class Purgatory:
 
     def run(self, now_ms: int) -> None:
         """Try what was notified, and complete what is out of time."""
-        moved = set()
+        moved: dict[TopicPartition, None] = {}
         while self._moved:
-            moved.add(self._moved.popleft())
+            moved[self._moved.popleft()] = None
         for key in moved:
             for operation in list(self._watched.get(key, ())):
                 if not operation.is_done:
@@ -96,7 +96,7 @@ class Purgatory:
         for key in operation.keys:
             watchers = self._watched.get(key)
             if watchers is not None:
-                watchers.discard(operation)
+                watchers.pop(operation, None)
                 if not watchers:
                     del self._watched[key]
         if self._done_in_heap > 64 and self._done_in_heap * 2 > len(self._deadlines):

@@ -17,6 +17,7 @@ from kafkaprod.errors import (
     RequestTimedOutError,
     UnsupportedVersionError,
 )
+from kafkaprod.net import network as network_module
 from kafkaprod.net import node as node_module
 from kafkaprod.net.node import Stage
 from kafkaprod.net.pool import NodePool
@@ -401,7 +402,7 @@ def test_an_address_that_does_not_answer_gives_way_to_the_next(
     stuck = Address(socket.AF_INET, ("127.0.0.1", 1))
     with BrokerThread() as server:
         monkeypatch.setattr(node_module, "resolve", lambda host, port: [stuck, Address(socket.AF_INET, server.address)])
-        real = node_module.connecting_socket
+        real = network_module.connecting_socket
         unconnected: list[socket.socket] = []
 
         def connecting(address: Address, **options: int) -> socket.socket:
@@ -412,7 +413,7 @@ def test_an_address_that_does_not_answer_gives_way_to_the_next(
             unconnected.append(sock)
             return sock
 
-        monkeypatch.setattr(node_module, "connecting_socket", connecting)
+        monkeypatch.setattr(network_module, "connecting_socket", connecting)
         pool = make_pool(socket_connection_setup_timeout_ms=1000)
         pool.set_bootstrap([("kafka.test", 9092)])
         pool.is_ready(-1, clock.now_ms())
