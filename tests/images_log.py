@@ -15,6 +15,7 @@ from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, bui
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_files import LOG_SUFFIX, file_name
 from kafkaprod.broker.storage.recovery.recovery import Recovery, recover
+from kafkaprod.broker.storage.recovery.segment_bytes import MemoryBytes
 from kafkaprod.errors import CorruptDataError
 from tests.support.broker.fixtures_log import NOW_MS, make_batch
 
@@ -34,6 +35,9 @@ class MemoryImage:
         if name not in self.files:
             raise CorruptDataError(f"{name} is missing")
         return self.files[name]
+
+    def read_log(self, name: str) -> MemoryBytes:
+        return MemoryBytes(self.read(name))
 
     def recover(self, config: LogConfig = CONFIG, recovery_point: int = 0) -> Recovery:
         return recover(self, config, is_clean=False, recovery_point=recovery_point, log_start_offset=0)

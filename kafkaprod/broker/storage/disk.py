@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import mmap
 import os
 import resource
 import stat
@@ -20,7 +19,6 @@ from typing import TypeAlias
 from kafkaprod.errors import ConfigError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-ReadableBytes: TypeAlias = Buffer | mmap.mmap  # a file may be mapped rather than copied
 
 _OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 _FILE_MODE = 0o600
@@ -130,16 +128,6 @@ def read_file(path: str) -> bytes:
     """Return the content of an existing file."""
     with open(os.open(path, os.O_RDONLY | _OPEN_FLAGS), "rb") as file:
         return file.read()
-
-
-def map_file(file: LogFile) -> mmap.mmap | bytes:
-    """Map a .log file for the checks at start; an empty one is b"". The map outlives the file object.
-
-    A file that is cut while it is mapped ends the process with SIGBUS: a broker that serves does not map files.
-    """
-    if os.fstat(file.fd).st_size == 0:
-        return b""
-    return mmap.mmap(file.fd, 0, access=mmap.ACCESS_READ)
 
 
 def list_files(directory: str) -> dict[str, int]:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from kafkaprod.broker.storage.disk import Buffer, ReadableBytes
+from kafkaprod.broker.storage.disk import Buffer
 
 HEADER_BYTES = 61
 OVERHEAD_BYTES = 12  # baseOffset + batchLength, not counted by batchLength
@@ -111,7 +111,7 @@ def decrement_sequence(sequence: int, count: int) -> int:
     return sequence - count if sequence >= count else sequence - count + INT32_MAX + 1
 
 
-def parse_header(buffer: ReadableBytes, position: int = 0) -> BatchHeader:
+def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Read the header at `position`; the caller makes sure that 61 bytes are there. Nothing is checked."""
     return BatchHeader._make(_HEADER.unpack_from(buffer, position))
 

@@ -20,10 +20,9 @@ from typing import NamedTuple, Protocol
 from crc32c import crc32c
 
 from kafkaprod.broker.storage.disk import (
+    Buffer,
     Disk,
-    ReadableBytes,
     list_files,
-    map_file,
     open_for_read,
     read_file,
     replace_file,
@@ -54,13 +53,14 @@ from kafkaprod.broker.storage.recovery.checkpoints import (
     parse_index_checksums,
 )
 from kafkaprod.broker.storage.recovery.leader_epochs import LeaderEpochs
+from kafkaprod.broker.storage.recovery.segment_bytes import FileBytes, SegmentBytes
 from kafkaprod.broker.storage.recovery.segment_scan import (
     SegmentScan,
     find_batch_from,
     resume_scan,
     scan_segment,
     start_scan,
-    valid_batch_at,
+    whole_batch_at,
 )
 from kafkaprod.errors import CorruptDataError
 
@@ -72,13 +72,17 @@ class DirectoryImage(Protocol):
         """Size in bytes by file name."""
         ...
 
-    def read(self, name: str) -> ReadableBytes:
+    def read(self, name: str) -> Buffer:
         """The bytes of a file; CorruptDataError if it cannot be read."""
+        ...
+
+    def read_log(self, name: str) -> SegmentBytes:
+        """The bytes of a .log file, which may be larger than memory."""
         ...
 
 
 class DiskImage:
-    """The image of a directory on disk; .log files are mapped when they are read, others copied."""
+    """The image of a directory on disk."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -87,10 +91,13 @@ class DiskImage:
         """See `DirectoryImage.sizes`."""
         return list_files(self._directory)
 
-    def read(self, name: str) -> ReadableBytes:
+    def read(self, name: str) -> Buffer:
         """See `DirectoryImage.read`."""
-        path = os.path.join(self._directory, name)
-        return map_file(open_for_read(path)) if name.endswith(LOG_SUFFIX) else read_file(path)
+        return read_file(os.path.join(self._directory, name))
+
+    def read_log(self, name: str) -> SegmentBytes:
+        """See `DirectoryImage.read_log`."""
+        return FileBytes(open_for_read(os.path.join(self._directory, name)))
 
 
 class Damage(NamedTuple):
@@ -199,7 +206,7 @@ def finish_swaps(disk: Disk, directory: str) -> None:
         parsed = parse_file_name(final_name)
         if parsed is None:
             continue
-        last_offset = _last_offset(map_file(open_for_read(os.path.join(directory, name))), parsed[0])
+        last_offset = _last_offset(FileBytes(open_for_read(os.path.join(directory, name))), parsed[0])
         for other in names:
             found = parse_file_name(other)
             if found is not None and parsed[0] < found[0] <= last_offset:
@@ -209,12 +216,11 @@ def finish_swaps(disk: Disk, directory: str) -> None:
         disk.sync_dir(directory)
 
 
-def _last_offset(data: ReadableBytes, base_offset: int) -> int:
+def _last_offset(data: SegmentBytes, base_offset: int) -> int:
     position, last_offset = 0, base_offset
-    with memoryview(data) as view:
-        while (header := valid_batch_at(view, position, base_offset)) is not None:
-            position += header.size_bytes
-            last_offset = header.last_offset
+    while (header := whole_batch_at(data, position, base_offset)) is not None:
+        position += header.size_bytes
+        last_offset = header.last_offset
     return last_offset
 
 
@@ -241,7 +247,7 @@ def derive_indexes(image: DirectoryImage, config: LogConfig, base_offset: int) -
     bases = sorted(parsed[0] for name in sizes if (parsed := parse_file_name(name)) and parsed[1] == LOG_SUFFIX)
     producers = _Rebuild(image, config, bases, sizes).producers_before(bases.index(base_offset))
     scan = start_scan(base_offset, config)
-    scan_segment(image.read(file_name(base_offset, LOG_SUFFIX)), scan, producers)
+    scan_segment(image.read_log(file_name(base_offset, LOG_SUFFIX)), scan, producers)
     scan.close()
     return scan
 
@@ -264,7 +270,7 @@ def _resume(image: DirectoryImage, config: LogConfig, bases: list[int], sizes: M
         if crc32c(content) != checksum:
             return None
         contents.append(content)
-    data = image.read(log_name)
+    data = image.read_log(log_name)
     scan = resume_scan(data, base, config, contents[0], contents[1])
     scan_segment(data, scan, ProducerState())
     if scan.valid_bytes != sizes[log_name]:
@@ -315,13 +321,15 @@ class _Rebuild:
 
     def _scan(self, index: int, producers: ProducerState, replay_from: int) -> None:
         scan = start_scan(self._bases[index], self._config)
-        scan_segment(self._image.read(file_name(self._bases[index], LOG_SUFFIX)), scan, producers, None, replay_from)
+        scan_segment(
+            self._image.read_log(file_name(self._bases[index], LOG_SUFFIX)), scan, producers, None, replay_from
+        )
 
     def _check_segment(self, index: int, recovery: Recovery) -> bool:
         """Read one segment and derive its files; return whether the log continues in the next one."""
         base = self._bases[index]
         log_name = file_name(base, LOG_SUFFIX)
-        data = self._image.read(log_name)
+        data = self._image.read_log(log_name)
         recovery.writes[file_name(base, SNAPSHOT_SUFFIX)] = recovery.producers.snapshot()
         scan = start_scan(base, self._config)
         scan_segment(data, scan, recovery.producers, recovery.epochs)
@@ -341,12 +349,12 @@ class _Rebuild:
         self._derive(scan, recovery)
         return not is_last
 
-    def _find_damage(self, index: int, scan: SegmentScan, data: ReadableBytes) -> Damage | None:
+    def _find_damage(self, index: int, scan: SegmentScan, data: SegmentBytes) -> Damage | None:
         following = find_batch_from(data, scan.valid_bytes, scan.next_offset, scan.base_offset)
         for base in self._bases[index + 1 :]:
             if following is not None:
                 break
-            following = find_batch_from(self._image.read(file_name(base, LOG_SUFFIX)), 0, scan.next_offset, base)
+            following = find_batch_from(self._image.read_log(file_name(base, LOG_SUFFIX)), 0, scan.next_offset, base)
         if following is None:
             return None
         return Damage(scan.base_offset, scan.valid_bytes, scan.next_offset, following.base_offset)

@@ -1,6 +1,6 @@
 """Read the bytes of one segment from front to back: where they stop being valid, and all that can be derived from them.
 
-Pure: a buffer in, facts out; millions of images of a segment can be scanned without touching a disk.
+Pure: bytes in, facts out; millions of images of a segment can be scanned without touching a disk.
 Source: Kafka storage, LogSegment.recover.
 """
 
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from crc32c import crc32c
 
-from kafkaprod.broker.storage.disk import ReadableBytes
 from kafkaprod.broker.storage.index import offset_index, time_index
 from kafkaprod.broker.storage.index.index_rule import IndexRule
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction, encode_entries
@@ -29,12 +28,14 @@ from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, par
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.producers.producer_state import ProducerState
 from kafkaprod.broker.storage.recovery.leader_epochs import LeaderEpochs
+from kafkaprod.broker.storage.recovery.segment_bytes import WINDOW_BYTES, SegmentBytes
 from kafkaprod.errors import CorruptDataError
 
 _MIN_BATCH_LENGTH = HEADER_BYTES - OVERHEAD_BYTES
 _CRC_START = 21
 # A candidate for a batch header: any offset, a positive length, any epoch, magic 2.
 _CANDIDATE = re.compile(rb"(?=.{8}[\x00-\x7f].{7}\x02)", re.DOTALL)
+_CANDIDATE_BYTES = 17
 
 
 @dataclass(slots=True)
@@ -90,14 +91,15 @@ def start_scan(base_offset: int, config: LogConfig, *, is_dense: bool | None = N
 
 
 def resume_scan(
-    data: ReadableBytes, base_offset: int, config: LogConfig, offset_entries: bytes, time_entries: bytes
+    data: SegmentBytes, base_offset: int, config: LogConfig, offset_entries: bytes, time_entries: bytes
 ) -> SegmentScan:
     """Return a scan that trusts indexes whose checksums are right, and continues at the last indexed batch."""
     scan = start_scan(base_offset, config)
     if not offset_entries:
         return scan
     _, position = offset_index.ENTRY.unpack(offset_entries[-offset_index.ENTRY_BYTES :])
-    if position + HEADER_BYTES > len(data):
+    first, last = _header_at(data, 0), _header_at(data, position)
+    if first is None or last is None:
         return scan
     scan.offset_entries += offset_entries[: -offset_index.ENTRY_BYTES]  # the last one is added again
     scan.time_entries += time_entries
@@ -105,14 +107,14 @@ def resume_scan(
     if time_entries:
         timestamp, relative = time_index.ENTRY.unpack(time_entries[-time_index.ENTRY_BYTES :])
         largest = time_index.TimestampOffset(timestamp, base_offset + relative)
-    scan.rule.resume(parse_header(data).max_timestamp, largest)
+    scan.rule.resume(first.max_timestamp, largest)
     scan.valid_bytes = position
-    scan.next_offset = parse_header(data, position).base_offset
+    scan.next_offset = last.base_offset
     return scan
 
 
 def scan_segment(
-    data: ReadableBytes,
+    data: SegmentBytes,
     scan: SegmentScan,
     producers: ProducerState,
     epochs: LeaderEpochs | None = None,
@@ -127,11 +129,10 @@ def scan_segment(
         epochs: receives the epochs found; None if they are known.
         replay_from: the producer state holds the batches below this offset already.
     """
-    view = memoryview(data)
     epoch = -1
     while True:
         position = scan.valid_bytes
-        header = valid_batch_at(view, position, scan.base_offset)
+        header = whole_batch_at(data, position, scan.base_offset)
         if (
             header is None
             or not follows(header, scan.next_offset, scan.is_dense)
@@ -141,9 +142,8 @@ def scan_segment(
         epoch = header.partition_leader_epoch
         if header.producer_id != NO_PRODUCER_ID and header.base_offset >= replay_from:
             try:
-                marker = (
-                    parse_marker(view[position : position + header.size_bytes], header) if header.is_control else None
-                )
+                size = header.size_bytes
+                marker = parse_marker(data.at(position, size)[:size], header) if header.is_control else None
             except CorruptDataError:
                 return
             aborted = producers.replay(header, marker)
@@ -160,14 +160,40 @@ def valid_batch_at(view: memoryview, position: int, base_offset: int) -> BatchHe
     if available < HEADER_BYTES:
         return None
     header = parse_header(view, position)
-    size = header.batch_length + OVERHEAD_BYTES
-    if header.magic != MAGIC or header.batch_length < _MIN_BATCH_LENGTH or size > available:
+    if not _is_plausible(header, available, base_offset):
         return None
-    if header.last_offset_delta < 0 or header.record_count < 0 or header.last_offset - base_offset > INT32_MAX:
+    return header if crc32c(view[position + _CRC_START : position + header.size_bytes]) == header.crc else None
+
+
+def whole_batch_at(data: SegmentBytes, position: int, base_offset: int) -> BatchHeader | None:
+    """Check the batch at `position` as `valid_batch_at` does, a window at a time."""
+    header = _header_at(data, position)
+    if header is None or not _is_plausible(header, len(data) - position, base_offset):
         return None
-    if crc32c(view[position + _CRC_START : position + size]) != header.crc:
-        return None
-    return header
+    crc, at, end = 0, position + _CRC_START, position + header.size_bytes
+    while at < end:
+        view = data.at(at, 1)[: end - at]
+        if not view:  # the file was cut
+            return None
+        crc = crc32c(view, crc)
+        at += len(view)
+    return header if crc == header.crc else None
+
+
+def _header_at(data: SegmentBytes, position: int) -> BatchHeader | None:
+    view = data.at(position, HEADER_BYTES)
+    return parse_header(view) if len(view) >= HEADER_BYTES else None
+
+
+def _is_plausible(header: BatchHeader, available: int, base_offset: int) -> bool:
+    return (
+        header.magic == MAGIC
+        and header.batch_length >= _MIN_BATCH_LENGTH
+        and header.size_bytes <= available
+        and header.last_offset_delta >= 0
+        and header.record_count >= 0
+        and header.last_offset - base_offset <= INT32_MAX
+    )
 
 
 def follows(header: BatchHeader, next_offset: int, is_dense: bool) -> bool:
@@ -175,16 +201,17 @@ def follows(header: BatchHeader, next_offset: int, is_dense: bool) -> bool:
     return header.base_offset == next_offset or (header.base_offset > next_offset and not is_dense)
 
 
-def find_batch_from(data: ReadableBytes, position: int, min_offset: int, base_offset: int) -> BatchHeader | None:
+def find_batch_from(data: SegmentBytes, position: int, min_offset: int, base_offset: int) -> BatchHeader | None:
     """The first valid batch at or after `position`, wherever it starts, with an offset not below `min_offset`.
 
     If there is one, the log is damaged in the middle; if not, its tail is torn.
     """
-    with memoryview(data) as view:
-        for match in _CANDIDATE.finditer(view, position):
-            header = valid_batch_at(view, match.start(), base_offset)
+    while len(block := bytes(data.at(position, WINDOW_BYTES)[:WINDOW_BYTES])) >= _CANDIDATE_BYTES:
+        for match in _CANDIDATE.finditer(block):
+            header = whole_batch_at(data, position + match.start(), base_offset)
             if header is not None and header.base_offset >= min_offset:
                 return header
+        position += len(block) - _CANDIDATE_BYTES + 1
     return None
 
 
