@@ -23,11 +23,12 @@ from kafkaprod.broker.embedding.faults import drop_reply
 from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.producer import Producer
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.spark import exactly_once, foreach_batch, task, write
+from kafkaprod.spark import exactly_once, task, write
 from kafkaprod.spark.options import parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
 from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.task import REPORT_SCHEMA, report_task, write_task
+from tests.spark.streams import run_stream
 from tests.spark.topics import committed_values
 
 ROWS = 2000
@@ -171,16 +172,6 @@ def test_conditions_are_checked_before_the_first_record(
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
-
-
-def run_stream(df: DataFrame, checkpoint: Path, options: dict[str, str], by_batch: bool) -> None:
-    writer = df.writeStream.trigger(availableNow=True).option("checkpointLocation", str(checkpoint))
-    if by_batch:
-        query = writer.foreachBatch(foreach_batch(options)).start()
-    else:
-        query = writer.format("kafkaprod").options(**options).start()
-    assert query.awaitTermination(120)
-    assert query.exception() is None
 
 
 @pytest.mark.parametrize("by_batch", [pytest.param(False, marks=pytest.mark.spark("4.1")), True])

@@ -10,13 +10,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
-from kafkaprod.spark import foreach_batch, write
+from kafkaprod.spark import write
 from kafkaprod.spark.options import parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
 from kafkaprod.spark.task import REPORT_SCHEMA, report_task
+from tests.spark.streams import run_stream
 from tests.spark.topics import read_topic, seen_once
 from tests.support.broker.fixtures_broker import wait_until
 
@@ -93,16 +94,6 @@ def test_broker_that_is_killed_and_comes_back_loses_no_row(spark: SparkSession) 
         rows = read_topic(broker.bootstrap_servers, "t")
     assert report.rows == ROWS
     assert {row.value for row in rows} == {str(number).encode() * 50 for number in range(ROWS)}
-
-
-def run_stream(df: DataFrame, checkpoint: Path, options: dict[str, str], by_batch: bool) -> None:
-    writer = df.writeStream.trigger(availableNow=True).option("checkpointLocation", str(checkpoint))
-    if by_batch:
-        query = writer.foreachBatch(foreach_batch(options)).start()
-    else:
-        query = writer.format("kafkaprod").options(**options).start()
-    assert query.awaitTermination(120)
-    assert query.exception() is None
 
 
 @pytest.mark.parametrize("by_batch", [pytest.param(False, marks=pytest.mark.spark("4.1")), True])

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from kafkaprod.broker.controller.context import TOPIC_RESOURCE
 from kafkaprod.broker.controller.controller import Controller
 from kafkaprod.broker.controller.events import (
     AllocateProducerIds,
@@ -52,6 +51,8 @@ from kafkaprod.protocol.messages.incremental_alter_configs import (
 from kafkaprod.protocol.schema import Request, Response
 
 Reply = Callable[[Response], None]
+_Wanted = TypeVar("_Wanted")
+_Result = TypeVar("_Result")
 
 VERSIONS: Final = {
     ApiKey.CREATE_TOPICS: (2, 7),
@@ -108,16 +109,13 @@ def _allocate(controller: Controller, request: AllocateProducerIdsRequest, now_m
 
 
 def _create_topics(controller: Controller, request: CreateTopicsRequest, now_ms: int, reply: Reply) -> None:
-    def finish(answers: Sequence[TopicAnswer]) -> None:
-        results = [
-            CreatableTopicResult(
-                name=wanted.name, topic_id=answer.topic_id, error_code=answer.error, error_message=answer.message
-            )
-            for wanted, answer in zip(request.topics, answers, strict=True)
-        ]
-        reply(CreateTopicsResponse(topics=results))
-
-    gathered = _Gathered(len(request.topics), finish)
+    gathered = _gathered(
+        request.topics,
+        lambda wanted, answer: CreatableTopicResult(
+            name=wanted.name, topic_id=answer.topic_id, error_code=answer.error, error_message=answer.message
+        ),
+        lambda results: reply(CreateTopicsResponse(topics=results)),
+    )
     for place, wanted in enumerate(request.topics):
         assignment = tuple(
             tuple(each.broker_ids) for each in sorted(wanted.assignments, key=lambda each: each.partition_index)
@@ -135,29 +133,25 @@ def _create_topics(controller: Controller, request: CreateTopicsRequest, now_ms:
 
 
 def _delete_topics(controller: Controller, request: DeleteTopicsRequest, now_ms: int, reply: Reply) -> None:
-    def finish(answers: Sequence[TopicAnswer]) -> None:
-        results = [
-            DeletableTopicResult(
-                name=wanted.name, topic_id=answer.topic_id, error_code=answer.error, error_message=answer.message
-            )
-            for wanted, answer in zip(request.topics, answers, strict=True)
-        ]
-        reply(DeleteTopicsResponse(responses=results))
-
-    gathered = _Gathered(len(request.topics), finish)
+    gathered = _gathered(
+        request.topics,
+        lambda wanted, answer: DeletableTopicResult(
+            name=wanted.name, topic_id=answer.topic_id, error_code=answer.error, error_message=answer.message
+        ),
+        lambda results: reply(DeleteTopicsResponse(responses=results)),
+    )
     for place, wanted in enumerate(request.topics):
         controller.queue.put(DeleteTopic(wanted.name or "", gathered.taker(place)), now_ms)
 
 
 def _create_partitions(controller: Controller, request: CreatePartitionsRequest, now_ms: int, reply: Reply) -> None:
-    def finish(answers: Sequence[TopicAnswer]) -> None:
-        results = [
-            CreatePartitionsTopicResult(name=wanted.name, error_code=answer.error, error_message=answer.message)
-            for wanted, answer in zip(request.topics, answers, strict=True)
-        ]
-        reply(CreatePartitionsResponse(results=results))
-
-    gathered = _Gathered(len(request.topics), finish)
+    gathered = _gathered(
+        request.topics,
+        lambda wanted, answer: CreatePartitionsTopicResult(
+            name=wanted.name, error_code=answer.error, error_message=answer.message
+        ),
+        lambda results: reply(CreatePartitionsResponse(results=results)),
+    )
     for place, wanted in enumerate(request.topics):
         controller.queue.put(CreatePartitions(wanted.name, wanted.count, gathered.taker(place)), now_ms)
 
@@ -166,17 +160,27 @@ def _alter_configs(controller: Controller, request: IncrementalAlterConfigsReque
     changes = [(resource, config) for resource in request.resources for config in resource.configs]
 
     def finish(answers: Sequence[TopicAnswer]) -> None:
-        results = [
-            AlterConfigsResourceResponse(resource_type=resource.resource_type, resource_name=resource.resource_name)
-            for resource in request.resources
-        ]
+        refused: dict[int, TopicAnswer] = {}
+        for (resource, _), answer in zip(changes, answers, strict=True):
+            if answer.error:
+                refused.setdefault(id(resource), answer)
+        results = []
+        for resource in request.resources:
+            answer = refused.get(id(resource), TopicAnswer(ErrorCode.NONE))
+            results.append(
+                AlterConfigsResourceResponse(
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                    error_code=answer.error,
+                    error_message=answer.message,
+                )
+            )
         reply(IncrementalAlterConfigsResponse(responses=results))
 
     gathered = _Gathered(len(changes), finish)
     for place, (resource, config) in enumerate(changes):
-        resource_type = TOPIC_RESOURCE if resource.resource_type == TOPIC_RESOURCE else resource.resource_type
         value = None if config.config_operation == _DELETE else config.value
-        event = AlterConfig(resource_type, resource.resource_name, config.name, value, gathered.taker(place))
+        event = AlterConfig(resource.resource_type, resource.resource_name, config.name, value, gathered.taker(place))
         controller.queue.put(event, now_ms)
 
 
@@ -223,7 +227,7 @@ class _Gathered:
             finish([])
 
     def taker(self, place: int) -> Callable[[Any], None]:
-        """Return what takes the answer of a place."""
+        """Return the callback for the answer of a place."""
 
         def take(answer: Any) -> None:
             self._answers[place] = TopicAnswer(answer) if isinstance(answer, ErrorCode) else answer
@@ -232,6 +236,17 @@ class _Gathered:
                 self._finish(self._answers)
 
         return take
+
+
+def _gathered(
+    wanted: Sequence[_Wanted], result: Callable[[_Wanted, TopicAnswer], _Result], reply: Callable[[list[_Result]], None]
+) -> _Gathered:
+    """Collect an answer for each thing that was wanted, and reply with the results of all in their order."""
+
+    def finish(answers: Sequence[TopicAnswer]) -> None:
+        reply([result(each, answer) for each, answer in zip(wanted, answers, strict=True)])
+
+    return _Gathered(len(wanted), finish)
 
 
 _HANDLERS: Final[dict[type[Request], Callable[[Controller, Any, int, Reply], None]]] = {

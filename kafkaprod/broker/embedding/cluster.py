@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 import tempfile
 import time
 import uuid
@@ -24,10 +23,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError, remove_of_owner
 from kafkaprod.broker.embedding.cluster_links import LinkControls
 from kafkaprod.broker.embedding.cluster_processes import ClusterBroker, ClusterProcess
 from kafkaprod.broker.embedding.cluster_view import ClusterView
-from kafkaprod.broker.embedding.embedded import EmbeddedBroker, EmbeddedBrokerError
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.embedding.host_process import HostProcess
 from kafkaprod.broker.peers.rules import CONTROLLER
 from kafkaprod.errors import IllegalStateError
@@ -96,7 +96,7 @@ class EmbeddedCluster(LinkControls):
         self._owner_pid = os.getpid()
         # Short, as the path of a Unix socket has at most 107 bytes.
         self._directory = tempfile.mkdtemp(prefix="kafkaprod-")
-        self._remove = weakref.finalize(self, _remove_of_owner, self._directory, self._owner_pid)
+        self._remove = weakref.finalize(self, remove_of_owner, self._directory, self._owner_pid)
         self.data_dir = os.path.join(self._directory, "data") if data_dir is None else os.fspath(data_dir)
         self._topics = dict(topics or {})
         self._factor = replication_factor or min(3, brokers)
@@ -371,8 +371,3 @@ class EmbeddedCluster(LinkControls):
             return "last changes of the embedded cluster:\n" + "\n".join(self.history()[-_HISTORY_LINES:])
         except EmbeddedBrokerError as error:
             return f"the embedded cluster's history is not to be had: {error}"
-
-
-def _remove_of_owner(directory: str, owner_pid: int) -> None:
-    if os.getpid() == owner_pid:
-        shutil.rmtree(directory, ignore_errors=True)

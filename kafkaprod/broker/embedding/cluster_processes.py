@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from kafkaprod.broker.embedding.faults import Fault, FaultScript
+from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
 from kafkaprod.errors import IllegalStateError
-from kafkaprod.protocol.api_keys import ApiKey
 
 
 class Host(Protocol):
@@ -89,7 +88,7 @@ class ClusterBroker(ClusterProcess):
         self.id = broker_id
         self.rack = rack
         self.port = 0
-        self.faults: FaultScript = _BrokerFaults(self)
+        self.faults: FaultScript = RemoteFaults(self.tell)
 
     def __repr__(self) -> str:
         return f"<ClusterBroker {self.id} port={self.port}>"
@@ -98,34 +97,3 @@ class ClusterBroker(ClusterProcess):
     def address(self) -> str:
         """`host:port` for clients."""
         return f"127.0.0.1:{self.port}"
-
-
-class _BrokerFaults:
-    """`FaultScript` of one broker."""
-
-    def __init__(self, broker: ClusterBroker) -> None:
-        self._broker = broker
-
-    def on(
-        self, api: ApiKey, fault: Fault, *, times: int | None = None, rate: float = 1.0, seed: int | None = None
-    ) -> None:
-        """See `FaultScript.on`."""
-        self._broker.tell(
-            {
-                "command": "on",
-                "api": int(api),
-                "kind": fault.kind.value,
-                "value": fault.value,
-                "times": times,
-                "rate": rate,
-                "seed": seed,
-            }
-        )
-
-    def clear(self) -> None:
-        """See `FaultScript.clear`."""
-        self._broker.tell({"command": "clear"})
-
-    def fired_count(self, api: ApiKey) -> int:
-        """See `FaultScript.fired_count`."""
-        return int(self._broker.tell({"command": "fired_count", "api": int(api)})["count"])

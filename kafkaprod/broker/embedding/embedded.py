@@ -13,23 +13,22 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
-import select
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
-from kafkaprod.broker.embedding.faults import Fault, FaultScript
-from kafkaprod.errors import IllegalStateError, KafkaError
+from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError, exchange, remove_of_owner, start_module
+from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
+from kafkaprod.errors import IllegalStateError
 from kafkaprod.protocol.api_keys import ApiKey
+
+__all__ = ["EmbeddedBroker", "EmbeddedBrokerError"]
 
 _START_TIMEOUT_S = 30.0
 _ANSWER_TIMEOUT_S = 10.0
@@ -38,10 +37,6 @@ _TRANSACTION_CHECK_MS = 100  # much less than Kafka's 10 s: tests wait for timeo
 
 
 _brokers: weakref.WeakSet[EmbeddedBroker] = weakref.WeakSet()
-
-
-class EmbeddedBrokerError(KafkaError):
-    """The broker's process could not be started, or did not answer."""
 
 
 class EmbeddedBroker:
@@ -104,7 +99,7 @@ class EmbeddedBroker:
         self._temporary: str | None = None
         if data_dir is None:
             self._temporary = tempfile.mkdtemp(prefix="kafkaprod-broker-")
-            self._remove_temporary = weakref.finalize(self, _remove_of_owner, self._temporary, self._owner_pid)
+            self._remove_temporary = weakref.finalize(self, remove_of_owner, self._temporary, self._owner_pid)
             data_dir = os.path.join(self._temporary, "data")
         self.data_dir = os.fspath(data_dir)
         self._port = port
@@ -132,7 +127,7 @@ class EmbeddedBroker:
         self._host = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()  # one command and its answer at a time
-        self.faults: FaultScript = _RemoteFaults(self)
+        self.faults: FaultScript = RemoteFaults(self.command)
         _brokers.add(self)
 
     @property
@@ -165,15 +160,7 @@ class EmbeddedBroker:
         self._check_owner()
         if self._process is not None:
             raise IllegalStateError(f"the embedded broker runs already, as process {self._process.pid}")
-        package_dir = str(Path(__file__).resolve().parents[3])
-        path = os.pathsep.join(filter(None, (package_dir, os.environ.get("PYTHONPATH"))))
-        self._process = subprocess.Popen(
-            # -P: not the working directory first, which may be a source tree that was never built.
-            [sys.executable, "-P", "-m", "kafkaprod.broker.embedding.child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path},
-        )
+        self._process = start_module("kafkaprod.broker.embedding.child")
         try:
             address = self.command(
                 {"data_dir": self.data_dir, "port": self._port, **self._options},
@@ -227,21 +214,7 @@ class EmbeddedBroker:
         Raises:
             EmbeddedBrokerError: no answer in time, or an error.
         """
-        process = self._running()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with self._lock:
-            try:
-                process.stdin.write(json.dumps(dict(command)).encode() + b"\n")
-                process.stdin.flush()
-            except OSError as error:
-                raise EmbeddedBrokerError(f"the embedded broker is gone: exit code {process.poll()}") from error
-            if not select.select([process.stdout], [], [], timeout_s)[0]:
-                raise EmbeddedBrokerError(f"the embedded broker did not answer within {timeout_s} s")
-            line = process.stdout.readline()
-        if not line:
-            raise EmbeddedBrokerError(f"the embedded broker ended with exit code {process.wait(_STOP_TIMEOUT_S)}")
-        answer: dict[str, Any] = json.loads(line)
+        answer = exchange(self._running(), self._lock, command, timeout_s, "the embedded broker")
         if "error" in answer:
             raise EmbeddedBrokerError(f"the embedded broker answered: {answer['error']}")
         return answer
@@ -285,46 +258,9 @@ def _option_text(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _remove_of_owner(directory: str, owner_pid: int) -> None:
-    """Remove a temporary directory; a forked child, which runs the same finalizers, must not."""
-    if os.getpid() == owner_pid:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
 def _disown_all() -> None:
     for broker in list(_brokers):
         broker.disown()
 
 
 os.register_at_fork(after_in_child=_disown_all)
-
-
-class _RemoteFaults:
-    """`FaultScript` over the process's stdin."""
-
-    def __init__(self, broker: EmbeddedBroker) -> None:
-        self._broker = broker
-
-    def on(
-        self, api: ApiKey, fault: Fault, *, times: int | None = None, rate: float = 1.0, seed: int | None = None
-    ) -> None:
-        """See `FaultScript.on`."""
-        self._broker.command(
-            {
-                "command": "on",
-                "api": int(api),
-                "kind": fault.kind.value,
-                "value": fault.value,
-                "times": times,
-                "rate": rate,
-                "seed": seed,
-            }
-        )
-
-    def clear(self) -> None:
-        """See `FaultScript.clear`."""
-        self._broker.command({"command": "clear"})
-
-    def fired_count(self, api: ApiKey) -> int:
-        """See `FaultScript.fired_count`."""
-        return int(self._broker.command({"command": "fired_count", "api": int(api)})["count"])

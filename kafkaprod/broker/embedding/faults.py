@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -174,3 +175,29 @@ class Faults:
                     self._fired[api] = self._fired.get(api, 0) + 1
                     return rule.fault
             return None
+
+
+class RemoteFaults:
+    """`FaultScript` of a broker in another process.
+
+    Args:
+        command: Sends the broker's process a command and returns its answer.
+    """
+
+    def __init__(self, command: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
+        self._command = command
+
+    def on(
+        self, api: ApiKey, fault: Fault, *, times: int | None = None, rate: float = 1.0, seed: int | None = None
+    ) -> None:
+        """See `FaultScript.on`."""
+        rule = {"api": int(api), "kind": fault.kind.value, "value": fault.value}
+        self._command({"command": "on", **rule, "times": times, "rate": rate, "seed": seed})
+
+    def clear(self) -> None:
+        """See `FaultScript.clear`."""
+        self._command({"command": "clear"})
+
+    def fired_count(self, api: ApiKey) -> int:
+        """See `FaultScript.fired_count`."""
+        return int(self._command({"command": "fired_count", "api": int(api)})["count"])

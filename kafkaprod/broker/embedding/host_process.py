@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import select
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from kafkaprod.broker.embedding.embedded import EmbeddedBrokerError
+from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError, exchange, start_module
 
 _START_S = 30.0
 _ANSWER_S = 30.0
@@ -24,22 +20,14 @@ class HostProcess:
     """See the module docstring. Thread-safe: one command and its answer at a time."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """Start the host; `first_answer` is what it says when it is ready.
+        """Start the host; `first_answer` is its answer when it is ready.
 
         Raises:
             EmbeddedBrokerError: It did not start.
         """
-        package_dir = str(Path(__file__).resolve().parents[3])
-        path = os.pathsep.join(filter(None, (package_dir, os.environ.get("PYTHONPATH"))))
         self._owner_pid = os.getpid()
         self._lock = threading.Lock()
-        self._process = subprocess.Popen(
-            # -P: not the working directory first, which may be a source tree that was never built.
-            [sys.executable, "-P", "-m", "kafkaprod.broker.embedding.host"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path},
-        )
+        self._process = start_module("kafkaprod.broker.embedding.host")
         try:
             self.first_answer = self._exchange(options, _START_S)
         except BaseException:
@@ -78,21 +66,7 @@ class HostProcess:
         process.stdout.close()
 
     def _exchange(self, command: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with self._lock:
-            try:
-                process.stdin.write(json.dumps(dict(command)).encode() + b"\n")
-                process.stdin.flush()
-            except (OSError, ValueError) as error:
-                raise EmbeddedBrokerError(f"the cluster's host is gone: exit code {process.poll()}") from error
-            if not select.select([process.stdout], [], [], timeout_s)[0]:
-                raise EmbeddedBrokerError(f"the cluster's host did not answer within {timeout_s} s")
-            line = process.stdout.readline()
-        if not line:
-            raise EmbeddedBrokerError(f"the cluster's host ended with exit code {process.wait(_CLOSE_S)}")
-        answer: dict[str, Any] = json.loads(line)
+        answer = exchange(self._process, self._lock, command, timeout_s, "the cluster's host")
         if "error" in answer:
             raise EmbeddedBrokerError(str(answer["error"]))
         return answer

@@ -1,0 +1,78 @@
+"""Requests of brokers: each part gets its own answer, in the order of the request."""
+
+from typing import Any
+
+from kafkaprod.broker.controller.controller import Controller
+from kafkaprod.broker.controller.events import AlterConfig, TopicAnswer
+from kafkaprod.broker.controller.requests import on_request
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafkaprod.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kafkaprod.protocol.schema import Request
+
+TOPIC = 2
+
+
+def controller() -> Controller:
+    return Controller("c", session_timeout_ms=100, seed=1, now_ms=0)
+
+
+def ask(asked: Controller, request: Request) -> Any:
+    responses: list[Any] = []
+    on_request(asked, request, 0, responses.append)
+    while asked.turn(0):
+        pass
+    (response,) = responses
+    return response
+
+
+def test_parts_of_a_request_are_answered_by_name() -> None:
+    """Without brokers no topic can be made, and each refusal carries its topic's name."""
+    asked = controller()
+    wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("a", "b")]
+    created = ask(asked, CreateTopicsRequest(topics=wanted))
+    assert [(each.name, each.error_code) for each in created.topics] == [
+        ("a", ErrorCode.INVALID_REPLICATION_FACTOR),
+        ("b", ErrorCode.INVALID_REPLICATION_FACTOR),
+    ]
+    deleted = ask(asked, DeleteTopicsRequest(topics=[DeleteTopicState(name="a"), DeleteTopicState(name="b")]))
+    assert [(each.name, each.error_code) for each in deleted.responses] == [
+        ("a", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    grown = ask(asked, CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="a", count=2)]))
+    assert [(each.name, each.error_code) for each in grown.results] == [("a", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+def test_a_request_without_parts_is_answered() -> None:
+    assert ask(controller(), CreateTopicsRequest(topics=[])).topics == []
+
+
+def test_a_refused_option_is_an_error_of_its_resource_only() -> None:
+    asked = controller()
+    resources = [
+        AlterConfigsResource(
+            resource_type=TOPIC,
+            resource_name=name,
+            configs=[
+                AlterableConfig(name=option, config_operation=0, value="1")
+                for option in ("retention.ms", "segment.bytes")
+            ],
+        )
+        for name in ("a", "b")
+    ]
+    responses: list[Any] = []
+    on_request(asked, IncrementalAlterConfigsRequest(resources=resources), 0, responses.append)
+    while (event := asked.queue.take(0)) is not None:
+        assert isinstance(event, AlterConfig)
+        is_refused = (event.resource_name, event.name) == ("b", "segment.bytes")
+        event.reply(TopicAnswer(ErrorCode.NOT_CONTROLLER, "moved") if is_refused else TopicAnswer(ErrorCode.NONE))
+    (response,) = responses
+    answers = [(each.resource_name, each.error_code, each.error_message) for each in response.responses]
+    assert answers == [("a", 0, None), ("b", ErrorCode.NOT_CONTROLLER, "moved")]
