@@ -1,6 +1,7 @@
 """The five codecs of record batches: none, gzip, snappy, lz4, zstd. A leaf; called once per batch by the sender.
 
-Every library here releases the GIL while it works. Compressor objects that are not thread-safe are kept per thread.
+Every library here is loaded with its first codec and releases the GIL while it works. Compressor objects that are not
+thread-safe are kept per thread.
 
 | codec  | id | levels        | written as                                                               |
 |--------|----|---------------|--------------------------------------------------------------------------|
@@ -15,29 +16,20 @@ Source: KIP-390, KIP-110; org.apache.kafka.common.compress.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import threading
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any, Final, Protocol, TypeAlias
-
-import lz4.frame
-import zstandard
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from kafkaprod.errors import ConfigError, CorruptDataError
 
-cramjam: ModuleType | None
-try:
-    import cramjam
-except ImportError:  # pragma: no cover - depends on the installation
-    cramjam = None
-isal_zlib: ModuleType | None
-try:
-    from isal import isal_zlib
-except ImportError:  # pragma: no cover - depends on the installation
-    isal_zlib = None
+# Imported with the first codec that needs them: together they take longer to load than the rest of a producer.
+if TYPE_CHECKING:
+    import zstandard
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
@@ -106,11 +98,9 @@ def make_codec(name: str, level: int | None = None) -> Codec | None:
         level = None
     if name == "none":
         return None
-    if name == "snappy" and cramjam is None:
-        raise ConfigError("snappy needs the package cramjam: pip install 'kafkaprod[snappy]'")
     makers: dict[str, Callable[[int], Callable[[Sequence[BytesLike]], bytes]]] = {
         "gzip": _gzip_compressor,
-        "snappy": lambda _: _compress_snappy,
+        "snappy": _snappy_compressor,
         "lz4": _lz4_compressor,
         "zstd": _zstd_compressor,
     }
@@ -151,28 +141,43 @@ def _damaged(codec_id: int, data: BytesLike, error: Exception) -> str:
 
 
 def _gzip_compressor(level: int) -> Callable[[Sequence[BytesLike]], bytes]:
-    def compress(parts: Sequence[BytesLike]) -> bytes:
-        if isal_zlib is not None and level in (1, 2):
+    library: Any = zlib
+    if level in (1, 2):
+        with contextlib.suppress(ImportError):
             # isal's level 1 is four times as fast as zlib's and compresses about as well.
-            stream: Any = isal_zlib.compressobj(1, isal_zlib.DEFLATED, _GZIP_WBITS)
-        else:
-            stream = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WBITS)
+            library, level = import_module("isal.isal_zlib"), 1
+
+    def compress(parts: Sequence[BytesLike]) -> bytes:
+        stream = library.compressobj(level, zlib.DEFLATED, _GZIP_WBITS)
         return b"".join([*[stream.compress(part) for part in parts], stream.flush()])
 
     return compress
 
 
-def _compress_snappy(parts: Sequence[BytesLike]) -> bytes:
-    assert cramjam is not None
-    plain = memoryview(b"".join(parts))
-    out = [_XERIAL_HEADER]
-    for start in range(0, len(plain), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(plain[start : start + _XERIAL_BLOCK_BYTES]))
-        out += [len(block).to_bytes(4, "big"), block]
-    return b"".join(out)
+def _snappy() -> Any:
+    try:
+        return import_module("cramjam").snappy
+    except ImportError:
+        raise ConfigError("snappy needs the package cramjam: pip install 'kafkaprod[snappy]'") from None
+
+
+def _snappy_compressor(_: int) -> Callable[[Sequence[BytesLike]], bytes]:
+    snappy = _snappy()
+
+    def compress(parts: Sequence[BytesLike]) -> bytes:
+        plain = memoryview(b"".join(parts))
+        out = [_XERIAL_HEADER]
+        for start in range(0, len(plain), _XERIAL_BLOCK_BYTES):
+            block = bytes(snappy.compress_raw(plain[start : start + _XERIAL_BLOCK_BYTES]))
+            out += [len(block).to_bytes(4, "big"), block]
+        return b"".join(out)
+
+    return compress
 
 
 def _lz4_compressor(level: int) -> Callable[[Sequence[BytesLike]], bytes]:
+    import lz4.frame
+
     library_level = 0 if level == _LZ4_FAST_LEVEL else min(level, _LZ4_LIBRARY_MAX_LEVEL)
 
     def compress(parts: Sequence[BytesLike]) -> bytes:
@@ -199,6 +204,7 @@ def _zstd_compressor(level: int) -> Callable[[Sequence[BytesLike]], bytes]:
     they find as much in a batch (0 to 0.5 % larger; flights as JSON and CSV, source text), and clearing and
     missing them costs less: 17 and 13 % of the time on rows of 100 B and 1 KB, 2 % on JSON (best of several).
     """
+    import zstandard
 
     def compress(parts: Sequence[BytesLike]) -> bytes:
         plain = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -217,6 +223,8 @@ def _zstd_compressor(level: int) -> Callable[[Sequence[BytesLike]], bytes]:
 
 
 def _zstd_parameters(level: int) -> zstandard.ZstdCompressionParameters:
+    import zstandard
+
     stream = zstandard.ZstdCompressionParameters.from_level(level)
     if stream.strategy != zstandard.STRATEGY_DFAST:  # other levels search differently
         return stream
@@ -243,6 +251,8 @@ def _decompress_gzip(data: BytesLike, limit: int) -> bytearray:
 
 
 def _decompress_lz4(data: BytesLike, limit: int) -> bytearray:
+    import lz4.frame
+
     def start() -> tuple[_Stream, Callable[[memoryview, int], bytes]]:
         stream = lz4.frame.LZ4FrameDecompressor()
         return stream, stream.decompress
@@ -251,6 +261,8 @@ def _decompress_lz4(data: BytesLike, limit: int) -> bytearray:
 
 
 def _decompress_zstd(data: BytesLike, limit: int) -> bytearray:
+    import zstandard
+
     def start() -> tuple[_Stream, Callable[[memoryview, int], bytes]]:
         stream = zstandard.ZstdDecompressor().decompressobj(write_size=_ZSTD_WRITE_BYTES)
         return stream, lambda piece, _: stream.decompress(piece)  # without a limit of its own: see _ZSTD_PIECE_BYTES
@@ -289,11 +301,10 @@ def _decompress_frames(
 
 
 def _decompress_snappy(data: BytesLike, limit: int) -> bytearray:
-    if cramjam is None:
-        raise ConfigError("snappy needs the package cramjam: pip install 'kafkaprod[snappy]'")
+    snappy = _snappy()
     view = memoryview(data).cast("B")
     if bytes(view[:8]) != _XERIAL_MAGIC:
-        return _decompress_snappy_block(view, limit, limit)
+        return _decompress_snappy_block(snappy, view, limit, limit)
     out = bytearray()
     position = len(_XERIAL_HEADER)
     for _ in range(MAX_FRAMES):
@@ -308,23 +319,22 @@ def _decompress_snappy(data: BytesLike, limit: int) -> bytearray:
         position += 4
         if size > len(view) - position:
             raise CorruptDataError(f"block of {size} bytes at byte {position} exceeds the {len(view)} bytes given")
-        out += _decompress_snappy_block(view[position : position + size], limit - len(out), limit)
+        out += _decompress_snappy_block(snappy, view[position : position + size], limit - len(out), limit)
         position += size
     raise CorruptDataError(f"the data has more than {MAX_FRAMES} blocks")
 
 
-def _decompress_snappy_block(block: memoryview, room: int, limit: int) -> bytearray:
-    assert cramjam is not None
+def _decompress_snappy_block(snappy: Any, block: memoryview, room: int, limit: int) -> bytearray:
     if not block:
         raise CorruptDataError("the data is cut off: a block has one byte at least")
-    size = cramjam.snappy.decompress_raw_len(block)
+    size = snappy.decompress_raw_len(block)
     if size > room:
         raise _beyond(limit)
     if size > len(block) * _SNAPPY_MAX_RATIO:
         raise CorruptDataError(f"a block of {len(block)} bytes cannot expand to {size} bytes")
     plain = bytearray(size)
     if size:
-        cramjam.snappy.decompress_raw_into(block, plain)
+        snappy.decompress_raw_into(block, plain)
     return plain
 
 

@@ -7,9 +7,8 @@ Part of the one table of options; `producer_options.py` adds what is a producer'
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkaprod.config.kinds import (
     Addresses,
@@ -25,6 +24,9 @@ from kafkaprod.config.kinds import (
 )
 from kafkaprod.config.option import HIGH, LOW, MEDIUM, REQUIRED, Section
 from kafkaprod.config.secret import Secret
+
+if TYPE_CHECKING:
+    import ssl
 
 _SERVERS: Final = Section("Servers and connections")
 _METADATA: Final = Section("Cluster metadata")
@@ -45,7 +47,7 @@ def _openssl_ciphers(value: object) -> object:
 _CIPHERS: Final[dict[str, Translate]] = {"ssl.cipher.suites": _openssl_ciphers}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class ConnectionOptions:
     """The first half of the table; see `ProducerOptions`."""
 

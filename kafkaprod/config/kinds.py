@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-import ssl
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkaprod.config.secret import HIDDEN, Secret
+
+if TYPE_CHECKING:
+    import ssl
 
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
@@ -48,7 +51,7 @@ class Kind(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Integer:
     """A whole number in [lowest, highest]; text of one is read.
 
@@ -80,7 +83,7 @@ class Integer:
         return repr(value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Boolean:
     """True or False, or their names in any case."""
 
@@ -98,7 +101,7 @@ class Boolean:
         return str(value).lower()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Text:
     """A text; empty only where `may_be_empty`, where None is the same."""
 
@@ -120,7 +123,7 @@ class Text:
         return repr(value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Path:
     """The name of a file; not opened here."""
 
@@ -137,7 +140,7 @@ class Path:
         return repr(value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class SecretText:
     """A password, or where it is: `env:NAME`, `file:PATH`. Kept as a `Secret`; empty only where `may_be_empty`."""
 
@@ -175,7 +178,7 @@ def _looked_up(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Choice:
     """One of some names, read in any case.
 
@@ -205,7 +208,7 @@ class Choice:
         return repr(value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Acks:
     """The replicas that must acknowledge: -1 all in-sync ones (also `all`), 1 the leader, 0 none."""
 
@@ -223,7 +226,7 @@ class Acks:
         return repr(value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Addresses:
     """`host:port` pairs: text with commas, or a sequence of texts and (host, port) pairs.
 
@@ -272,7 +275,7 @@ def _parse_host(host: str) -> str:
     return host
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Hook:
     """The user's own code: a callable, or an object with one of some methods. Never text: no class is looked up.
 
@@ -303,7 +306,7 @@ class Hook:
         return f"<{type(value).__qualname__}>"  # a user's repr may hold a secret
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Hooks:
     """Several objects of the user's, in order; kept as a tuple."""
 
@@ -323,7 +326,7 @@ class Hooks:
         return f"[{', '.join(self.item.show(item) for item in value)}]"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class TlsContext:
     """A ready `ssl.SSLContext`."""
 
@@ -331,9 +334,11 @@ class TlsContext:
     allowed: str = "an ssl.SSLContext"
 
     def parse(self, value: object) -> ssl.SSLContext:
-        if not isinstance(value, ssl.SSLContext):
+        ssl_module = sys.modules.get("ssl")  # loaded, if there is a context
+        if ssl_module is None or not isinstance(value, ssl_module.SSLContext):
             raise ValueError(value)
-        return value
+        context: ssl.SSLContext = value
+        return context
 
     def show(self, value: ssl.SSLContext) -> str:
         return "<SSLContext>"

@@ -28,7 +28,7 @@ _METADATA_KEY: Final = "kafkaprod"
 _SHOWN_CHARACTERS: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Option:
     """One option.
 
@@ -112,7 +112,7 @@ def _without_credentials(text: str) -> str:
     return f"{HIDDEN}@{after}" if at else text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Section:
     """A chapter of the documentation; its options are declared through it."""
 

@@ -40,7 +40,7 @@ _METRICS: Final = Section("Metrics")
 _PARTITIONER_NAMES: Final = {"murmur2_random": None, "round_robin": "round_robin"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class PartitionerKind:
     """A partitioner of the user's, or the name of one that comes with the package."""
 
@@ -56,7 +56,7 @@ class PartitionerKind:
         return repr(value) if isinstance(value, str) else f"<{type(value).__qualname__}>"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class ProducerOptions(ConnectionOptions):
     """All options of a producer, as typed attributes."""
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from kafkaprod.errors import ConfigError
@@ -35,7 +34,8 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
         ConfigError: The file cannot be read, is not UTF-8, or is malformed; says the line.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{os.fspath(path)} cannot be read as a .properties file: {error}") from error
     try:

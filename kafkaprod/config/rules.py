@@ -18,7 +18,7 @@ MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5  # brokers remember the last five batc
 _PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Rule:
     """A condition between options.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
-
 HIDDEN = "[hidden]"
 
 
@@ -25,6 +23,8 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
+        import hmac  # loads OpenSSL, which a plain connection does not need
+
         return hmac.compare_digest(self._text.encode(), other._text.encode())
 
     def __hash__(self) -> int:

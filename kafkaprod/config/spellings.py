@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -78,5 +77,7 @@ class Spellings:
     def _suggest(self, spelling: object) -> str:
         wanted = str(spelling).lower().replace(".", "_").replace("-", "_")
         names = {name.replace(".", "_"): target.option.name for name, target in self._targets.items()}
+        import difflib  # for the error only
+
         nearest = difflib.get_close_matches(wanted, names, n=1)
         return f"; did you mean {names[nearest[0]]}?" if nearest else ""

@@ -52,7 +52,7 @@ _SPARE_ELEMENTS: Final = 10_000  # of an answer: its nodes, and what a broker ad
 _log = logging.getLogger("kafkaprod.engine.answers")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False, eq=False)
 class Failure:
     """Why a batch was not simply written.
 

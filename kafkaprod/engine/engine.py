@@ -10,7 +10,6 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +83,8 @@ class Engine:
         codec = make_codec(config.compression_type, compression_level(config))
         self._workers: ThreadPoolExecutor | None = None
         if codec is not None and config.compression_workers > 1:
+            from concurrent.futures import ThreadPoolExecutor  # most producers do not compress
+
             self._workers = ThreadPoolExecutor(config.compression_workers, f"kafkaprod-{config.client_id}-compress")
         # From here on there are descriptors to close: nothing below refuses an option.
         self.node_pool = NodePool(connection_settings(config, network), clock, random=random)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import ssl
 from functools import partial
+from typing import TYPE_CHECKING
 
 import kafkaprod
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import ConfigError
 from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.net.settings import ConnectionSettings
-from kafkaprod.security.oauthbearer import CallbackTokenProvider, OAuthBearerMechanism
 from kafkaprod.security.sasl import MechanismFactory, PlainMechanism
-from kafkaprod.security.scram import ScramMechanism
-from kafkaprod.security.tls import client_context
+
+# What TLS and logins need is imported with the first connection that needs it: OpenSSL is slow to load.
+if TYPE_CHECKING:
+    import ssl
 
 
 def connection_settings(config: ProducerConfig, network: Network = SOCKETS) -> ConnectionSettings:
@@ -27,6 +28,8 @@ def tls_context(config: ProducerConfig) -> ssl.SSLContext | None:
         return None
     if config.ssl_context is not None:
         return config.ssl_context
+    from kafkaprod.security.tls import client_context
+
     return client_context(config)
 
 
@@ -36,6 +39,8 @@ def mechanism_factory(config: ProducerConfig) -> MechanismFactory | None:
         return None
     name = config.sasl_mechanism
     if name == "OAUTHBEARER":
+        from kafkaprod.security.oauthbearer import CallbackTokenProvider, OAuthBearerMechanism
+
         provider = config.sasl_oauth_token_provider
         if provider is None:
             provider = CallbackTokenProvider(config.oauth_cb, config.sasl_oauthbearer_config.reveal())
@@ -43,9 +48,13 @@ def mechanism_factory(config: ProducerConfig) -> MechanismFactory | None:
     if config.sasl_plain_username is None or config.sasl_plain_password is None:
         raise ConfigError(f"sasl_mechanism={name} needs sasl_plain_username and sasl_plain_password")
     credentials = (config.sasl_plain_username, config.sasl_plain_password.reveal())
-    make: MechanismFactory = (
-        partial(PlainMechanism, *credentials) if name == "PLAIN" else partial(ScramMechanism, str(name), *credentials)
-    )
+    make: MechanismFactory
+    if name == "PLAIN":
+        make = partial(PlainMechanism, *credentials)
+    else:
+        from kafkaprod.security.scram import ScramMechanism
+
+        make = partial(ScramMechanism, str(name), *credentials)
     make()  # refuses unusable credentials now, not at the first connection
     return make
 

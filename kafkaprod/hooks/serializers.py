@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import enum
 import inspect
-import json
 import uuid
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -142,6 +141,8 @@ class JsonSerializer:
 
     def __init__(self, default: Callable[[Any], Any] | None = None) -> None:
         self._default = default
+        import json  # few producers write JSON
+
         self._encoder = json.JSONEncoder(
             ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=self._plain_value
         )

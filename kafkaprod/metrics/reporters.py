@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Mapping
@@ -73,6 +72,8 @@ class LogReporter:
 
     def write(self) -> None:
         """Write one line now."""
+        import json  # few producers have a reporter
+
         if self._source is not None:
             snapshot = self._source.snapshot()
             chosen = {group: values for group, values in snapshot.items() if group.startswith(self._groups)}

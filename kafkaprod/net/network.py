@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkaprod.config.connection_options import ConnectionOptions
 from kafkaprod.net.poller import Poller
-from kafkaprod.net.transport import Address, TcpTransport, TlsTransport, Transport, connecting_socket
+from kafkaprod.net.transport import Address, TcpTransport, Transport, connecting_socket
+
+if TYPE_CHECKING:
+    import ssl
 
 
 class Readiness(Protocol):
@@ -76,7 +78,11 @@ class SocketNetwork:
         sock = connecting_socket(
             address, send_buffer_bytes=options.send_buffer_bytes, receive_buffer_bytes=options.receive_buffer_bytes
         )
-        return TcpTransport(sock) if tls is None else TlsTransport(sock, tls, server_hostname=host)
+        if tls is None:
+            return TcpTransport(sock)
+        from kafkaprod.net.tls_transport import TlsTransport  # loads OpenSSL
+
+        return TlsTransport(sock, tls, server_hostname=host)
 
 
 SOCKETS: Final = SocketNetwork()

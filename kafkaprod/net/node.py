@@ -9,7 +9,7 @@ Threads: the I/O thread. Blocking work (name resolution, SASL mechanisms) goes t
 
 from __future__ import annotations
 
-import ssl
+import sys
 from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
@@ -165,7 +165,7 @@ class NodeConnection:
         except OSError as error:
             if transport.is_connected:
                 self.stage = Stage.TLS
-                hint = "" if isinstance(error, ssl.SSLCertVerificationError) else self.hint()
+                hint = "" if _is_refused_certificate(error) else self.hint()
                 self._close_for(error, f"the TLS handshake failed{hint}")
             else:
                 self._connect_next(now_ms, error)
@@ -370,7 +370,7 @@ class NodeConnection:
         if isinstance(error, KafkaError) and not isinstance(error, RequestTimedOutError):
             return error
         text = f"{place}: {what}" if error is None else f"{place}: {what}: {error}"
-        kind = AuthenticationError if isinstance(error, ssl.SSLCertVerificationError) else ConnectionLostError
+        kind = AuthenticationError if _is_refused_certificate(error) else ConnectionLostError
         typed = kind(text, node=self.node.node_id)
         typed.__cause__ = error
         return typed
@@ -381,3 +381,8 @@ class NodeConnection:
             self._transport.close()
             self._transport = None
             self._interest = 0
+
+
+def _is_refused_certificate(error: Exception | None) -> bool:
+    ssl = sys.modules.get("ssl")  # loaded, if there was a handshake
+    return ssl is not None and isinstance(error, ssl.SSLCertVerificationError)

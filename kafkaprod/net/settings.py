@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkaprod.config.connection_options import ConnectionOptions
 from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.retry import ExponentialBackoff
 from kafkaprod.security.sasl import MechanismFactory
 
+if TYPE_CHECKING:
+    import ssl
+
 SOFTWARE_NAME: Final = "kafkaprod"  # brokers count clients by it (KIP-511)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class ConnectionSettings:
     """Settings of all connections of one client.
 

@@ -39,7 +39,8 @@ from kafkaprod.broker.server.timers import Timers
 from kafkaprod.clock import Clock, SystemClock
 from kafkaprod.errors import KafkaError
 from kafkaprod.net.poller import READABLE, Poller
-from kafkaprod.net.transport import TcpTransport, TlsTransport, Transport
+from kafkaprod.net.tls_transport import TlsTransport
+from kafkaprod.net.transport import TcpTransport, Transport
 
 if TYPE_CHECKING:
     from kafkaprod.broker.cluster.member import ClusterMember

@@ -59,7 +59,7 @@ def test_default_is_a_value_the_option_accepts(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, option in OPTIONS.items() if option.default is not REQUIRED])
 def test_default_has_the_declared_type(name: str) -> None:
-    declared = typing.get_type_hints(ProducerConfig)[name]
+    declared = typing.get_type_hints(ProducerConfig, localns={"ssl": ssl})[name]
     if declared is not Any:
         alternatives = typing.get_args(declared) if typing.get_origin(declared) is not tuple else (declared,)
         classes = tuple(typing.get_origin(each) or each for each in alternatives or (declared,))

@@ -11,11 +11,11 @@ import pytest
 
 from kafkaprod.net import transport as transport_module
 from kafkaprod.net.poller import READABLE, WRITABLE
+from kafkaprod.net.tls_transport import TlsTransport
 from kafkaprod.net.transport import (
     OS_DEFAULT,
     Address,
     TcpTransport,
-    TlsTransport,
     Transport,
     connecting_socket,
     numeric_addresses,
