@@ -6,10 +6,9 @@ A module of its own because of NumPy: a program that sends single records never 
 from __future__ import annotations
 
 import functools
-import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +16,13 @@ from numpy.typing import NDArray
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod.errors import broker_code
 from kafkaprod.results.batch import BatchCompletion
-from kafkaprod.text import counted
+from kafkaprod.results.rows import Deadline, RowsResult
 
 CLIENT_ERROR: Final = -2  # in BlockResult.error_codes: an error that is not a broker's code; see BlockResult.errors
 PENDING: Final = -3  # in BlockResult.error_codes: the outcome is not known yet
 
 
-class BlockResult:
+class BlockResult(RowsResult):
     """The outcome of the records of one `send_many`, `send_columns` or `send_table` call; row i is record i.
 
     Arrays have one item per row and are made on each access: `partitions` int32, `offsets` int64 (-1 unknown or
@@ -50,9 +49,6 @@ class BlockResult:
         """Partition of each row; -1 for a row that was not queued and had none given."""
         return np.frombuffer(memoryview(self._block.partition_of_rows()), dtype=np.int32).copy()
 
-    def __len__(self) -> int:
-        return self.row_count
-
     @property
     def _row_runs(self) -> list[tuple[BatchCompletion, int, int, int]]:
         """The batches that hold the rows; their result objects are made on the first access."""
@@ -66,43 +62,14 @@ class BlockResult:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until every row's outcome is known; False after `timeout` seconds."""
-        deadline = _Deadline(timeout)
+        deadline = Deadline(timeout)
         return all(_wait(completion, deadline) for completion, _, _, _ in self._row_runs)
 
-    def result(self, timeout: float | None = None) -> BlockResult:
-        """Wait, then return this object if every row was delivered.
-
-        Raises:
-            TimeoutError: outcomes are missing after `timeout` seconds.
-            KafkaError: the first failed row's own error; `errors` has all of them.
-        """
-        if not self.wait(timeout):
-            raise TimeoutError(f"no outcome for some of {counted(self.row_count, 'record')} within {timeout} s")
-        for error in self.errors.values():
-            raise error
-        return self
-
-    def add_done_callback(self, callback: Callable[[BlockResult], None]) -> None:
-        """Call `callback(self)` once every row's outcome is known: on the sender thread, or at once."""
-        remaining = list(self._row_runs)
-
-        def proceed() -> None:
-            while remaining:
-                pending = next((leaf for leaf in _leaves(remaining[-1][0]) if not leaf.is_done), None)
-                if pending is not None:
-                    pending.add_listener(proceed)
-                    return
-                remaining.pop()
-            callback(self)
-
-        proceed()
-
-    def __await__(self) -> Generator[Any, None, BlockResult]:
-        return self._await().__await__()
-
-    async def _await(self) -> BlockResult:
-        await self.settled()
-        return self.result(0)
+    def _listens(self) -> Iterator[Callable[[Callable[..., None]], None]]:
+        for completion, _, _, _ in self._row_runs:
+            # Again from the start of its leaves: a batch may have been split since.
+            while (pending := next((leaf for leaf in _leaves(completion) if not leaf.is_done), None)) is not None:
+                yield pending.add_listener
 
     async def settled(self) -> None:
         """Return once every row's outcome is known."""
@@ -251,16 +218,7 @@ def _leaves(batch: BatchCompletion) -> Iterator[BatchCompletion]:
         yield from _leaves(child)
 
 
-class _Deadline:
-    def __init__(self, timeout: float | None) -> None:
-        self._clock = time.monotonic
-        self._end = None if timeout is None else self._clock() + timeout
-
-    def remaining(self) -> float | None:
-        return None if self._end is None else max(0.0, self._end - self._clock())
-
-
-def _wait(batch: BatchCompletion, deadline: _Deadline) -> bool:
+def _wait(batch: BatchCompletion, deadline: Deadline) -> bool:
     if not batch.wait(deadline.remaining()):
         return False
     return all(_wait(child, deadline) for _, child in batch.children or ())

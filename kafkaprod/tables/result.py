@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkaprod.results.block import BlockResult
-from kafkaprod.text import counted
+from kafkaprod.results.rows import Deadline, RowsResult
 
 Rows = range | NDArray[np.int64]
 
 
-class TableResult:
+class TableResult(RowsResult):
     """Holds the outcome of one `send_table` call; row i is the table's row i, over all its batches.
 
     Arrays have one item per row and are made on access: `partitions` int32, `offsets` int64 (-1 unknown or
@@ -35,52 +34,24 @@ class TableResult:
         self.blocks.append((rows, topic, block))
         self.row_count += len(rows)
 
-    def __len__(self) -> int:
-        return self.row_count
-
     def done(self) -> bool:
         """Return whether every row's outcome is known."""
         return all(block.done() for _, _, block in self.blocks)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until every row's outcome is known; False after `timeout` seconds."""
-        end = None if timeout is None else time.monotonic() + timeout
-        return all(block.wait(None if end is None else max(0.0, end - time.monotonic())) for _, _, block in self.blocks)
+        deadline = Deadline(timeout)
+        return all(block.wait(deadline.remaining()) for _, _, block in self.blocks)
 
-    def result(self, timeout: float | None = None) -> TableResult:
-        """Wait, then return this object if every row was delivered.
-
-        Raises:
-            TimeoutError: outcomes are missing after `timeout` seconds.
-            KafkaError: the first failed row's own error; `errors` has all of them.
-        """
-        if not self.wait(timeout):
-            raise TimeoutError(f"no outcome for some of {counted(self.row_count, 'record')} within {timeout} s")
-        for error in self.errors.values():
-            raise error
-        return self
-
-    def add_done_callback(self, callback: Callable[[TableResult], None]) -> None:
-        """Call `callback(self)` once every row's outcome is known: on the sender thread, or at once."""
-        remaining = [block for _, _, block in self.blocks]
-
-        def proceed(_: BlockResult | None = None) -> None:
-            while remaining:
-                block = remaining.pop()
-                if not block.done():
-                    block.add_done_callback(proceed)
-                    return
-            callback(self)
-
-        proceed()
-
-    def __await__(self) -> Generator[Any, None, TableResult]:
-        return self._await().__await__()
-
-    async def _await(self) -> TableResult:
+    async def settled(self) -> None:
+        """Return once every row's outcome is known."""
         for _, _, block in self.blocks:
             await block.settled()
-        return self.result(0)
+
+    def _listens(self) -> Iterator[Callable[[Callable[..., None]], None]]:
+        for _, _, block in reversed(self.blocks):
+            if not block.done():
+                yield block.add_done_callback
 
     @property
     def topics(self) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.documentation import PAGES, blocks, follow, unexplained
+from tests.documentation import PAGES, ROOT, blocks, follow, unexplained
 from tests.kafka.ports import free_ports
 
 LONG = {"README.md", "spark.md", "checking.md"}  # sessions of Spark, millions of records
@@ -19,6 +19,23 @@ FOLLOWED = [page for page in PAGES if any(block.language in ("sh", "python") for
 @pytest.mark.parametrize("page", [page for page in FOLLOWED if page.name not in LONG], ids=lambda page: page.stem)
 def test_a_page_can_be_followed(page: Path, tmp_path: Path) -> None:
     follow(page, tmp_path, Path(sys.executable).parent, free_ports(1)[0])
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """Return a folder that has all that a clone's root has, where a page's programs and data can be put."""
+    root = tmp_path / "clone"
+    root.mkdir()
+    for entry in ROOT.iterdir():
+        if not entry.name.startswith("."):
+            (root / entry.name).symlink_to(entry)
+    return root
+
+
+@pytest.mark.parametrize("page", [page for page in FOLLOWED if page.name not in LONG], ids=lambda page: page.stem)
+def test_a_page_can_be_followed_in_the_root_of_a_clone(page: Path, clone: Path) -> None:
+    """The folders there must not hide what the programs import, as a source folder without built modules would."""
+    follow(page, clone, Path(sys.executable).parent, free_ports(1)[0])
 
 
 @pytest.mark.slow
