@@ -67,7 +67,9 @@ class AsyncProducer:
     Options, errors and promises are those of `Producer`.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Unpack[OptionTypes]) -> None:
+    def __init__(
+        self, config: Mapping[str, Any] | ProducerConfig | None = None, /, **options: Unpack[OptionTypes]
+    ) -> None:
         self._engine = Engine(ProducerConfig.from_options(config, **options), SystemClock())
         self._host = EngineHost(self._engine)
         self._intake = Intake(self._host)

@@ -44,7 +44,8 @@ class Producer(RecordSender):
             producer.send("orders", b"value", key=b"key")
 
     Args:
-        config: Options as a mapping; names as Kafka's, with dots or underscores, or librdkafka's.
+        config: Options as a mapping; names as Kafka's, with dots or underscores, or librdkafka's. Or a ProducerConfig,
+            as `ProducerConfig.from_file` reads it from a Java `.properties` file.
         options: The same as keyword arguments. docs/configuration.md lists them all.
 
     Raises:
@@ -55,7 +56,9 @@ class Producer(RecordSender):
     A producer does not survive fork(): in the child every call raises ForkedProducerError; in the parent it works on.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Unpack[OptionTypes]) -> None:
+    def __init__(
+        self, config: Mapping[str, Any] | ProducerConfig | None = None, /, **options: Unpack[OptionTypes]
+    ) -> None:
         self._start(Engine(ProducerConfig.from_options(config, **options), SystemClock()))
 
     @property

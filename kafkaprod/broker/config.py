@@ -78,6 +78,7 @@ class BrokerConfig:
         tls: for listeners with TLS. Without `listeners` its presence makes the one listener speak TLS.
         sasl_users: user name -> password, for listeners with a login. Without `listeners` clients must log in if there
             are any.
+        sasl_oauthbearer: clients may log in with tokens without a signature (OAUTHBEARER): for tests.
         super_users: super.users; principals that ACLs do not bind, "User:admin;User:root".
         allow_everyone_if_no_acl_found: allow.everyone.if.no.acl.found; what has no ACLs is open to all.
         options: further options under Kafka's names; `cluster.broker_options.with_options` checks and applies them.
@@ -107,6 +108,7 @@ class BrokerConfig:
     topics: Mapping[str, int] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None
     sasl_users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    sasl_oauthbearer: bool = False
     super_users: str = ""
     allow_everyone_if_no_acl_found: bool = True
     options: Mapping[str, str] = field(default_factory=dict)
@@ -124,12 +126,17 @@ class BrokerConfig:
         for listener in self.listeners:
             if listener.has_tls and self.tls is None:
                 raise ConfigError(f"listener {listener.protocol} needs a certificate and a key")
-            if listener.has_login and not self.sasl_users:
+            if listener.has_login and not self.has_logins:
                 raise ConfigError(f"listener {listener.protocol} needs users who can log in")
+
+    @property
+    def has_logins(self) -> bool:
+        """Whether clients can log in."""
+        return bool(self.sasl_users) or self.sasl_oauthbearer
 
     @property
     def all_listeners(self) -> tuple[Listener, ...]:
         """The sockets to listen on, at least one."""
         encryption = "PLAINTEXT" if self.tls is None else "SSL"
-        protocol = f"SASL_{encryption}" if self.sasl_users else encryption
+        protocol = f"SASL_{encryption}" if self.has_logins else encryption
         return self.listeners or (Listener(protocol, self.host, self.port),)

@@ -21,11 +21,11 @@ _HEAD = """\
 
 <!-- Made by `python -m kafkaprod.config`; change the table in kafkaprod/config instead. -->
 
-Give options to `Producer` as keyword arguments or as a mapping, or read them from a Java `.properties` file with
-`ProducerConfig.from_file`. Each can be written with dots as in Kafka (`linger.ms`), with underscores (`linger_ms`), or
-under the names of other clients listed with it. Values may be text (`"5"`, `"true"`). An unknown option, a value out of
-range, an option given twice, or options in conflict raise `ConfigError`; nothing is ignored or turned off silently.
-Passwords never appear in messages and logs. `${...}` is not expanded.
+Give options to `Producer` as keyword arguments or as a mapping, or read them from a Java `.properties` file:
+`Producer(ProducerConfig.from_file(path))`. Each can be written with dots as in Kafka (`linger.ms`), with underscores
+(`linger_ms`), or under the names of other clients listed with it. Values may be text (`"5"`, `"true"`). An unknown
+option, a value out of range, an option given twice, or options in conflict raise `ConfigError`; nothing is ignored or
+turned off silently. Passwords never appear in messages and logs. `${...}` is not expanded.
 
 Each option has a link of its own: `configuration.md#linger_ms`.
 """

@@ -1,6 +1,7 @@
-"""Java's `sasl.jaas.config`, so far as it is a user name and a password.
+"""Java's `sasl.jaas.config`, so far as it is a user name and a password, or a client of an OAuth provider.
 
     org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="secret";
+    org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId="me" clientSecret="secret";
 
 Text in, options out: no class is loaded by its name (fault S15). Source: Kafka documentation "JAAS configuration".
 """
@@ -15,13 +16,20 @@ from kafkaprod.errors import ConfigError
 
 _PACKAGE: Final = "org.apache.kafka.common.security."
 _MODULES: Final = (f"{_PACKAGE}plain.PlainLoginModule", f"{_PACKAGE}scram.ScramLoginModule")
+_OAUTH_MODULE: Final = f"{_PACKAGE}oauthbearer.OAuthBearerLoginModule"
+_OAUTH_SETTINGS: Final = {
+    "clientId": "sasl_oauthbearer_client_credentials_client_id",
+    "clientSecret": "sasl_oauthbearer_client_credentials_client_secret",
+    "scope": "sasl_oauthbearer_scope",
+}
+_EXTENSION: Final = "extension_"
 _ENTRY = re.compile(r"""\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\s*(.*?)\s*;\s*""", re.DOTALL)
 _ASSIGNMENT = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))\s*""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 def parse_jaas(value: object) -> dict[str, object]:
-    """The options that a JAAS entry stands for: sasl_plain_username and sasl_plain_password.
+    """Return the options that a JAAS entry stands for: user name and password, or a client's id and secret.
 
     Raises:
         ConfigError: It is malformed, or of a login module that has no equivalent; the entry is not shown.
@@ -31,15 +39,32 @@ def parse_jaas(value: object) -> dict[str, object]:
     if entry is None:
         raise ConfigError('sasl.jaas.config is not of the form `module required username="..." password="...";`')
     module, assignments = entry.groups()
+    if module == _OAUTH_MODULE:
+        return _oauth_options(_parse_assignments(assignments))
     if module not in _MODULES:
         raise ConfigError(
             f"sasl.jaas.config names the login module {module}, which has no equivalent: give sasl_plain_username and "
-            "sasl_plain_password, or sasl_oauth_token_provider"
+            "sasl_plain_password, or the options of OAUTHBEARER"
         )
     settings = _parse_assignments(assignments)
     if not settings.keys() >= {"username", "password"}:
         raise ConfigError("sasl.jaas.config holds no username and password")
     return {"sasl_plain_username": settings["username"], "sasl_plain_password": Secret(settings["password"])}
+
+
+def _oauth_options(settings: dict[str, str]) -> dict[str, object]:
+    unknown = [name for name in settings if name not in _OAUTH_SETTINGS and not name.startswith(_EXTENSION)]
+    if unknown:
+        raise ConfigError(f"sasl.jaas.config has settings without an equivalent: {', '.join(unknown)}")
+    options: dict[str, object] = {
+        _OAUTH_SETTINGS[name]: value for name, value in settings.items() if name in _OAUTH_SETTINGS
+    }
+    extensions = [
+        f"{name.removeprefix(_EXTENSION)}={value}" for name, value in settings.items() if name.startswith(_EXTENSION)
+    ]
+    if extensions:
+        options["sasl_oauthbearer_extensions"] = ",".join(extensions)
+    return options
 
 
 def _parse_assignments(text: str) -> dict[str, str]:

@@ -124,6 +124,33 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Url:
+    """An address with one of some schemes, without a user or password in it."""
+
+    schemes: tuple[str, ...]
+    type_name: str = "text"
+
+    @property
+    def allowed(self) -> str:
+        return f"an address that begins with {' or '.join(f'{scheme}:' for scheme in self.schemes)}, without a user"
+
+    def parse(self, value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError(value)
+        import urllib.parse  # of few clients
+
+        parts = urllib.parse.urlsplit(value.strip())
+        is_whole = bool(parts.path) if parts.scheme == "file" else bool(parts.hostname)
+        if parts.scheme not in self.schemes or not is_whole or "@" in parts.netloc:
+            raise ValueError(value)
+        _ = parts.port  # raises ValueError for one that is no port
+        return value.strip()
+
+    def show(self, value: str) -> str:
+        return repr(value)
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Path:
     """The name of a file; not opened here."""
 

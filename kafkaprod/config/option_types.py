@@ -97,6 +97,62 @@ class OptionTypes(TypedDict, total=False):
     """As in confluent-kafka: takes `sasl_oauthbearer_config`, gives (token, expiry[, principal[, extensions]])."""
     sasl_oauthbearer_config: str | Secret
     """The text given to `oauth_cb`; it often holds a client secret."""
+    sasl_oauthbearer_token_endpoint_url: str | None
+    """Where tokens come from: the identity provider's token endpoint, or `file:///path` of a file that holds a token
+    and is read for each login. With it OAUTHBEARER needs no code."""
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    """The client's name at the identity provider."""
+    sasl_oauthbearer_client_id: str | None
+    sasl_oauthbearer_client_credentials_client_secret: str | Secret | None
+    """The client's secret at the identity provider."""
+    sasl_oauthbearer_client_secret: str | Secret | None
+    sasl_oauthbearer_scope: str | None
+    """The scope to request, as the provider names it."""
+    sasl_oauthbearer_extensions: str | None
+    """SASL extensions to send with each token: `name=value,name=value`. Confluent Cloud needs `logicalCluster` and
+    `identityPoolId`."""
+    sasl_oauthbearer_grant_type: str
+    """How to request a token: with the client's secret or a signed assertion (client_credentials), or by exchanging an
+    assertion (jwt-bearer)."""
+    sasl_oauthbearer_jwt_retriever_class: Any
+    sasl_oauthbearer_header_urlencode: bool | str
+    """Whether client id and secret are percent-encoded in the header (RFC 6749 section 2.3.1)."""
+    sasl_oauthbearer_metadata_authentication_type: str
+    """`azure_imds` gets tokens from the metadata service of an Azure machine, by the query that
+    `sasl_oauthbearer_config` holds: `query=api-version=...&resource=...`."""
+    sasl_oauthbearer_assertion_file: str | os.PathLike[str] | None
+    """File with a ready assertion, read for each token."""
+    sasl_oauthbearer_assertion_private_key_file: str | os.PathLike[str] | None
+    """PEM file of the key that signs assertions. Signing needs `pip install 'kafkaprod[oauth]'`."""
+    sasl_oauthbearer_assertion_private_key_pem: str | Secret | None
+    """The key itself, as PEM text, instead of the file."""
+    sasl_oauthbearer_assertion_private_key_passphrase: str | Secret | None
+    """Password of that key."""
+    sasl_oauthbearer_assertion_algorithm: str
+    """How assertions are signed."""
+    sasl_oauthbearer_assertion_claim_aud: str | None
+    """The assertion's claim `aud`."""
+    sasl_oauthbearer_assertion_claim_iss: str | None
+    """The assertion's claim `iss`."""
+    sasl_oauthbearer_assertion_claim_sub: str | None
+    """The assertion's claim `sub`."""
+    sasl_oauthbearer_assertion_claim_exp_seconds: int | str
+    """How long an assertion is valid."""
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int | str
+    """By how much an assertion's begin lies in the past."""
+    sasl_oauthbearer_assertion_claim_jti_include: bool | str
+    """Whether each assertion has an id, the claim `jti`."""
+    sasl_oauthbearer_assertion_template_file: str | os.PathLike[str] | None
+    """JSON file `{"header": {...}, "payload": {...}}` with further fields of assertions."""
+    sasl_oauthbearer_assertion_jwt_template_file: str | os.PathLike[str] | None
+    sasl_login_connect_timeout_ms: int | str
+    """How long connecting to the token endpoint may take."""
+    sasl_login_read_timeout_ms: int | str
+    """How long to wait for data from the token endpoint."""
+    https_ca_location: str | os.PathLike[str] | None
+    """PEM file of the authorities that the token endpoint is checked by. None: the system's."""
+    https_ca_pem: str | None
+    """The same as PEM text."""
     acks: int | str
     """Replicas that must have a record before it is delivered: -1 (`all`) all in-sync ones, 1 the leader, 0 none."""
     request_required_acks: int | str
@@ -187,5 +243,7 @@ class OptionTypes(TypedDict, total=False):
     metrics_recording_level: str
     ssl_keystore_type: str
     ssl_truststore_type: str
+    sasl_oauthbearer_method: str
+    sasl_login_callback_handler_class: str
     api_version_request: str
     socket_nagle_disable: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import logging
 import os
@@ -43,16 +44,19 @@ class ProducerConfig(ProducerOptions):
         check_rules(self)
 
     @classmethod
-    def from_options(cls, options: Mapping[str, object] | None = None, /, **more: Unpack[OptionTypes]) -> Self:
+    def from_options(cls, options: Mapping[str, object] | Self | None = None, /, **more: Unpack[OptionTypes]) -> Self:
         """Merge the user's options with the defaults.
 
         Args:
             options: By name: `linger.ms`, `linger_ms` or librdkafka's `queue.buffering.max.ms`. Values may be text.
+                Or a whole configuration, as `from_file` returns it.
             more: More of them.
 
         Raises:
             ConfigError: An option is unknown, given twice, out of range, missing, or in conflict with another.
         """
+        if isinstance(options, cls):
+            return dataclasses.replace(options, **_SPELLINGS.parse(more)) if more else options
         if options is not None and not isinstance(options, Mapping):
             raise ConfigError(
                 f"options come as a mapping or by name, not as {type(options).__name__}: "

@@ -13,7 +13,6 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafkaprod.config.connection_options import ConnectionOptions
 from kafkaprod.config.kinds import (
     INT32_MAX,
     INT64_MAX,
@@ -26,6 +25,7 @@ from kafkaprod.config.kinds import (
     Text,
     kilobytes,
 )
+from kafkaprod.config.oauth_options import OAuthOptions
 from kafkaprod.config.option import HIGH, LOW, MEDIUM, Section
 
 _DELIVERY: Final = Section("Delivery")
@@ -57,7 +57,7 @@ class PartitionerKind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
-class ProducerOptions(ConnectionOptions):
+class ProducerOptions(OAuthOptions):
     """All options of a producer, as typed attributes."""
 
     # --- delivery ---

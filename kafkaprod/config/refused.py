@@ -12,7 +12,12 @@ _PEM: Final = (
 _INLINE_PEM: Final = "write it to a file for ssl_cafile, ssl_certfile or ssl_keyfile, or give an ssl_context"
 _PARAMETERS_OF_TLS: Final = "give an ssl_context with the settings you want"
 _KERBEROS: Final = "Kerberos (GSSAPI) is not supported; use SCRAM-SHA-512 or OAUTHBEARER"
-_OAUTH: Final = "fetch the token in your own code and give it as sasl_oauth_token_provider"
+_OAUTH: Final = (
+    "give sasl_oauthbearer_token_endpoint_url and the client's id and secret, or fetch the token in your own code and "
+    "give it as sasl_oauth_token_provider"
+)
+_LOGIN_AGAIN: Final = "a failed login is repeated with its connection: use reconnect_backoff_ms"
+_TOKEN_REFRESH: Final = "a token is used for 80 % of its life, then the next login fetches another; leave it out"
 _QUEUE: Final = "memory is bounded in bytes: use buffer_memory"
 _LOGGING: Final = "the standard logging module is used, with loggers under `kafkaprod`"
 _NO_POLL: Final = "results come by themselves: use the future of send(), its callback, or flush()"
@@ -45,20 +50,13 @@ REFUSED: Final[dict[str, str]] = {
     "ssl.keystore.certificate.chain": _INLINE_PEM,
     "ssl.truststore.certificates": _INLINE_PEM,
     "sasl.client.callback.handler.class": _OAUTH,
-    "sasl.login.callback.handler.class": _OAUTH,
     "sasl.login.class": _OAUTH,
-    "sasl.login.connect.timeout.ms": _OAUTH,
-    "sasl.login.read.timeout.ms": _OAUTH,
-    "sasl.login.retry.backoff.ms": _OAUTH,
-    "sasl.login.retry.backoff.max.ms": _OAUTH,
-    "sasl.login.refresh.window.factor": "a token is fetched for each login; leave it out",
-    "sasl.login.refresh.window.jitter": "a token is fetched for each login; leave it out",
-    "sasl.login.refresh.min.period.seconds": "a token is fetched for each login; leave it out",
-    "sasl.login.refresh.buffer.seconds": "a token is fetched for each login; leave it out",
-    "sasl.oauthbearer.token.endpoint.url": _OAUTH,
-    "sasl.oauthbearer.scope": _OAUTH,
-    "sasl.oauthbearer.client.credentials.client.id": _OAUTH,
-    "sasl.oauthbearer.client.credentials.client.secret": _OAUTH,
+    "sasl.login.retry.backoff.ms": _LOGIN_AGAIN,
+    "sasl.login.retry.backoff.max.ms": _LOGIN_AGAIN,
+    "sasl.login.refresh.window.factor": _TOKEN_REFRESH,
+    "sasl.login.refresh.window.jitter": _TOKEN_REFRESH,
+    "sasl.login.refresh.min.period.seconds": _TOKEN_REFRESH,
+    "sasl.login.refresh.buffer.seconds": _TOKEN_REFRESH,
     "sasl.kerberos.service.name": _KERBEROS,
     "sasl.kerberos.kinit.cmd": _KERBEROS,
     "sasl.kerberos.principal": _KERBEROS,
@@ -68,19 +66,7 @@ REFUSED: Final[dict[str, str]] = {
     "sasl.kerberos.ticket.renew.window.factor": _KERBEROS,
     "sasl.kerberos.ticket.renew.jitter": _KERBEROS,
     "sasl.kerberos.min.time.before.relogin": _KERBEROS,
-    "sasl.oauthbearer.jwt.retriever.class": _OAUTH,
     "sasl.oauthbearer.jwt.validator.class": _VALIDATION,
-    "sasl.oauthbearer.assertion.algorithm": _OAUTH,
-    "sasl.oauthbearer.assertion.claim.aud": _OAUTH,
-    "sasl.oauthbearer.assertion.claim.exp.seconds": _OAUTH,
-    "sasl.oauthbearer.assertion.claim.iss": _OAUTH,
-    "sasl.oauthbearer.assertion.claim.jti.include": _OAUTH,
-    "sasl.oauthbearer.assertion.claim.nbf.seconds": _OAUTH,
-    "sasl.oauthbearer.assertion.claim.sub": _OAUTH,
-    "sasl.oauthbearer.assertion.file": _OAUTH,
-    "sasl.oauthbearer.assertion.private.key.file": _OAUTH,
-    "sasl.oauthbearer.assertion.private.key.passphrase": _OAUTH,
-    "sasl.oauthbearer.assertion.template.file": _OAUTH,
     "sasl.oauthbearer.scope.claim.name": _VALIDATION,
     "sasl.oauthbearer.sub.claim.name": _VALIDATION,
     "sasl.oauthbearer.jwks.endpoint.url": _VALIDATION,
@@ -92,7 +78,6 @@ REFUSED: Final[dict[str, str]] = {
     "sasl.oauthbearer.expected.audience": _VALIDATION,
     "sasl.oauthbearer.allow.unverified.issuer": _VALIDATION,
     "sasl.oauthbearer.expected.issuer": _VALIDATION,
-    "sasl.oauthbearer.header.urlencode": _OAUTH,
     # librdkafka and confluent-kafka
     "builtin.features": _LIBRARY,
     "receive.message.max.bytes": "answers are bounded by what was requested; leave it out",
@@ -128,8 +113,6 @@ REFUSED: Final[dict[str, str]] = {
     "ssl.key": _INLINE_PEM,
     "ssl.certificate": _INLINE_PEM,
     "ssl.ca": _INLINE_PEM,
-    "https.ca.location": _OAUTH,
-    "https.ca.pem": _OAUTH,
     "ssl.ca.certificate.stores": "only Windows has them; use ssl_cafile",
     "ssl.providers": _PARAMETERS_OF_TLS,
     "ssl.engine.location": _PARAMETERS_OF_TLS,
@@ -138,14 +121,6 @@ REFUSED: Final[dict[str, str]] = {
     "ssl.certificate.verify.cb": _PARAMETERS_OF_TLS,
     "enable.sasl.oauthbearer.unsecure.jwt": "a token provider may return any token; leave it out",
     "oauthbearer.token.refresh.cb": "use oauth_cb or sasl_oauth_token_provider",
-    "sasl.oauthbearer.method": _OAUTH,
-    "sasl.oauthbearer.client.id": _OAUTH,
-    "sasl.oauthbearer.client.secret": _OAUTH,
-    "sasl.oauthbearer.extensions": "oauth_cb may return extensions with the token",
-    "sasl.oauthbearer.grant.type": _OAUTH,
-    "sasl.oauthbearer.assertion.private.key.pem": _OAUTH,
-    "sasl.oauthbearer.assertion.jwt.template.file": _OAUTH,
-    "sasl.oauthbearer.metadata.authentication.type": _OAUTH,
     "plugin.library.paths": "use interceptors",
     "sticky.partitioning.linger.ms": "a record without a key stays with a partition until its batch is full or sent",
     "queuing.strategy": "records of a partition are always sent in order; leave it out",
@@ -239,6 +214,17 @@ REFUSED_VALUES: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "metrics.recording.level": (("INFO", "DEBUG", "TRACE"), "every metric is always recorded"),
     "ssl.keystore.type": (("PEM",), _PEM),
     "ssl.truststore.type": (("PEM",), _PEM),
+    "sasl.oauthbearer.method": (
+        ("default", "oidc"),
+        "a token endpoint is used if sasl_oauthbearer_token_endpoint_url is",
+    ),
+    "sasl.login.callback.handler.class": (
+        (
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+            "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+        ),
+        _OAUTH,
+    ),
     "api.version.request": (("true",), "versions are always negotiated"),
     "socket.nagle.disable": (("true",), "it always is"),
 }

@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkaprod.config.kinds import INT32_MAX
+from kafkaprod.config.oauth_options import JWT_BEARER
 from kafkaprod.config.producer_options import ProducerOptions
 from kafkaprod.errors import ConfigError
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5  # brokers remember the last five batches of a producer and partition
+_ENDPOINT: Final = "sasl_oauthbearer_token_endpoint_url"
+_CLIENT: Final = "sasl_oauthbearer_client_credentials_client"
+_ASSERTION: Final = "sasl_oauthbearer_assertion"
 _PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -151,11 +155,38 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda c: f"sasl_mechanism={c.sasl_mechanism} needs sasl_plain_username and sasl_plain_password",
     ),
     Rule(
-        "`sasl_mechanism` OAUTHBEARER needs `sasl_oauth_token_provider` or `oauth_cb`, not both",
-        lambda c: c.sasl_mechanism == "OAUTHBEARER" and (c.sasl_oauth_token_provider is None) == (c.oauth_cb is None),
+        "`sasl_mechanism` OAUTHBEARER needs one of `sasl_oauthbearer_token_endpoint_url`, `sasl_oauth_token_provider` "
+        "and `oauth_cb`",
+        lambda c: c.sasl_mechanism == "OAUTHBEARER" and len(_token_sources(c)) != 1,
         lambda c: (
-            "sasl_mechanism=OAUTHBEARER needs one of sasl_oauth_token_provider and oauth_cb, "
-            f"{'none' if c.oauth_cb is None else 'both'} given"
+            f"sasl_mechanism=OAUTHBEARER needs one of {_ENDPOINT}, sasl_oauth_token_provider and "
+            f"oauth_cb; given: {', '.join(_token_sources(c)) or 'none'}"
+        ),
+    ),
+    Rule(
+        "`sasl_oauthbearer_token_endpoint_url` needs `sasl_mechanism` OAUTHBEARER",
+        lambda c: c.sasl_oauthbearer_token_endpoint_url is not None and c.sasl_mechanism != "OAUTHBEARER",
+        lambda c: f"{_ENDPOINT} has no effect with sasl_mechanism={c.sasl_mechanism}: use OAUTHBEARER",
+    ),
+    Rule(
+        "`sasl_oauthbearer_token_endpoint_url` needs a client's id and secret, or an assertion",
+        lambda c: _asks_an_endpoint(c) and not _has_secret(c) and len(_assertion_sources(c)) == 0,
+        lambda c: (
+            f"{_ENDPOINT}={c.sasl_oauthbearer_token_endpoint_url} needs {_CLIENT}_id and {_CLIENT}_secret, or an "
+            f"assertion: {_ASSERTION}_file, {_ASSERTION}_private_key_file or {_ASSERTION}_private_key_pem"
+        ),
+    ),
+    Rule(
+        "an assertion has one source: a file, a private key in a file, or a private key as text",
+        lambda c: len(_assertion_sources(c)) > 1,
+        lambda c: f"{' and '.join(_assertion_sources(c))} are given together: an assertion has one source",
+    ),
+    Rule(
+        "`sasl_oauthbearer_grant_type` jwt-bearer needs an assertion",
+        lambda c: c.sasl_oauthbearer_grant_type == JWT_BEARER and not _assertion_sources(c),
+        lambda c: (
+            f"sasl_oauthbearer_grant_type={JWT_BEARER} needs {_ASSERTION}_file, {_ASSERTION}_private_key_file or "
+            f"{_ASSERTION}_private_key_pem"
         ),
     ),
     Rule(
@@ -177,6 +208,30 @@ RULES: Final[tuple[Rule, ...]] = (
         ),
     ),
 )
+
+
+def _token_sources(c: ProducerOptions) -> list[str]:
+    names = (_ENDPOINT, "sasl_oauth_token_provider", "oauth_cb")
+    return [name for name in names if getattr(c, name) is not None] or (["azure_imds"] if _is_azure(c) else [])
+
+
+def _is_azure(c: ProducerOptions) -> bool:
+    return c.sasl_oauthbearer_metadata_authentication_type == "azure_imds"
+
+
+def _asks_an_endpoint(c: ProducerOptions) -> bool:
+    url = c.sasl_oauthbearer_token_endpoint_url
+    return url is not None and not url.startswith("file:") and not _is_azure(c)
+
+
+def _has_secret(c: ProducerOptions) -> bool:
+    has_id = c.sasl_oauthbearer_client_credentials_client_id is not None
+    return has_id and c.sasl_oauthbearer_client_credentials_client_secret is not None
+
+
+def _assertion_sources(c: ProducerOptions) -> list[str]:
+    names = (f"{_ASSERTION}_file", f"{_ASSERTION}_private_key_file", f"{_ASSERTION}_private_key_pem")
+    return [name for name in names if getattr(c, name) is not None]
 
 
 def _tls_files(c: ProducerOptions) -> list[str]:

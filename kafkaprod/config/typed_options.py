@@ -20,6 +20,7 @@ from kafkaprod.config.kinds import (
     SecretText,
     Text,
     TlsContext,
+    Url,
 )
 from kafkaprod.config.option import Option
 from kafkaprod.config.producer_config import OPTIONS
@@ -48,6 +49,7 @@ _TYPES: Final[Mapping[type, str]] = {
     Integer: "int | str",
     Boolean: "bool | str",
     Text: "str",
+    Url: "str",
     Path: "str | os.PathLike[str]",
     SecretText: "str | Secret",
     Choice: "str",

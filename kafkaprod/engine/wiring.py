@@ -16,6 +16,8 @@ from kafkaprod.security.sasl import MechanismFactory, PlainMechanism
 if TYPE_CHECKING:
     import ssl
 
+    from kafkaprod.security.oauthbearer import TokenProvider
+
 
 def connection_settings(config: ProducerConfig, network: Network = SOCKETS) -> ConnectionSettings:
     """Return what connections need. Raises ConfigError for a certificate that cannot be used or missing credentials."""
@@ -39,12 +41,9 @@ def mechanism_factory(config: ProducerConfig) -> MechanismFactory | None:
         return None
     name = config.sasl_mechanism
     if name == "OAUTHBEARER":
-        from kafkaprod.security.oauthbearer import CallbackTokenProvider, OAuthBearerMechanism
+        from kafkaprod.security.oauthbearer import OAuthBearerMechanism
 
-        provider = config.sasl_oauth_token_provider
-        if provider is None:
-            provider = CallbackTokenProvider(config.oauth_cb, config.sasl_oauthbearer_config.reveal())
-        return partial(OAuthBearerMechanism, provider)
+        return partial(OAuthBearerMechanism, token_provider(config))
     if config.sasl_plain_username is None or config.sasl_plain_password is None:
         raise ConfigError(f"sasl_mechanism={name} needs sasl_plain_username and sasl_plain_password")
     credentials = (config.sasl_plain_username, config.sasl_plain_password.reveal())
@@ -57,6 +56,29 @@ def mechanism_factory(config: ProducerConfig) -> MechanismFactory | None:
         make = partial(ScramMechanism, str(name), *credentials)
     make()  # refuses unusable credentials now, not at the first connection
     return make
+
+
+def token_provider(config: ProducerConfig) -> TokenProvider:
+    """Return what gives OAUTHBEARER its tokens: the user's object or callback, or a token endpoint."""
+    if config.sasl_oauth_token_provider is not None:
+        given: TokenProvider = config.sasl_oauth_token_provider
+        return given
+    if config.oauth_cb is not None:
+        from kafkaprod.security.oauthbearer import CallbackTokenProvider
+
+        return CallbackTokenProvider(config.oauth_cb, config.sasl_oauthbearer_config.reveal())
+    from kafkaprod.net.http_exchange import exchange
+    from kafkaprod.security.tls import endpoint_context
+    from kafkaprod.security.token_cache import TokenCache
+    from kafkaprod.security.token_endpoint import TokenEndpoint
+
+    send = partial(
+        exchange,
+        connect_timeout_ms=config.sasl_login_connect_timeout_ms,
+        read_timeout_ms=config.sasl_login_read_timeout_ms,
+        tls=endpoint_context(config),
+    )
+    return TokenCache(TokenEndpoint(config, send).fetch)
 
 
 def compression_level(config: ProducerConfig) -> int | None:

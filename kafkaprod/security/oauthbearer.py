@@ -1,7 +1,7 @@
 """OAUTHBEARER: login with a bearer token that the caller's provider fetches. Source: RFC 7628; KIP-255.
 
-Each login fetches a new token, so a re-authentication sends a fresh one. This package opens no URL and reads no file
-for a token: the provider is the caller's code.
+The provider is the caller's code, or `token_cache.TokenCache` over `token_endpoint.TokenEndpoint`. It is called for
+each login, so a re-authentication sends the token that is valid then.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kafkaprod.errors import AuthenticationError, ConfigError
+from kafkaprod.errors import AuthenticationError, ConfigError, KafkaError
 
 MAX_ERROR_BYTES = 4096
 
@@ -22,10 +22,15 @@ _EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]*")
 
 @dataclass(frozen=True, slots=True)
 class BearerToken:
-    """A token and the SASL extensions (KIP-342) to send with it."""
+    """A token and the SASL extensions (KIP-342) to send with it.
+
+    Attributes:
+        lifetime_s: Seconds for which it is valid, from when it was fetched; None: not known.
+    """
 
     value: str = field(repr=False)
     extensions: Mapping[str, str] = field(default_factory=dict)
+    lifetime_s: float | None = None
 
 
 class TokenProvider(Protocol):
@@ -61,20 +66,25 @@ class OAuthBearerMechanism:
 
     def __init__(self, provider: TokenProvider) -> None:
         self._provider = provider
+        self._token: BearerToken | None = None
         self._has_failed = False
 
     def first(self) -> bytes:
         """Fetch a token and wrap it.
 
         Raises:
-            AuthenticationError: The provider failed; its exception is the cause.
+            AuthenticationError: The provider failed; its exception is the cause. An error of this package is raised
+                as it is.
             ConfigError: The token or an extension holds characters that are not allowed.
         """
         try:
             answer = self._provider.token()
+        except KafkaError:
+            raise
         except Exception as error:
             raise AuthenticationError(f"the OAuth token provider raised {type(error).__name__}") from error
         token = BearerToken(answer) if isinstance(answer, str) else answer
+        self._token = token
         if not _TOKEN.fullmatch(token.value):
             raise ConfigError(f"the OAuth token of {len(token.value)} characters is not an RFC 6750 bearer token")
         parts = ["n,,", f"auth=Bearer {token.value}"]
@@ -93,4 +103,7 @@ class OAuthBearerMechanism:
         if len(challenge) > MAX_ERROR_BYTES:
             raise AuthenticationError(f"OAUTHBEARER refusal of {len(challenge)} bytes exceeds {MAX_ERROR_BYTES}")
         self._has_failed = True
+        discard = getattr(self._provider, "discard", None)
+        if discard is not None:
+            discard(self._token)
         return b"\x01"

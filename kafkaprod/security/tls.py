@@ -10,6 +10,7 @@ import os
 import ssl
 
 from kafkaprod.config.connection_options import ConnectionOptions
+from kafkaprod.config.oauth_options import OAuthOptions
 from kafkaprod.errors import ConfigError
 
 
@@ -31,6 +32,30 @@ def client_context(options: ConnectionOptions) -> ssl.SSLContext:
         except ssl.SSLError as error:
             raise ConfigError(f"ssl_ciphers={options.ssl_ciphers!r} selects no cipher OpenSSL knows") from error
     return context
+
+
+def endpoint_context(options: OAuthOptions) -> ssl.SSLContext | None:
+    """Build the context for a token endpoint; None if the system's authorities are to be used.
+
+    Raises:
+        ConfigError: `https_ca_location` or `https_ca_pem` cannot be loaded.
+    """
+    if options.https_ca_location is None and options.https_ca_pem is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if options.https_ca_location is not None:
+        _load_pem(context, "https_ca_location", options.https_ca_location)
+    if options.https_ca_pem is not None:
+        _load_pem_text(context, "https_ca_pem", options.https_ca_pem)
+    return context
+
+
+def _load_pem_text(context: ssl.SSLContext, option: str, text: str) -> None:
+    try:
+        context.load_verify_locations(cadata=text)
+    except (ValueError, ssl.SSLError) as error:
+        raise ConfigError(f"{option} of {len(text)} characters cannot be loaded as PEM: {error}") from error
 
 
 def _load_authorities(context: ssl.SSLContext, options: ConnectionOptions) -> None:

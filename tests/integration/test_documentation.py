@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import pyspark
 import pytest
 
+from kafkaprod.config import ProducerConfig
+from kafkaprod.engine.wiring import connection_settings
 from tests.documentation import PAGES, ROOT, blocks, follow, unexplained
 from tests.kafka.ports import free_ports
 
@@ -47,6 +50,19 @@ def test_a_long_page_can_be_followed(page: Path, tmp_path: Path, monkeypatch: py
 
 def test_every_block_is_run_or_it_is_said_why_not() -> None:
     assert list(unexplained(PAGES)) == []
+
+
+def test_every_properties_file_of_the_documentation_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, count = tmp_path / "client.properties", 0
+    for block in (block for page in PAGES for block in blocks(page) if block.language == "properties"):
+        path.write_text(block.text, encoding="utf-8")
+        for name in re.findall(r"=env:(\w+)", block.text):
+            monkeypatch.setenv(name, "secret")
+        connection_settings(ProducerConfig.from_file(path))
+        count += 1
+    assert count > 0
 
 
 @pytest.mark.parametrize("block", ["```sh\nfalse\n```\n", '```python\nraise ValueError("no")\n```\n'])

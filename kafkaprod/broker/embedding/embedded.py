@@ -66,6 +66,7 @@ class EmbeddedBroker:
         transaction_max_timeout_ms: int = 900_000,
         transactional_id_expiration_ms: int = 7 * 24 * 3_600_000,
         sasl_users: Mapping[str, str] | None = None,
+        sasl_oauthbearer: bool = False,
         tls_files: Sequence[str | os.PathLike[str]] | None = None,
         max_versions: Mapping[ApiKey, int] | None = None,
         options: Mapping[str, str | int | bool] | None = None,
@@ -89,6 +90,8 @@ class EmbeddedBroker:
             transaction_max_timeout_ms: longest transaction timeout a producer may request.
             transactional_id_expiration_ms: transactional ids that are not used for this time are forgotten.
             sasl_users: user name -> password; clients must log in if there are any (PLAIN, SCRAM-SHA-256, -512).
+            sasl_oauthbearer: clients can log in by OAUTHBEARER, with JSON web tokens that have no signature, a subject
+                and an end, at which they must have logged in again. For tests: anyone can make such a token.
             tls_files: certificate chain, private key and, to ask clients for certificates, their authority; PEM files.
             max_versions: API -> highest version to announce and to take: how a client speaks to older brokers.
             options: further options under Kafka's names, {"message.max.bytes": 2_000_000} say; they count more than
@@ -120,6 +123,7 @@ class EmbeddedBroker:
                 "expiration_check_ms": max(min(transactional_id_expiration_ms // 2, 3_600_000), _TRANSACTION_CHECK_MS),
             },
             "sasl_users": dict(sasl_users or {}),
+            "sasl_oauthbearer": sasl_oauthbearer,
             "tls_files": None if tls_files is None else [os.fspath(file) for file in tls_files],
             "max_versions": {int(api): version for api, version in (max_versions or {}).items()},
             "options": {name: _option_text(value) for name, value in (options or {}).items()},

@@ -1,4 +1,4 @@
-"""SaslAuthenticate (36): one message of a login. Sessions have no end, so no client has to log in again (KIP-368)."""
+"""SaslAuthenticate (36): one message of a login. The login by a token ends with it: clients log in again (KIP-368)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def handle(broker: Broker, request: ClientRequest[SaslAuthenticateRequest]) -> O
     if request.login is None:
         return refuse(request, ErrorCode.ILLEGAL_SASL_STATE)
     try:
-        return SaslAuthenticateResponse(auth_bytes=request.login.step(request.body.auth_bytes))
+        answer = request.login.step(request.body.auth_bytes)
+        return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=request.login.lifetime_ms)
     except AuthenticationError as error:
         response = refuse(request, ErrorCode.SASL_AUTHENTICATION_FAILED)
         response.error_message = str(error)

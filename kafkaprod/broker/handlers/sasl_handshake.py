@@ -25,4 +25,5 @@ def handle(broker: Broker, request: ClientRequest[SaslHandshakeRequest]) -> Sasl
 
 def refuse(request: ClientRequest[SaslHandshakeRequest], error_code: int) -> SaslHandshakeResponse:
     """Answer the error, and what could be chosen."""
-    return SaslHandshakeResponse(error_code=error_code, mechanisms=list(MECHANISMS))
+    mechanisms = MECHANISMS if request.login is None else request.login.mechanisms
+    return SaslHandshakeResponse(error_code=error_code, mechanisms=list(mechanisms))

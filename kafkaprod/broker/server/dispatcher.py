@@ -98,6 +98,8 @@ class Dispatcher:
         try:
             if not session.is_trusted and received.api not in BEFORE_LOGIN:
                 raise AuthenticationError(f"{received.api.name} before the login")
+            if session.login is not None and session.login.is_over and received.api not in BEFORE_LOGIN:
+                raise AuthenticationError(f"{received.api.name} after the end of the login")
             body = received.decode(self._broker.config.limits.max_request_elements)
         except KafkaError as error:
             self._loop.drop(session, error)

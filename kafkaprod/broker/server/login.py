@@ -1,4 +1,4 @@
-"""The broker's half of a SASL login: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. Bytes in, bytes out; no I/O.
+"""The broker's half of a SASL login: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. Bytes in, bytes out; no I/O.
 
 Passwords are turned into SCRAM keys once, so that an exchange costs a few HMACs. An unknown user gets the same
 exchange, with a made-up salt for each mechanism, and fails at its end: nothing shows whether the user exists. Nonces
@@ -12,14 +12,17 @@ import binascii
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
+from kafkaprod.broker.server.oauthbearer import MAX_TOKEN_MESSAGE_BYTES, BearerExchange
 from kafkaprod.errors import AuthenticationError
 from kafkaprod.security.scram import MAX_MESSAGE_BYTES, MIN_ITERATIONS, random_nonce
 
 SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = ("PLAIN", *SCRAM_HASHES)
+OAUTHBEARER = "OAUTHBEARER"
 
 _SALT_BYTES = 16
 
@@ -87,22 +90,48 @@ class _Exchange(Protocol):
 class Login:
     """The login of one connection.
 
+    Args:
+        credentials: users and passwords.
+        takes_tokens: whether OAUTHBEARER is offered, with tokens that have no signature.
+        now_s: seconds since 1970.
+
     Attributes:
         user: who is logged in; None before that.
+        mechanisms: those that are offered.
+        ends_at_s: when the client must have logged in again (KIP-368); None: never.
     """
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(
+        self, credentials: Credentials, takes_tokens: bool = False, now_s: Callable[[], float] = time.time
+    ) -> None:
         self.user: str | None = None
+        self.mechanisms = (*MECHANISMS, OAUTHBEARER) if takes_tokens else MECHANISMS
+        self.ends_at_s: float | None = None
+        self._now_s = now_s
         self._credentials = credentials
         self._exchange: _Exchange | None = None
 
     def begin(self, mechanism: str) -> bool:
         """SaslHandshake: choose a mechanism; False if there is no such one."""
-        if mechanism not in MECHANISMS:
+        if mechanism not in self.mechanisms:
             return False
-        is_plain = mechanism == "PLAIN"
-        self._exchange = _Plain(self._credentials) if is_plain else _Scram(self._credentials, mechanism)
+        if mechanism == OAUTHBEARER:
+            self._exchange = BearerExchange(self._now_s)
+        elif mechanism == "PLAIN":
+            self._exchange = _Plain(self._credentials)
+        else:
+            self._exchange = _Scram(self._credentials, mechanism)
         return True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the login has ended and no other has followed."""
+        return self.ends_at_s is not None and self._now_s() >= self.ends_at_s
+
+    @property
+    def lifetime_ms(self) -> int:
+        """What is left of the login; 0: it does not end."""
+        return 0 if self.ends_at_s is None else max(int((self.ends_at_s - self._now_s()) * 1000), 1)
 
     def step(self, token: bytes) -> bytes:
         """SaslAuthenticate: answer the client's message.
@@ -112,10 +141,14 @@ class Login:
         """
         if self._exchange is None:
             raise AuthenticationError("no mechanism was agreed on")
-        if len(token) > MAX_MESSAGE_BYTES:
-            raise AuthenticationError(f"message of {len(token)} bytes exceeds the limit of {MAX_MESSAGE_BYTES}")
+        limit = MAX_TOKEN_MESSAGE_BYTES if isinstance(self._exchange, BearerExchange) else MAX_MESSAGE_BYTES
+        if len(token) > limit:
+            raise AuthenticationError(f"message of {len(token)} bytes exceeds the limit of {limit}")
         answer = self._exchange.step(token)
         if self._exchange.user is not None:
+            if self.user not in (None, self._exchange.user):
+                raise AuthenticationError("a login that follows another must be the same user's")
+            self.ends_at_s = self._exchange.ends_at_s if isinstance(self._exchange, BearerExchange) else None
             self.user, self._exchange = self._exchange.user, None
         return answer
 

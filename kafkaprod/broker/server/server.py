@@ -304,7 +304,7 @@ class BrokerServer:
         )
         limits, has_login = self._config.limits, acceptor.listener.has_login and not acceptor.is_peer
         max_frame_bytes = limits.max_unauthenticated_bytes if has_login else limits.max_request_bytes
-        login = Login(self.broker.credentials) if has_login else None
+        login = Login(self.broker.credentials, self._config.sasl_oauthbearer) if has_login else None
         session = Session(
             transport,
             host,

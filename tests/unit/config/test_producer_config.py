@@ -18,6 +18,7 @@ import pytest
 from kafkaprod import Producer, compression
 from kafkaprod.config import OPTIONS, ProducerConfig, Secret
 from kafkaprod.config.documentation import NOT_YET, configuration_page
+from kafkaprod.config.oauth_options import JWT_BEARER
 from kafkaprod.config.option import HIGH, REQUIRED, Section, options_of
 from kafkaprod.config.option_types import OptionTypes
 from kafkaprod.config.refused import REFUSED, REFUSED_VALUES
@@ -344,6 +345,11 @@ def test_hooks_are_kept_as_given() -> None:
 
 # --- rules ---
 
+OAUTH = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "OAUTHBEARER",
+    "sasl_oauthbearer_token_endpoint_url": "https://h/t",
+}
 
 CONFLICTS: list[tuple[dict[str, object], str]] = [
     ({"acks": 1, "enable_idempotence": True}, "acks=1 conflicts with enable_idempotence=true"),
@@ -373,7 +379,14 @@ CONFLICTS: list[tuple[dict[str, object], str]] = [
         {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_plain_username": "u"},
         "needs sasl_plain_u",
     ),
-    ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, "one of sasl_oauth_token_provider and"),
+    ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, "oauth_cb; given: none"),
+    ({"sasl_oauthbearer_token_endpoint_url": "https://h/t"}, "sasl_oauthbearer_token_endpoint_url has no effect"),
+    ({**OAUTH}, "or an assertion: sasl_oauthbearer_assertion_file"),
+    (
+        {**OAUTH, "sasl_oauthbearer_assertion_file": "a", "sasl_oauthbearer_assertion_private_key_file": "b"},
+        "are given together: an assertion has one source",
+    ),
+    ({**OAUTH, "sasl_oauthbearer_grant_type": JWT_BEARER}, "or an assertion: sasl_oauthbearer_assertion_file"),
     ({"ssl_cafile": "ca.pem"}, "ssl_cafile has no effect with security_protocol=PLAINTEXT"),
     ({"security_protocol": "SSL", "ssl_keyfile": "key.pem"}, "without ssl_certfile"),
     (
