@@ -58,6 +58,7 @@ class NodePool:
     Attributes:
         members: The known brokers, and why they could not be connected.
         is_rebootstrap_required: Whether a broker of another cluster refused this client (error 129, KIP-1102).
+        ready_count: Connections that have become ready so far: with each a broker has announced its versions.
         wakeup: Called, it makes `poll` return soon. For any thread, and for signal handlers.
     """
 
@@ -77,6 +78,7 @@ class NodePool:
         self._has_failed = False  # a connection failed outside of `poll`, which then must not wait
         self._next_timer_ms = NEVER_MS  # not later than the earliest deadline of any connection
         self._is_closed = False
+        self.ready_count = 0
         self.is_rebootstrap_required = False
 
     # --- which brokers there are -----------------------------------------------------------------------------------
@@ -150,8 +152,7 @@ class NodePool:
     @property
     def is_any_connected(self) -> bool:
         """Whether some node is connected, even if it takes no request now."""
-        states = self.members.states.values()
-        return any(state.connection is not None and state.connection.is_ready for state in states)
+        return any(state.connection is not None and state.connection.is_ready for state in self.members)
 
     # --- requests --------------------------------------------------------------------------------------------------
 
@@ -355,10 +356,9 @@ class NodePool:
                 continue
             if connection.is_ready and not state.was_ready:
                 state.was_ready = True
-                protocol = connection.protocol
-                state.checks_identity = (
-                    protocol.usable_version(ApiKey.API_VERSIONS, IDENTITY_VERSION, IDENTITY_VERSION) is not None
-                )
+                self.ready_count += 1
+                usable = connection.protocol.usable_version(ApiKey.API_VERSIONS, IDENTITY_VERSION, IDENTITY_VERSION)
+                state.checks_identity = usable is not None
             if connection.has_answered:
                 state.failure_count, state.last_failure = 0, None
             if connection.failure is not None:

@@ -22,7 +22,7 @@ from kafkaprod.engine.transactions.intents import TransactionSettings
 from kafkaprod.engine.transactions.machine import TransactionMachine
 from kafkaprod.engine.transactions.offsets import read_group_metadata, read_offsets
 from kafkaprod.engine.transactions.requests import TransactionRequest
-from kafkaprod.engine.transactions.states import OPEN, State
+from kafkaprod.engine.transactions.states import ENDING, FAILED, OPEN, State
 from kafkaprod.errors import (
     AuthenticationError,
     IllegalStateError,
@@ -33,6 +33,7 @@ from kafkaprod.errors import (
 from kafkaprod.net.pool import NodePool
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.in_flight import InFlightRequest
+from kafkaprod.protocol.negotiation import BrokerVersions
 from kafkaprod.structs import TopicPartition
 
 FEATURE: Final = "transaction.version"
@@ -73,13 +74,18 @@ class TransactionalIdentity:
         # guarded by _lock:
         self._machine = TransactionMachine(settings, random)
         self._closed: Failure | None = None  # the sender thread has ended
+        self._is_idle = False  # no request is due until a call or an outcome comes
+        self._has_news = True  # the machine has changed, the core has not yet
         # sender thread only:
         self._prepared: tuple[TransactionRequest, IdentityRequest] | None = None  # to be sent, or in flight
         self._is_in_flight = False
         self._max_close_ms = max_close_ms
         self._closing_since_ms: int | None = None
         self._features = (-1, 0)  # (epoch, level of transactions) as last finalized by the cluster
+        self._announced: dict[int, BrokerVersions] = {}  # by node: the versions that were last noted
+        self._able: dict[int, bool] = {}  # by node: can it play its part in v2
         self._refuse_late: dict[int, bool] = {}  # by node: does it refuse records after their transaction
+        self._ready_count = -1  # of the pool, when it was last looked at
         accumulator.failed_batches = []
         accumulator.set_gate(False)
         drain.set_transaction(0, False)
@@ -97,6 +103,7 @@ class TransactionalIdentity:
         with self._lock:
             self._check_running()
             self._machine.begin()
+            self._has_news = True
             self._accumulator.set_gate(True)
 
     def start_offsets(self, offsets: Any, group_metadata: Any, wake: Callable[[], None]) -> Call | None:
@@ -130,6 +137,7 @@ class TransactionalIdentity:
 
     def _started(self, call: Call, wake: Callable[[], None]) -> Call:
         call.wake = wake
+        self._has_news = True
         if call.is_done:
             wake()
         self._pool.wakeup()
@@ -184,16 +192,29 @@ class TransactionalIdentity:
         return V2_PRODUCE_VERSIONS if self._machine.members.is_v2 else V1_PRODUCE_VERSIONS
 
     def wanted(self, now_ms: int) -> IdentityRequest | None:
-        """The next request of the transaction. Brings machine and core up to each other first."""
+        """The next request of the transaction. Brings machine and core up to each other first.
+
+        Every turn of the sender thread begins with this call. It does next to nothing while records are only sent.
+        """
+        if self._pool.ready_count != self._ready_count:
+            self._look_at_brokers()
         self._exchange()
-        if self._is_in_flight:
+        if self._is_in_flight or self._is_idle:
             return None
         if self._prepared is None:
-            has_batches = self._accumulator.incomplete_batch_count > 0
+            machine = self._machine
             with self._lock:
-                self._look_at_brokers()
-                request = self._machine.next_request(now_ms, has_batches=has_batches)
-            self._apply()  # a transaction that nothing was sent in ends here
+                state = machine.state
+                # Counted under the lock: else a record could be sent, and its commit begin, before the count is used.
+                has_batches = self._accumulator.incomplete_batch_count > 0
+                if state in ENDING and not has_batches:
+                    self._look_at_brokers()
+                    if self._drain.has_drained:
+                        machine.on_drained()
+                request = machine.next_request(now_ms, has_batches=has_batches)
+                self._is_idle = request is None and machine.is_idle
+            if machine.state is not state:
+                self._apply()  # a transaction that nothing was sent in ends here
             if request is None:
                 return None
             node_id = None if request.node is None else request.node.node_id
@@ -205,8 +226,7 @@ class TransactionalIdentity:
 
     def delay_ms(self, now_ms: int) -> int:
         """Until the backoff is over; MAX_WAIT_MS when an answer, a batch or a call must come first."""
-        with self._lock:
-            return self._machine.wait_ms(now_ms) or MAX_WAIT_MS
+        return self._machine.wait_ms(now_ms) or MAX_WAIT_MS  # needs no lock: only the sender thread changes it
 
     def on_sent(self, wanted: IdentityRequest) -> None:
         """One request at a time."""
@@ -216,8 +236,9 @@ class TransactionalIdentity:
         """Take an answer, or that there is none."""
         self._is_in_flight, self._prepared = False, None
         self._take_failed_batches()
+        self._look_at_brokers()
         with self._lock:
-            self._look_at_brokers()
+            self._has_news = True
             if done.error is None:
                 self._machine.on_response(done.response, done.version, now_ms)
             else:
@@ -228,12 +249,14 @@ class TransactionalIdentity:
         """The node cannot be reached, or supports no version of the request."""
         self._prepared = None
         with self._lock:
+            self._has_news = True
             self._machine.on_no_answer(error, now_ms, was_sent=False)
         self._apply()
 
     def on_refused_connection(self, error: AuthenticationError) -> None:
         """Credentials were refused: a first init ends with that."""
         with self._lock:
+            self._has_news = True
             self._machine.on_authentication_error(error)
 
     def may_drain(self) -> bool:
@@ -249,6 +272,7 @@ class TransactionalIdentity:
         That has `max_close_ms`, if close() gives more: a coordinator that is away must not keep a program from ending.
         """
         with self._lock:
+            self._has_news = True
             has_work = self._machine.abandon()
         if self._closing_since_ms is None:
             self._closing_since_ms = now_ms
@@ -261,23 +285,26 @@ class TransactionalIdentity:
             self._machine.end(self._closed)
 
     def _exchange(self) -> None:
-        """Bring the machine up to what happened to batches, and the core up to the machine."""
-        self._take_failed_batches()
-        drain = self._drain
-        with self._lock:
-            if drain.has_drained:
-                self._machine.on_drained()
-            if drain.has_new_members:
+        """Bring the machine up to what happened to batches, and the core up to the machine, where anything happened."""
+        drain, machine = self._drain, self._machine
+        if self._accumulator.failed_batches:
+            self._take_failed_batches()
+        if drain.has_new_members:
+            with self._lock:
+                self._has_news = True
                 for topic, number in drain.new_members():
-                    self._machine.may_drain(TopicPartition(topic, number))
-        self._apply()
+                    machine.may_drain(TopicPartition(topic, number))
+        if self._has_news or drain.wants_epoch or machine.state in FAILED:
+            self._apply()
 
     def _take_failed_batches(self) -> None:
         failed = self._accumulator.failed_batches
         if not failed:
             return
         self._accumulator.failed_batches = []
+        self._look_at_brokers()
         with self._lock:
+            self._has_news = True
             for topic, number, error, had_sequence in failed:
                 if not isinstance(error, KafkaError):
                     error = _wrapped(error)
@@ -289,6 +316,7 @@ class TransactionalIdentity:
         with self._lock:
             machine = self._machine
             state = machine.state
+            self._has_news = self._is_idle = False
             if (drain.producer_id, drain.producer_epoch) != (machine.producer_id, machine.epoch) or drain.wants_epoch:
                 drain.set_producer(machine.producer_id, machine.epoch)
             drain.set_transaction(machine.number if state in OPEN else 0, machine.members.is_v2)
@@ -297,7 +325,7 @@ class TransactionalIdentity:
                 drain.add_members(added)
             self._accumulator.set_gate(state is State.IN_TRANSACTION)
             failure = machine.failure
-        if state in (State.ABORTABLE_ERROR, State.ABORTING, State.FATAL_ERROR):
+        if state in FAILED:
             self._fail_batches(state, failure)
 
     def _fail_batches(self, state: State, failure: Failure | None) -> None:
@@ -315,21 +343,26 @@ class TransactionalIdentity:
 
     def _look_at_brokers(self) -> None:
         """Note whether the cluster has finalized v2, and whether every broker known to us can play its part."""
-        is_able = True
-        node_ids = self._pool.node_ids()
-        for node_id in node_ids:
-            versions = self._pool.versions(node_id)
-            if versions is None:
-                continue
-            level = versions.finalized_features.get(FEATURE, 0)
-            self._features = max(self._features, (versions.finalized_features_epoch, level))
-            is_able = is_able and all(
-                versions.ranges.get(api, (0, least))[1] >= least for api, least in V2_NEEDS.items()
-            )
-            self._refuse_late[node_id] = versions.ranges.get(*_VERIFYING)[1] >= _VERIFYING[1][1]
-        self._machine.can_use_v2 = is_able and self._features[1] >= LEVEL_OF_V2
-        # A broker that is not connected now, because it did not answer, is the one that may have the late records.
-        self._machine.refuses_late = all(self._refuse_late.get(node_id, True) for node_id in node_ids)
+        pool, machine = self._pool, self._machine
+        self._ready_count = pool.ready_count
+        is_able = refuses_late = True
+        for node_id in pool.node_ids():
+            versions = pool.versions(node_id)
+            if versions is not None:
+                if versions is not self._announced.get(node_id):
+                    self._note_versions(node_id, versions)
+                is_able = is_able and self._able[node_id]
+            # A broker that is not connected now, because it did not answer, is the one that may have the late records.
+            refuses_late = refuses_late and self._refuse_late.get(node_id, True)
+        machine.can_use_v2 = is_able and self._features[1] >= LEVEL_OF_V2
+        machine.refuses_late = refuses_late
+
+    def _note_versions(self, node_id: int, versions: BrokerVersions) -> None:
+        self._announced[node_id] = versions
+        level = versions.finalized_features.get(FEATURE, 0)
+        self._features = max(self._features, (versions.finalized_features_epoch, level))
+        self._able[node_id] = all(versions.ranges.get(api, (0, least))[1] >= least for api, least in V2_NEEDS.items())
+        self._refuse_late[node_id] = versions.ranges.get(*_VERIFYING)[1] >= _VERIFYING[1][1]
 
 
 def _wrapped(error: BaseException) -> KafkaError:

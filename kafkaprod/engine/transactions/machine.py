@@ -33,7 +33,7 @@ from kafkaprod.engine.transactions.intents import Intents, TransactionSettings
 from kafkaprod.engine.transactions.members import Members
 from kafkaprod.engine.transactions.pauses import Pauses
 from kafkaprod.engine.transactions.requests import TransactionRequest
-from kafkaprod.engine.transactions.states import OPEN, State
+from kafkaprod.engine.transactions.states import ENDING, IDLE, OPEN, State
 from kafkaprod.errors import (
     AuthenticationError,
     CorruptDataError,
@@ -109,13 +109,22 @@ class TransactionMachine(Intents):
             self.members.is_started = True
         return request
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request can be due before a call of the application, a new partition or a failed batch."""
+        members = self.members
+        is_waiting = members.new or members.unanswered or members.unanswered_groups
+        return self.state in IDLE and self._call is None and self._in_flight is None and not is_waiting
+
     def wait_ms(self, now_ms: int) -> int:
         """How long `next_request` will have nothing because of a backoff; 0 if that is not the reason."""
         return 0 if self._in_flight is not None else max(self._not_before_ms - now_ms, 0)
 
     def _derive(self, has_batches: bool) -> TransactionRequest | None:
-        me = requests.Producer(self._settings.transactional_id, self.producer_id, self.epoch)
         state, members = self.state, self.members
+        if has_batches and members.is_v2 and state in ENDING:
+            return None  # the usual turn between a commit and the last outcome
+        me = requests.Producer(self._settings.transactional_id, self.producer_id, self.epoch)
         is_ending = state is State.ABORTING
         if state is State.INITIALIZING:
             timeout_ms, is_bump = self._settings.transaction_timeout_ms, not self._is_first_init

@@ -18,6 +18,8 @@ class State(Enum):
     ABORTABLE_ERROR = "in a transaction that must be aborted"
     FATAL_ERROR = "failed for good"
 
+    __hash__ = object.__hash__  # Enum's own hashes the name in Python, several times a turn of the sender thread
+
 
 TRANSITIONS: Final[dict[State, frozenset[State]]] = {
     State.UNINITIALIZED: frozenset({State.INITIALIZING, State.FATAL_ERROR}),
@@ -32,5 +34,12 @@ TRANSITIONS: Final[dict[State, frozenset[State]]] = {
     State.FATAL_ERROR: frozenset(),
 }
 
+FAILED: Final = frozenset({State.ABORTABLE_ERROR, State.ABORTING, State.FATAL_ERROR})
+"""States in which batches that were not sent fail."""
 OPEN: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR})
 """States in which batches of the current transaction may be on their way."""
+
+ENDING: Final = frozenset({State.COMMITTING, State.ABORTING})
+"""States in which the transaction is ended as soon as its batches have their outcomes."""
+IDLE: Final = frozenset({State.UNINITIALIZED, State.READY, State.IN_TRANSACTION})
+"""States in which a request is due only for a call of the application, or for a new partition."""

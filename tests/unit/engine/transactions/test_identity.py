@@ -44,6 +44,7 @@ class Nodes:
     def __init__(self, *brokers: BrokerVersions) -> None:
         self.brokers: dict[int, BrokerVersions | None] = dict(enumerate(brokers, 1))
         self.added: list[Node] = []
+        self.ready_count = len(brokers)
 
     def node_ids(self) -> list[int]:
         return list(self.brokers)
@@ -172,6 +173,84 @@ def test_v2_commit_waits_for_batches_only() -> None:
     bench.identity.finish(call)
     assert bench.engine.drain.producer_epoch == 2
     assert bench.engine.drain.transaction == 0
+
+
+class NoLock:
+    """A lock that may not be taken."""
+
+    def __enter__(self) -> None:
+        raise AssertionError("the lock is taken")
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class CountingAccumulator:
+    """An accumulator with which `then` happens right after its batches were counted."""
+
+    def __init__(self, accumulator: Any, then: Callable[[], None]) -> None:
+        self._accumulator, self._then = accumulator, then
+
+    @property
+    def incomplete_batch_count(self) -> int:
+        count: int = self._accumulator.incomplete_batch_count
+        self._then()
+        return count
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._accumulator, name)
+
+
+def test_commit_sees_a_record_that_came_after_the_batches_were_counted() -> None:
+    bench = Bench()
+    bench.init()
+    bench.begin()
+    bench.engine.append(b"v")
+    succeed(bench.engine.take())
+    identity = bench.identity
+
+    def send_and_commit() -> None:
+        if identity._lock.locked() or not identity.is_open:
+            return  # an application thread would have to wait
+        bench.engine.append(b"w")
+        identity.start_commit(nothing)
+
+    identity._accumulator = CountingAccumulator(identity._accumulator, send_and_commit)  # type: ignore[assignment]
+    identity._is_idle = False  # as after any call
+    assert bench.wanted() is None
+    assert bench.wanted() is None
+
+
+def test_sender_thread_does_nothing_while_records_are_only_sent() -> None:
+    bench = Bench()
+    bench.init()
+    bench.begin()
+    bench.engine.append(b"v")
+    succeed(bench.engine.take())
+    bench.identity._lock, lock = NoLock(), bench.identity._lock  # type: ignore[assignment]
+    assert bench.wanted() is None
+    bench.identity._lock = lock
+    call = bench.identity.start_commit(nothing)
+    bench.answer(Step.END, 0, (4000, 2))
+    bench.identity.finish(call)
+    assert bench.engine.drain.producer_epoch == 2
+
+
+def test_rules_change_with_a_broker_that_connects_between_transactions() -> None:
+    bench = Bench(broker(level=1))
+    bench.init()
+    bench.begin()
+    assert bench.identity.produce_versions == (3, 11)
+    bench.pool.brokers[2] = broker(level=2, epoch=8)
+    bench.pool.ready_count += 1
+    assert bench.wanted() is None
+    del bench.pool.brokers[2]
+    call = bench.identity.start_commit(nothing)  # of an empty transaction
+    assert bench.wanted() is not None
+    bench.answer(Step.BUMP, 0, (4000, 2))
+    bench.identity.finish(call)
+    bench.begin()
+    assert bench.identity.produce_versions == (12, 13)
 
 
 def test_failed_batch_stops_the_commit_and_fails_what_was_not_sent() -> None:
