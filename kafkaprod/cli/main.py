@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Final, NoReturn
 
 from kafkaprod import __version__
-from kafkaprod.cli.terminal import INTERRUPTED, Signals, abandon_stdout, coloured, prepare_process
+from kafkaprod.cli.terminal import INTERRUPTED, Signals, abandon_stdout, coloured, forget_interrupts, prepare_process
 from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.text import printable
 
@@ -99,6 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         return signals.exit_code(INTERRUPTED)
+    finally:
+        if arguments is None:
+            forget_interrupts()
 
 
 def _run(given: list[str], called: Iterable[str], *, is_own_process: bool) -> int:

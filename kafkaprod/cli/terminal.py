@@ -42,6 +42,16 @@ class Signals:
         return TERMINATED if self.is_terminated and code == INTERRUPTED else code
 
 
+def forget_interrupts() -> None:
+    """Let this process end with its own exit code after a KeyboardInterrupt that was handled.
+
+    CPython notes that an interrupt passed through `exec` or `eval` of a text, as dataclasses and named tuples have when
+    they are imported, even if it is caught later. `python -m` then ends with SIGINT instead of the exit code. The next
+    text that is evaluated without an interrupt clears the note.
+    """
+    eval("None")
+
+
 class LogLines(logging.Formatter):
     """Formats a warning of the package as a line of the command: `kafkaprod tail: ...`, without control characters."""
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -76,6 +77,27 @@ def test_signals_end_a_command_in_one_line(
     assert last.startswith(f"kafkaprod {command}: interrupted")
     assert b"Traceback" not in errors
     assert process.returncode == code
+
+
+def test_an_interrupt_of_an_import_leaves_the_exit_code_alone(tmp_path: Path) -> None:
+    # The import of a data class runs exec() of a text, which CPython remembers when an interrupt passes through it.
+    (tmp_path / "interrupted.py").write_text(
+        dedent("""
+            import sys
+            from kafkaprod.cli import main as command
+
+            def interrupted_import(*arguments, **options):
+                exec("import os, signal\\nos.kill(os.getpid(), signal.SIGINT)\\nfor _ in range(10**6): pass")
+
+            command._run = interrupted_import
+            sys.argv[1:] = ["tail"]
+            sys.exit(command.main())
+        """)
+    )
+    run = [sys.executable, "-m", "interrupted"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=BOUND_S)
+    assert (done.returncode, done.stderr) == (130, "kafkaprod tail: interrupted\n")
 
 
 def handles_signals(pid: int) -> bool:
