@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkaprod.config.host_patterns import HostPatterns, Hosts
 from kafkaprod.config.kinds import (
     Addresses,
     Boolean,
@@ -59,6 +60,15 @@ class ConnectionOptions:
         HIGH,
         "Addresses of brokers to contact first; the others are discovered from there. Kept as (host, port) pairs.",
         aliases=("metadata.broker.list",),
+    )
+    allowed_brokers: HostPatterns = _SERVERS.option(
+        HostPatterns(),
+        Hosts(),
+        LOW,
+        "Hosts that this client may connect to, besides those of `bootstrap_servers`. Metadata names the other "
+        "brokers: a cluster that is not trusted could name any host and port that this machine reaches. A name "
+        "allows every address of that host; an address or a network allows the addresses in it, whatever the name. If "
+        "empty: all.",
     )
     client_id: str = _SERVERS.option(
         "",

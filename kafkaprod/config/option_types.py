@@ -19,6 +19,10 @@ class OptionTypes(TypedDict, total=False):
     bootstrap_servers: str | Sequence[str | tuple[str, int]]
     """Addresses of brokers to contact first; the others are discovered from there. Kept as (host, port) pairs."""
     metadata_broker_list: str | Sequence[str | tuple[str, int]]
+    allowed_brokers: str | Sequence[str]
+    """Hosts that this client may connect to, besides those of `bootstrap_servers`. Metadata names the other brokers: a
+    cluster that is not trusted could name any host and port that this machine reaches. A name allows every address of
+    that host; an address or a network allows the addresses in it, whatever the name. If empty: all."""
     client_id: str
     """Name of this producer in the brokers' logs, metrics and quotas. If empty: `producer-<transactional_id>`, or
     `producer-<n>`, where n counts the producers of the process."""

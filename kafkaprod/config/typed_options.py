@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from kafkaprod.config.host_patterns import Hosts
 from kafkaprod.config.kinds import (
     Acks,
     Addresses,
@@ -54,6 +55,7 @@ _TYPES: Final[Mapping[type, str]] = {
     SecretText: "str | Secret",
     Choice: "str",
     Acks: "int | str",
+    Hosts: "str | Sequence[str]",
     Addresses: "str | Sequence[str | tuple[str, int]]",
     Hooks: "Iterable[Any]",
     TlsContext: "ssl.SSLContext",

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 
+from kafkaprod.config.host_patterns import HostPatterns
 from kafkaprod.errors import AuthenticationError, ConnectionLostError, KafkaError, RequestTimedOutError
 from kafkaprod.net.background import Offload
 from kafkaprod.net.network import Readiness
@@ -103,6 +104,8 @@ class NodeConnection:
         self._receive_buffer = receive_buffer
         self._setup_timeout_ms = setup_timeout_ms
         self._setup_deadline_ms = 0
+        # The bootstrap servers, whose ids are negative, are the user's own choice.
+        self._allowed = settings.options.allowed_brokers if node.node_id >= 0 else HostPatterns()
         self._addresses: deque[Address] = deque()
         self._transport: Transport | None = None
         self._interest = 0  # what the poller watches the transport for
@@ -127,15 +130,23 @@ class NodeConnection:
         self._setup_deadline_ms = now_ms + self._setup_timeout_ms
         host, port = self.node.host, self.node.port
         addresses = numeric_addresses(host, port)
-        if addresses is None:
+        if addresses is None and not self._allowed.networks and not self._allowed.allows_name(host):
+            self._on_resolved([], now_ms)  # the name of a host that is not allowed is not looked up
+        elif addresses is None:
             self._offload(lambda: resolve(host, port), self._on_resolved, self._on_unresolved)
         else:
             self._on_resolved(addresses, now_ms)
 
     def _on_resolved(self, addresses: list[Address], now_ms: int) -> None:
-        if self.failure is None:
-            self._addresses.extend(addresses)
-            self._connect_next(now_ms, None)
+        if self.failure is not None:
+            return
+        is_named = self._allowed.allows_name(self.node.host)
+        usable = [found for found in addresses if is_named or self._allowed.allows_address(found.sockaddr[0])]
+        if not usable and not is_named:
+            self._close_for(None, f"allowed_brokers does not have it: {[found.sockaddr[0] for found in addresses]}")
+            return
+        self._addresses.extend(usable)
+        self._connect_next(now_ms, None)
 
     def _on_unresolved(self, error: Exception, now_ms: int) -> None:
         self._close_for(error, "the name cannot be resolved")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafkaprod.clock import ManualClock, SystemClock
+from kafkaprod.config.host_patterns import Hosts
 from kafkaprod.errors import (
     AuthenticationError,
     ConnectionLostError,
@@ -982,3 +983,43 @@ def test_deadlines_end_a_long_poll() -> None:
         else:
             raise AssertionError("the setup timeout did not fire")
     pool.close()
+
+
+@pytest.mark.parametrize(
+    ("allowed", "host", "reason"),
+    [
+        ("kafka1", "127.0.0.1", "allowed_brokers does not have it: ['127.0.0.1']"),
+        ("10.0.0.0/8", "localhost", "allowed_brokers does not have it: ['127.0.0.1'"),
+        ("kafka1", "localhost", "allowed_brokers does not have it: []"),
+        ("127.0.0.0/8", "localhost", ""),
+        ("localhost", "localhost", ""),
+        ("::1,127.0.0.1", "127.0.0.1", ""),
+    ],
+)
+def test_brokers_of_the_metadata_are_followed_to_allowed_hosts_only(
+    make_pool: MakePool,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    allowed: str,
+    host: str,
+    reason: str,
+) -> None:
+    resolved = []
+    resolve = node_module.resolve
+
+    def watched(name: str, port: int) -> list[Address]:
+        resolved.append(name)
+        return [found for found in resolve(name, port) if found.family == socket.AF_INET]
+
+    monkeypatch.setattr(node_module, "resolve", watched)
+    with BrokerThread() as first, BrokerThread() as second:
+        pool = make_pool(allowed_brokers=Hosts().parse(allowed))
+        pool.set_bootstrap([first.address])
+        until_ready(pool, clock)
+        pool.update_nodes({7: Node(7, host, second.port)})
+        if reason:
+            assert reason in str(until_failed(pool, clock, 7).error)
+            assert not second.brokers
+        else:
+            until_ready(pool, clock, 7)
+        assert bool(resolved) is (host == "localhost" and "[]" not in reason)
