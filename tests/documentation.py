@@ -185,7 +185,9 @@ def unexplained(pages: Sequence[Path]) -> Iterator[str]:
     """Blocks that are neither run nor named in NOT_RUN."""
     for page in pages:
         for block in blocks(page):
-            if block.language not in ("sh", "python", "properties") and not any(map(block.text.startswith, NOT_RUN)):
+            if block.language not in ("sh", "python", "properties", "toml") and not any(
+                map(block.text.startswith, NOT_RUN)
+            ):
                 yield f"{page.name}, line {block.line}"
 
 

@@ -17,6 +17,7 @@ from kafkaprod.config.kinds import (
     Choice,
     Hook,
     Integer,
+    MechanismName,
     Path,
     SecretText,
     Text,
@@ -140,6 +141,10 @@ class ConnectionOptions:
         aliases=("socket.receive.buffer.bytes",),
     )
 
+    broker_address_family: str = _SERVERS.option(
+        "any", Choice(("any", "v4", "v6")), LOW, "Which addresses of a name are used: IPv4, IPv6, or any."
+    )
+
     # --- cluster metadata ---
 
     metadata_max_age_ms: int = _METADATA.option(
@@ -210,6 +215,27 @@ class ConnectionOptions:
     ssl_crlfile: str | None = _SECURITY.option(
         None, Path(), LOW, "PEM file of revoked certificates.", aliases=("ssl.crl.location",)
     )
+    ssl_ca_pem: Secret | None = _SECURITY.option(
+        None,
+        SecretText(),
+        MEDIUM,
+        "Trusted authorities as PEM text, instead of `ssl_cafile`.",
+        aliases=("ssl.truststore.certificates",),
+    )
+    ssl_certificate_pem: Secret | None = _SECURITY.option(
+        None,
+        SecretText(),
+        MEDIUM,
+        "This client's certificate chain as PEM text, instead of `ssl_certfile`.",
+        aliases=("ssl.keystore.certificate.chain",),
+    )
+    ssl_key_pem: Secret | None = _SECURITY.option(
+        None,
+        SecretText(),
+        MEDIUM,
+        "Its private key as PEM text, instead of `ssl_keyfile`. None: the key is in `ssl_certificate_pem`.",
+        aliases=("ssl.keystore.key",),
+    )
     ssl_ciphers: str | None = _SECURITY.option(
         None, Text(), LOW, "OpenSSL's list of ciphers for TLS 1.2. None: OpenSSL's default.", translated=_CIPHERS
     )
@@ -222,9 +248,11 @@ class ConnectionOptions:
     )
     sasl_mechanism: str | None = _SECURITY.option(
         None,
-        Choice(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")),
+        MechanismName(),
         MEDIUM,
-        "How to log in. The broker's list of mechanisms never changes it.",
+        "How to log in. The broker's list of mechanisms never changes it. AWS_MSK_IAM signs tokens of OAUTHBEARER with "
+        "AWS credentials (`pip install 'kafkaprod[msk]'`). Other names are looked up among the entry points "
+        "`kafkaprod.sasl_mechanisms` of installed packages.",
         aliases=("sasl.mechanisms",),
     )
     sasl_plain_username: str | None = _SECURITY.option(

@@ -9,6 +9,7 @@ Text in, options out: no class is loaded by its name (fault S15). Source: Kafka 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from kafkaprod.config.secret import Secret
@@ -21,6 +22,13 @@ _OAUTH_SETTINGS: Final = {
     "clientId": "sasl_oauthbearer_client_credentials_client_id",
     "clientSecret": "sasl_oauthbearer_client_credentials_client_secret",
     "scope": "sasl_oauthbearer_scope",
+}
+_AWS_MODULE: Final = "software.amazon.msk.auth.iam.IAMLoginModule"
+_AWS_SETTINGS: Final = {
+    "awsProfileName": "sasl_aws_profile",
+    "awsRoleArn": "sasl_aws_role_arn",
+    "awsRoleSessionName": "sasl_aws_role_session_name",
+    "awsStsRegion": "sasl_aws_region",
 }
 _EXTENSION: Final = "extension_"
 _ENTRY = re.compile(r"""\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\s*(.*?)\s*;\s*""", re.DOTALL)
@@ -41,6 +49,8 @@ def parse_jaas(value: object) -> dict[str, object]:
     module, assignments = entry.groups()
     if module == _OAUTH_MODULE:
         return _oauth_options(_parse_assignments(assignments))
+    if module == _AWS_MODULE:
+        return _translated(_parse_assignments(assignments), _AWS_SETTINGS)
     if module not in _MODULES:
         raise ConfigError(
             f"sasl.jaas.config names the login module {module}, which has no equivalent: give sasl_plain_username and "
@@ -52,18 +62,20 @@ def parse_jaas(value: object) -> dict[str, object]:
     return {"sasl_plain_username": settings["username"], "sasl_plain_password": Secret(settings["password"])}
 
 
-def _oauth_options(settings: dict[str, str]) -> dict[str, object]:
-    unknown = [name for name in settings if name not in _OAUTH_SETTINGS and not name.startswith(_EXTENSION)]
+def _translated(settings: dict[str, str], names: Mapping[str, str]) -> dict[str, object]:
+    unknown = [name for name in settings if name not in names]
     if unknown:
         raise ConfigError(f"sasl.jaas.config has settings without an equivalent: {', '.join(unknown)}")
-    options: dict[str, object] = {
-        _OAUTH_SETTINGS[name]: value for name, value in settings.items() if name in _OAUTH_SETTINGS
-    }
-    extensions = [
-        f"{name.removeprefix(_EXTENSION)}={value}" for name, value in settings.items() if name.startswith(_EXTENSION)
-    ]
+    return {names[name]: value for name, value in settings.items()}
+
+
+def _oauth_options(settings: dict[str, str]) -> dict[str, object]:
+    extensions = [name for name in settings if name.startswith(_EXTENSION)]
+    named = {name: value for name, value in settings.items() if name not in extensions}
+    options = _translated(named, _OAUTH_SETTINGS)
     if extensions:
-        options["sasl_oauthbearer_extensions"] = ",".join(extensions)
+        pairs = [f"{name.removeprefix(_EXTENSION)}={settings[name]}" for name in extensions]
+        options["sasl_oauthbearer_extensions"] = ",".join(pairs)
     return options
 
 

@@ -25,6 +25,7 @@ INT64_MAX: Final = 2**63 - 1
 DEFAULT_PORT: Final = 9092
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_MECHANISM = re.compile(r"[A-Z0-9_-]{1,20}")
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -230,6 +231,26 @@ class Choice:
         if isinstance(folded, str | int | None) and folded in self.synonyms:
             return self.synonyms[folded]
         raise ValueError(value)
+
+    def show(self, value: str) -> str:
+        return repr(value)
+
+
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM")
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class MechanismName:
+    """The name of a SASL mechanism: one of those that come with the package, or another's (RFC 4422 section 3.1)."""
+
+    type_name: str = "name"
+    allowed: str = f"one of {', '.join(MECHANISMS)}, or the name of an installed one: A-Z, 0-9, - and _, at most 20"
+
+    def parse(self, value: object) -> str:
+        name = value.strip().upper() if isinstance(value, str) else ""
+        if not _MECHANISM.fullmatch(name) or name == "GSSAPI":
+            raise ValueError(value)
+        return name
 
     def show(self, value: str) -> str:
         return repr(value)

@@ -132,6 +132,18 @@ class OAuthOptions(ConnectionOptions):
         'JSON file `{"header": {...}, "payload": {...}}` with further fields of assertions.',
         aliases=("sasl.oauthbearer.assertion.jwt.template.file",),
     )
+    sasl_aws_region: str | None = _OAUTH.option(
+        None,
+        Text(),
+        MEDIUM,
+        "The region of an Amazon MSK cluster (AWS_MSK_IAM). None: the one in the first bootstrap server's name, or "
+        "`$AWS_REGION`.",
+    )
+    sasl_aws_profile: str | None = _OAUTH.option(
+        None, Text(), LOW, "A profile of the AWS configuration. None: AWS's usual places of credentials."
+    )
+    sasl_aws_role_arn: str | None = _OAUTH.option(None, Text(), LOW, "A role to assume.")
+    sasl_aws_role_session_name: str | None = _OAUTH.option(None, Text(), LOW, "The name of that role's session.")
     sasl_login_connect_timeout_ms: int = _OAUTH.option(
         5_000, Integer(1), LOW, "How long connecting to the token endpoint may take.", unit="ms"
     )

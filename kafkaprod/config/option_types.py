@@ -48,6 +48,8 @@ class OptionTypes(TypedDict, total=False):
     receive_buffer_bytes: int | str | None
     """SO_RCVBUF; -1 lets the operating system adapt it."""
     socket_receive_buffer_bytes: int | str | None
+    broker_address_family: str
+    """Which addresses of a name are used: IPv4, IPv6, or any."""
     metadata_max_age_ms: int | str
     """Metadata older than this is fetched again even if nothing seems to have changed."""
     topic_metadata_refresh_interval_ms: int | str
@@ -80,6 +82,15 @@ class OptionTypes(TypedDict, total=False):
     ssl_crlfile: str | os.PathLike[str] | None
     """PEM file of revoked certificates."""
     ssl_crl_location: str | os.PathLike[str] | None
+    ssl_ca_pem: str | Secret | None
+    """Trusted authorities as PEM text, instead of `ssl_cafile`."""
+    ssl_truststore_certificates: str | Secret | None
+    ssl_certificate_pem: str | Secret | None
+    """This client's certificate chain as PEM text, instead of `ssl_certfile`."""
+    ssl_keystore_certificate_chain: str | Secret | None
+    ssl_key_pem: str | Secret | None
+    """Its private key as PEM text, instead of `ssl_keyfile`. None: the key is in `ssl_certificate_pem`."""
+    ssl_keystore_key: str | Secret | None
     ssl_ciphers: str | None
     """OpenSSL's list of ciphers for TLS 1.2. None: OpenSSL's default."""
     ssl_cipher_suites: Any
@@ -87,7 +98,9 @@ class OptionTypes(TypedDict, total=False):
     """Whether a certificate must name the host. If not, everyone with a trusted certificate can read along."""
     ssl_endpoint_identification_algorithm: Any
     sasl_mechanism: str | None
-    """How to log in. The broker's list of mechanisms never changes it."""
+    """How to log in. The broker's list of mechanisms never changes it. AWS_MSK_IAM signs tokens of OAUTHBEARER with AWS
+    credentials (`pip install 'kafkaprod[msk]'`). Other names are looked up among the entry points
+    `kafkaprod.sasl_mechanisms` of installed packages."""
     sasl_mechanisms: str | None
     sasl_plain_username: str | None
     """User name for PLAIN and SCRAM."""
@@ -149,6 +162,15 @@ class OptionTypes(TypedDict, total=False):
     sasl_oauthbearer_assertion_template_file: str | os.PathLike[str] | None
     """JSON file `{"header": {...}, "payload": {...}}` with further fields of assertions."""
     sasl_oauthbearer_assertion_jwt_template_file: str | os.PathLike[str] | None
+    sasl_aws_region: str | None
+    """The region of an Amazon MSK cluster (AWS_MSK_IAM). None: the one in the first bootstrap server's name, or
+    `$AWS_REGION`."""
+    sasl_aws_profile: str | None
+    """A profile of the AWS configuration. None: AWS's usual places of credentials."""
+    sasl_aws_role_arn: str | None
+    """A role to assume."""
+    sasl_aws_role_session_name: str | None
+    """The name of that role's session."""
     sasl_login_connect_timeout_ms: int | str
     """How long connecting to the token endpoint may take."""
     sasl_login_read_timeout_ms: int | str
@@ -249,5 +271,7 @@ class OptionTypes(TypedDict, total=False):
     ssl_truststore_type: str
     sasl_oauthbearer_method: str
     sasl_login_callback_handler_class: str
+    sasl_client_callback_handler_class: str
+    socket_keepalive_enable: str
     api_version_request: str
     socket_nagle_disable: str

@@ -9,7 +9,7 @@ _PEM: Final = (
     "stores are PEM files here: convert with `keytool` and `openssl pkcs12`, then name them in ssl_cafile, "
     "ssl_certfile and ssl_keyfile"
 )
-_INLINE_PEM: Final = "write it to a file for ssl_cafile, ssl_certfile or ssl_keyfile, or give an ssl_context"
+_INLINE_PEM: Final = "give PEM text as ssl_ca_pem, ssl_certificate_pem and ssl_key_pem, or an ssl_context"
 _PARAMETERS_OF_TLS: Final = "give an ssl_context with the settings you want"
 _KERBEROS: Final = "Kerberos (GSSAPI) is not supported; use SCRAM-SHA-512 or OAUTHBEARER"
 _OAUTH: Final = (
@@ -46,10 +46,6 @@ REFUSED: Final[dict[str, str]] = {
     "ssl.secure.random.implementation": _JVM,
     "ssl.keystore.password": _PEM,
     "ssl.truststore.password": _PEM,
-    "ssl.keystore.key": _INLINE_PEM,
-    "ssl.keystore.certificate.chain": _INLINE_PEM,
-    "ssl.truststore.certificates": _INLINE_PEM,
-    "sasl.client.callback.handler.class": _OAUTH,
     "sasl.login.class": _OAUTH,
     "sasl.login.retry.backoff.ms": _LOGIN_AGAIN,
     "sasl.login.retry.backoff.max.ms": _LOGIN_AGAIN,
@@ -87,10 +83,8 @@ REFUSED: Final[dict[str, str]] = {
     "topic.metadata.propagation.max.ms": "use max_block_ms",
     "topic.blacklist": _LIBRARY,
     "socket.blocking.max.ms": _LIBRARY,
-    "socket.keepalive.enable": "idle connections are closed after connections_max_idle_ms; leave it out",
     "socket.max.fails": "a connection with a request that timed out is always closed; leave it out",
     "broker.address.ttl": "names are resolved on each connect; leave it out",
-    "broker.address.family": "all addresses of a name are tried; to force one kind, give addresses",
     "reconnect.backoff.jitter.ms": "the wait varies by 20 %; use reconnect_backoff_ms",
     "enabled.events": _EVENTS,
     "throttle.cb": "read produce-throttle-time-avg in Producer.metrics()",
@@ -136,9 +130,6 @@ REFUSED: Final[dict[str, str]] = {
     "message.copy.max.bytes": "records are copied once, into their batch; leave it out",
     "enable.gapless.guarantee": "order is kept; a failed record is reported and later ones continue",
     "enable.ssl.certificate.verification": "certificates are always verified; for anything else give an ssl_context",
-    "ssl.ca.pem": _INLINE_PEM,
-    "ssl.certificate.pem": _INLINE_PEM,
-    "ssl.key.pem": _INLINE_PEM,
     "ssl.curves.list": _PARAMETERS_OF_TLS,
     "ssl.sigalgs.list": _PARAMETERS_OF_TLS,
     "statistics.interval.ms": "read Producer.metrics(), or give metric_reporters",
@@ -225,6 +216,8 @@ REFUSED_VALUES: Final[dict[str, tuple[tuple[str, ...], str]]] = {
         ),
         _OAUTH,
     ),
+    "sasl.client.callback.handler.class": (("software.amazon.msk.auth.iam.IAMClientCallbackHandler",), _OAUTH),
+    "socket.keepalive.enable": (("true",), "it always is: connections have keep-alive"),
     "api.version.request": (("true",), "versions are always negotiated"),
     "socket.nagle.disable": (("true",), "it always is"),
 }

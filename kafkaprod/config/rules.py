@@ -200,6 +200,28 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda c: "ssl_keyfile is given without ssl_certfile",
     ),
     Rule(
+        "`ssl_key_pem` needs `ssl_certificate_pem`",
+        lambda c: c.ssl_key_pem is not None and c.ssl_certificate_pem is None,
+        lambda c: "ssl_key_pem is given without ssl_certificate_pem",
+    ),
+    Rule(
+        "authorities, and a certificate with its key, come from files or as PEM text, not both",
+        lambda c: any(len(pair) > 1 for pair in _twice_given(c)),
+        lambda c: (
+            f"{' and '.join(next(pair for pair in _twice_given(c) if len(pair) > 1))} are given together: keep one"
+        ),
+    ),
+    Rule(
+        "`sasl_aws_` options need `sasl_mechanism` AWS_MSK_IAM",
+        lambda c: c.sasl_mechanism != "AWS_MSK_IAM" and bool(_aws_options(c)),
+        lambda c: f"{', '.join(_aws_options(c))} has no effect with sasl_mechanism={c.sasl_mechanism}: use AWS_MSK_IAM",
+    ),
+    Rule(
+        "`sasl_aws_profile` and `sasl_aws_role_arn` exclude each other",
+        lambda c: c.sasl_aws_profile is not None and c.sasl_aws_role_arn is not None,
+        lambda c: "sasl_aws_profile and sasl_aws_role_arn are given together: credentials have one source",
+    ),
+    Rule(
         "`ssl_` options need `security_protocol` SSL or SASL_SSL",
         lambda c: not c.security_protocol.endswith("SSL") and bool(_tls_files(c) or c.ssl_context),
         lambda c: (
@@ -236,9 +258,22 @@ def _assertion_sources(c: ProducerOptions) -> list[str]:
 
 def _tls_files(c: ProducerOptions) -> list[str]:
     """The options that a context is made of and that are given."""
-    names = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_crlfile", "ssl_ciphers")
+    names = (
+        *("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_crlfile", "ssl_ciphers"),
+        *("ssl_ca_pem", "ssl_certificate_pem", "ssl_key_pem"),
+    )
     given = [name for name in names if getattr(c, name) is not None]
     return given if c.ssl_check_hostname else [*given, "ssl_check_hostname"]
+
+
+def _twice_given(c: ProducerOptions) -> list[list[str]]:
+    pairs = (("ssl_cafile", "ssl_ca_pem"), ("ssl_certfile", "ssl_certificate_pem"), ("ssl_keyfile", "ssl_key_pem"))
+    return [[name for name in pair if getattr(c, name) is not None] for pair in pairs]
+
+
+def _aws_options(c: ProducerOptions) -> list[str]:
+    names = ("sasl_aws_region", "sasl_aws_profile", "sasl_aws_role_arn", "sasl_aws_role_session_name")
+    return [name for name in names if getattr(c, name) is not None]
 
 
 def check_rules(options: ProducerOptions) -> None:

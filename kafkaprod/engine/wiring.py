@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import kafkaprod
 from kafkaprod.config import ProducerConfig
+from kafkaprod.config.kinds import MECHANISMS
 from kafkaprod.errors import ConfigError
 from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.net.settings import ConnectionSettings
@@ -40,7 +41,11 @@ def mechanism_factory(config: ProducerConfig) -> MechanismFactory | None:
     if not config.security_protocol.startswith("SASL_"):
         return None
     name = config.sasl_mechanism
-    if name == "OAUTHBEARER":
+    if name not in MECHANISMS:
+        from kafkaprod.security.plugins import installed_mechanism
+
+        return installed_mechanism(str(name), config)
+    if name in ("OAUTHBEARER", "AWS_MSK_IAM"):
         from kafkaprod.security.oauthbearer import OAuthBearerMechanism
 
         return partial(OAuthBearerMechanism, token_provider(config))
@@ -60,6 +65,11 @@ def mechanism_factory(config: ProducerConfig) -> MechanismFactory | None:
 
 def token_provider(config: ProducerConfig) -> TokenProvider:
     """Return what gives OAUTHBEARER its tokens: the user's object or callback, or a token endpoint."""
+    if config.sasl_mechanism == "AWS_MSK_IAM":
+        from kafkaprod.security.msk import token_fetcher
+        from kafkaprod.security.token_cache import TokenCache
+
+        return TokenCache(token_fetcher(config))
     if config.sasl_oauth_token_provider is not None:
         given: TokenProvider = config.sasl_oauth_token_provider
         return given

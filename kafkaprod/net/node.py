@@ -22,6 +22,7 @@ from kafkaprod.net.network import Readiness
 from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.net.settings import SOFTWARE_NAME, ConnectionSettings
 from kafkaprod.net.transport import (
+    FAMILIES,
     IOV_MAX,
     Address,
     Transport,
@@ -133,7 +134,8 @@ class NodeConnection:
         if addresses is None and not self._allowed.networks and not self._allowed.allows_name(host):
             self._on_resolved([], now_ms)  # the name of a host that is not allowed is not looked up
         elif addresses is None:
-            self._offload(lambda: resolve(host, port), self._on_resolved, self._on_unresolved)
+            family = FAMILIES[self._settings.options.broker_address_family]
+            self._offload(lambda: resolve(host, port, family=family), self._on_resolved, self._on_unresolved)
         else:
             self._on_resolved(addresses, now_ms)
 

@@ -18,6 +18,8 @@ from kafkaprod.net.socket_calls import receive_into, send
 IOV_MAX = 1024  # Linux: most buffers one sendmsg takes
 OS_DEFAULT = -1
 
+FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}  # broker_address_family
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -28,13 +30,13 @@ class Address(NamedTuple):
     sockaddr: Any
 
 
-def resolve(host: str, port: int, *, flags: int = 0) -> list[Address]:
+def resolve(host: str, port: int, *, family: int = socket.AF_UNSPEC, flags: int = 0) -> list[Address]:
     """Return all addresses of a name, in the order of the system's resolver, without duplicates. Blocks.
 
     Raises:
         OSError: The name is unknown (`socket.gaierror`), or no resolver answers.
     """
-    answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=flags)
+    answers = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, socket.IPPROTO_TCP, flags)
     return list(dict.fromkeys(Address(family, sockaddr) for family, _, _, _, sockaddr in answers))
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import ssl
+import tempfile
+from collections.abc import Callable
 
 from kafkaprod.config.connection_options import ConnectionOptions
 from kafkaprod.config.oauth_options import OAuthOptions
@@ -59,7 +61,9 @@ def _load_pem_text(context: ssl.SSLContext, option: str, text: str) -> None:
 
 
 def _load_authorities(context: ssl.SSLContext, options: ConnectionOptions) -> None:
-    if options.ssl_cafile is None:
+    if options.ssl_ca_pem is not None:
+        _load_pem_text(context, "ssl_ca_pem", options.ssl_ca_pem.reveal())
+    elif options.ssl_cafile is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
         _load_pem(context, "ssl_cafile", options.ssl_cafile)
@@ -76,20 +80,15 @@ def _load_pem(context: ssl.SSLContext, option: str, path: str | os.PathLike[str]
 
 
 def _load_own_certificate(context: ssl.SSLContext, options: ConnectionOptions) -> None:
+    if options.ssl_certificate_pem is not None:
+        _load_own_pem(context, options)
+        return
     if options.ssl_certfile is None:
         if options.ssl_keyfile is not None:
             raise ConfigError("ssl_keyfile is given without ssl_certfile")
         return
-    password = options.ssl_password
-
-    def give_password() -> str:
-        # Without a callback OpenSSL would ask on the terminal. It is called for an encrypted key only.
-        if password is None:
-            raise ConfigError("the private key is encrypted and ssl_password is not given")
-        return password.reveal()
-
     try:
-        context.load_cert_chain(options.ssl_certfile, options.ssl_keyfile, give_password)
+        context.load_cert_chain(options.ssl_certfile, options.ssl_keyfile, _password_of(options))
     except (OSError, ssl.SSLError) as error:
         files = f"ssl_certfile={os.fspath(options.ssl_certfile)!r}"
         if options.ssl_keyfile is not None:
@@ -97,3 +96,31 @@ def _load_own_certificate(context: ssl.SSLContext, options: ConnectionOptions) -
         raise ConfigError(
             f"{files} cannot be loaded (not PEM, key does not fit, or wrong password): {error}"
         ) from error
+
+
+def _load_own_pem(context: ssl.SSLContext, options: ConnectionOptions) -> None:
+    """Load certificate and key from text. OpenSSL reads them from files only: a private one that is removed at once."""
+    parts = [part.reveal().strip() for part in (options.ssl_key_pem, options.ssl_certificate_pem) if part is not None]
+    with tempfile.TemporaryDirectory(prefix="kafkaprod-") as directory:  # mode 0700
+        path = os.path.join(directory, "own.pem")
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write("\n".join([*parts, ""]))
+        try:
+            context.load_cert_chain(path, None, _password_of(options))
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f"ssl_certificate_pem and ssl_key_pem cannot be loaded (not PEM, key does not fit, or wrong password): "
+                f"{error}"
+            ) from None
+
+
+def _password_of(options: ConnectionOptions) -> Callable[[], str]:
+    """Return what gives OpenSSL the key's password: without a callback it would read one from the terminal."""
+    password = options.ssl_password
+
+    def give_password() -> str:  # called for an encrypted key only
+        if password is None:
+            raise ConfigError("the private key is encrypted and ssl_password is not given")
+        return password.reveal()
+
+    return give_password

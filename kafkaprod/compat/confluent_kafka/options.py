@@ -32,7 +32,7 @@ _NEVER_CALLED: Final = {
 
 VOID: Final = frozenset(
     """
-    api.version.fallback.ms api.version.request api.version.request.timeout.ms batch.num.messages broker.address.family
+    api.version.fallback.ms api.version.request api.version.request.timeout.ms batch.num.messages
     broker.address.ttl broker.version.fallback builtin.features client.dns.lookup debug enable.random.seed
     enable.sasl.oauthbearer.unsecure.jwt internal.termination.signal log.connection.close log.queue log.thread.name
     log_level message.copy.max.bytes metadata.request.timeout.ms opaque produce.offset.report

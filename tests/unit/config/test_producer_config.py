@@ -387,6 +387,21 @@ CONFLICTS: list[tuple[dict[str, object], str]] = [
         "are given together: an assertion has one source",
     ),
     ({**OAUTH, "sasl_oauthbearer_grant_type": JWT_BEARER}, "or an assertion: sasl_oauthbearer_assertion_file"),
+    ({"security_protocol": "SSL", "ssl_key_pem": "k"}, "without ssl_certificate_pem"),
+    (
+        {"security_protocol": "SSL", "ssl_cafile": "f", "ssl_ca_pem": "t"},
+        "ssl_cafile and ssl_ca_pem are given together",
+    ),
+    ({"sasl_aws_region": "eu-west-1"}, "sasl_aws_region has no effect with sasl_mechanism=None"),
+    (
+        {
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "AWS_MSK_IAM",
+            "sasl_aws_profile": "p",
+            "sasl_aws_role_arn": "r",
+        },
+        "credentials have one source",
+    ),
     ({"ssl_cafile": "ca.pem"}, "ssl_cafile has no effect with security_protocol=PLAINTEXT"),
     ({"security_protocol": "SSL", "ssl_keyfile": "key.pem"}, "without ssl_certfile"),
     (
@@ -509,7 +524,7 @@ def test_secret_is_hidden_everywhere_but_in_reveal(caplog: pytest.LogCaptureFixt
 
 
 def test_refused_secret_is_in_no_message_and_no_traceback() -> None:
-    for options in (login(linger_ms=-1), login(sasl_mechanism="X"), login(sasl_plain_password=(CANARY,))):
+    for options in (login(linger_ms=-1), login(sasl_mechanism="GSSAPI"), login(sasl_plain_password=(CANARY,))):
         try:
             config(options)
         except ConfigError:

@@ -13,6 +13,7 @@ from kafkaprod.net import transport as transport_module
 from kafkaprod.net.poller import READABLE, WRITABLE
 from kafkaprod.net.tls_transport import TlsTransport
 from kafkaprod.net.transport import (
+    FAMILIES,
     OS_DEFAULT,
     Address,
     TcpTransport,
@@ -318,3 +319,7 @@ def test_socket_options_are_set(listener: socket.socket) -> None:
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 40_000  # Linux reports the double
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 20_000
     sock.close()
+
+
+def test_a_family_keeps_addresses_of_one_kind() -> None:
+    assert {address.family for address in resolve("localhost", 1, family=FAMILIES["v4"])} == {socket.AF_INET}
