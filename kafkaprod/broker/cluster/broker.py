@@ -7,7 +7,7 @@ and `producer_ids` belong to the control thread; `purgatory` to the event loop. 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkaprod.broker.cluster import broker_options
@@ -23,15 +23,16 @@ from kafkaprod.broker.coordinator.consumer_group import ConsumerGroupConfig, Sub
 from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
 from kafkaprod.broker.coordinator.internal_log import CoordinatorLog
-from kafkaprod.broker.coordinator.markers import MarkerWriter
+from kafkaprod.broker.coordinator.markers import MarkerSink, MarkerWriter
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC, OffsetLog
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
-from kafkaprod.broker.coordinator.transaction_coordinator import OpenTransaction, TransactionCoordinator
+from kafkaprod.broker.coordinator.transaction_coordinator import OpenTransaction, RunLater, TransactionCoordinator
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC, TransactionLog
 from kafkaprod.broker.embedding.faults import Faults
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.server.login import Credentials
 from kafkaprod.broker.server.purgatory import Purgatory
+from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.log.log_config import parse_properties
 from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
@@ -40,9 +41,11 @@ from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segments import OpenHandles
 from kafkaprod.clock import Clock
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from kafkaprod.broker.cluster.coordinator_log import ReplicatedCoordinatorLog
     from kafkaprod.broker.cluster.membership import Membership
     from kafkaprod.broker.metadata.image import ClusterImage
 
@@ -126,7 +129,13 @@ class Broker:
             self._topics_of_groups: tuple[Mapping[str, Topic], Topics] = ({}, {})
             offsets_partition = self.topics.partition(OFFSETS_TOPIC, 0)
             self.open_groups(None if offsets_partition is None else offsets_partition.log)
-            self.transactions = self._open_transactions()
+            transactions_topic = self.topics.get(TRANSACTIONS_TOPIC)
+            parts = () if transactions_topic is None else transactions_topic.partitions
+            self.transactions = self._make_transactions(
+                [partition.log for partition in parts], self.markers, lambda call: self.run_control(call, _nothing)
+            )
+            if config.cluster is None:  # replicas belong to their leaders
+                self.transactions.recover(self._find_open_transactions, self.clock.wall_ms())
             for name, partition_count in config.topics.items():
                 if config.cluster is None and self.topics.get(name) is None:
                     self.topics.create(name, partition_count, {})
@@ -195,6 +204,8 @@ class Broker:
 
     def _internal_log_maker(self, name: str) -> Callable[[], PartitionLog]:
         def make() -> PartitionLog:
+            if self.image is not None:  # in a cluster only the topic's leader has a coordinator, and that has a log
+                raise RequestRefusedError(ErrorCode.NOT_COORDINATOR, "Another broker is the coordinator.")
             topic = self.topics.get(name) or self.topics.create(name, 1, _INTERNAL_TOPIC_PROPERTIES)
             return topic.partitions[0].log
 
@@ -240,22 +251,29 @@ class Broker:
             self._topics_of_groups = (table, found)
         return self._topics_of_groups[1]
 
-    def _open_transactions(self) -> TransactionCoordinator:
-        topic = self.topics.get(TRANSACTIONS_TOPIC)
-        log = TransactionLog(
-            [] if topic is None else [partition.log for partition in topic.partitions],
-            self._internal_log_maker(TRANSACTIONS_TOPIC),
-            self.config.transactions.version,
-        )
-        transactions = TransactionCoordinator(
-            self.config.transactions,
-            log,
-            self.producer_ids.allocate,
-            self.markers,
-            lambda call: self.run_control(call, _nothing),
-        )
-        transactions.recover(self._find_open_transactions, self.clock.wall_ms())
-        return transactions
+    def open_transactions(self, log: ReplicatedCoordinatorLog | None) -> None:
+        """Read the transactions of a cluster from a log, None for none; those known so far are forgotten.
+
+        Decided ones are completed once the replicas have all that was read.
+
+        Raises:
+            LogError: 2, the log is damaged.
+            CorruptDataError: A record of it is.
+        """
+        if log is None:
+            self.transactions = self._make_transactions([], self.markers, lambda _: None)
+            return
+        from kafkaprod.broker.cluster.marker_sender import MarkerSender  # a broker alone starts without it
+
+        transactions = self._make_transactions([log], MarkerSender(self, log), log.when_replicated)
+        log.when_replicated(lambda: transactions.recover(list, self.clock.wall_ms()))
+        self.transactions = transactions
+
+    def _make_transactions(
+        self, logs: Sequence[CoordinatorLog], markers: MarkerSink, run_later: RunLater
+    ) -> TransactionCoordinator:
+        log = TransactionLog(logs, self._internal_log_maker(TRANSACTIONS_TOPIC), self.config.transactions.version)
+        return TransactionCoordinator(self.config.transactions, log, self.producer_ids.allocate, markers, run_later)
 
     def _find_open_transactions(self) -> list[OpenTransaction]:
         return [

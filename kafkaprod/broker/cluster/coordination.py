@@ -1,58 +1,66 @@
-"""Which broker of a cluster coordinates groups: the leader of `__consumer_offsets`, partition 0.
+"""Which broker of a cluster coordinates groups, and which transactions: the leaders of two internal partitions.
 
-A new leader reads the log, then answers; meanwhile clients get 14. A broker that leads no more forgets what it knew,
-and answers 16. A commit is answered when the high watermark covers it (KAFKA-20634). Classic groups live in memory:
-their members join again at the new coordinator; committed offsets and groups of the consumer protocol are in the log.
+`__consumer_offsets` and `__transaction_state` have one partition each. A new leader reads the log, then answers;
+meanwhile clients get 14. A broker that leads no more forgets what it knew, and answers 16. An answer goes out when the
+high watermark covers what it shows (KAFKA-20634).
 """
 
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.coordinator_log import ReplicatedCoordinatorLog
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC
+from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC
 from kafkaprod.broker.metadata.image import PartitionKey
-from kafkaprod.broker.replication.partition import PartitionReplica
-from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.storage.log.log_appends import AppendResult
-from kafkaprod.broker.storage.log.partition_log import PartitionLog
-from kafkaprod.broker.storage.log.segments import ReadResult
-from kafkaprod.errors import IllegalStateError, KafkaError
+from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkaprod.protocol.schema import Request
 from kafkaprod.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-COMMIT_TIMEOUT_MS = 5_000  # offsets.commit.timeout.ms
-
-GROUP_APIS = frozenset(
-    {
-        ApiKey.OFFSET_COMMIT,
-        ApiKey.OFFSET_FETCH,
-        ApiKey.JOIN_GROUP,
-        ApiKey.HEARTBEAT,
-        ApiKey.LEAVE_GROUP,
-        ApiKey.SYNC_GROUP,
-        ApiKey.DESCRIBE_GROUPS,
-        ApiKey.DELETE_GROUPS,
-        ApiKey.TXN_OFFSET_COMMIT,
-        ApiKey.OFFSET_DELETE,
-        ApiKey.CONSUMER_GROUP_HEARTBEAT,
-    }
+_GROUP_APIS = (
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.JOIN_GROUP,
+    ApiKey.HEARTBEAT,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.DELETE_GROUPS,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.OFFSET_DELETE,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
 )
+_TRANSACTION_APIS = (
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.END_TXN,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.LIST_TRANSACTIONS,
+)
+COORDINATED: Mapping[ApiKey, str] = {
+    **dict.fromkeys(_GROUP_APIS, OFFSETS_TOPIC),
+    **dict.fromkeys(_TRANSACTION_APIS, TRANSACTIONS_TOPIC),
+}
+"""The requests for a coordinator, and whose."""
 
 
 class Role(Enum):
-    """Whether a broker coordinates groups."""
+    """Whether a broker is the coordinator."""
 
-    OTHER = "another broker does"
+    OTHER = "another broker is"
     LOADING = "it reads the log"
-    COORDINATOR = "it does"
+    COORDINATOR = "it is"
 
 
 _REFUSALS = {
@@ -62,132 +70,83 @@ _REFUSALS = {
 }
 
 
-class ReplicatedCoordinatorLog:
-    """The log of a coordinator in a cluster: appends in one leader epoch, and waits for the replicas.
+@dataclass(slots=True)
+class _Office:
+    """What a broker is to one of the two topics.
 
-    The control thread owns it.
+    Attributes:
+        open: Makes the coordinator of a log, or an empty one of None; on the control thread.
+        log: Of the coordinator, None while another broker is.
     """
 
-    def __init__(self, broker: Broker, partition: TopicPartition, log: PartitionLog, replica: PartitionReplica) -> None:
-        self._broker = broker
-        self._partition = partition
-        self._log = log
-        self._replica = replica
-        self.latest_epoch = replica.leader_epoch
-        self._has_moved = threading.Event()
-        log.watermark.listeners.append(lambda _: self._has_moved.set())
-
-    @property
-    def log_start_offset(self) -> int:
-        """See `PartitionLog`."""
-        return self._log.log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        """See `PartitionLog`."""
-        return self._log.log_end_offset
-
-    @property
-    def size_bytes(self) -> int:
-        """See `PartitionLog`."""
-        return self._log.size_bytes
-
-    def read(self, offset: int, max_bytes: int, upper_bound: int | None = None) -> ReadResult:
-        """See `PartitionLog`."""
-        return self._log.read(offset, max_bytes, upper_bound)
-
-    def append_internal(self, records: bytearray | memoryview, leader_epoch: int) -> AppendResult:
-        """Append in the epoch in which the coordinator was loaded.
-
-        Raises:
-            RequestRefusedError: 16, another broker leads now; or 19, too few replicas are in sync.
-            LogError: As `PartitionLog.append_internal`.
-        """
-        self._check_leads()
-        if self._replica.append_error(-1) != ErrorCode.NONE:
-            raise RequestRefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Too few replicas are in sync.")
-        try:
-            result = self._log.append_internal(records, self.latest_epoch)
-        except IllegalStateError as error:
-            raise _moved() from error
-        self._broker.post(self._note_append)
-        return result
-
-    def commit(self, offset: int) -> None:
-        """Wait until the high watermark covers what was appended.
-
-        Raises:
-            RequestRefusedError: 16, another broker leads now; 15, the replicas did not take it in time.
-            PartitionFencedError: As `PartitionLog.commit`.
-        """
-        self._log.commit(offset)
-        deadline = time.monotonic() + COMMIT_TIMEOUT_MS / 1000
-        while True:
-            self._has_moved.clear()
-            if self._log.high_watermark >= offset:
-                return
-            self._check_leads()
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                raise RequestRefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The replicas did not take it in time.")
-            self._has_moved.wait(min(left_s, 0.05))
-
-    def delete_records(self, offset: int) -> int:
-        """See `PartitionLog`."""
-        return self._log.delete_records(offset)
-
-    def _check_leads(self) -> None:
-        if not self._replica.is_leader or self._replica.leader_epoch != self.latest_epoch:
-            raise _moved()
-
-    def _note_append(self) -> None:
-        self._replica.advance_high_watermark()
-        self._broker.purgatory.notify(self._partition)
+    open: Callable[[ReplicatedCoordinatorLog | None], None]
+    role: Role = Role.OTHER
+    log: ReplicatedCoordinatorLog | None = None
 
 
 class Coordination:
-    """See the module docstring. The event loop owns it, except `refusal`, which any thread may call."""
+    """See the module docstring. The event loop owns it, except `refusal` and `log_of`, which any thread may call."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._epoch = -1
-        self._role = Role.OTHER
+        self._offices = {
+            OFFSETS_TOPIC: _Office(broker.open_groups),
+            TRANSACTIONS_TOPIC: _Office(broker.open_transactions),
+        }
 
-    def refusal(self, api: ApiKey) -> ErrorCode:
-        """Return why this broker does not answer a request of a group, NONE if it does."""
-        return _REFUSALS[self._role] if api in GROUP_APIS else ErrorCode.NONE
+    def refusal(self, api: ApiKey, body: Request) -> ErrorCode:
+        """Return why this broker does not answer a request for a coordinator, NONE if it does."""
+        topic = _topic_of(api, body)
+        if topic is None:
+            return ErrorCode.NONE
+        role = self._offices[topic].role
+        if api is ApiKey.LIST_TRANSACTIONS and role is Role.OTHER:
+            return ErrorCode.NONE  # clients ask all brokers; this one has none
+        return _REFUSALS[role]
+
+    def log_of(self, api: ApiKey, body: Request) -> ReplicatedCoordinatorLog | None:
+        """Return the log that the answer to a request waits for, None if there is none."""
+        topic = _topic_of(api, body)
+        return None if topic is None else self._offices[topic].log
 
     def on_metadata(self, changed: Iterable[PartitionKey]) -> None:
-        """Take groups over, or let go of them, when the leader of their log has changed."""
+        """Take an office over, or let go of it, when the leader of its log has changed."""
         image = self._broker.image
-        topic_id = None if image is None else image.topic_ids.get(OFFSETS_TOPIC)
-        if topic_id is None or (topic_id, 0) not in changed:
-            return
-        partition = self._broker.topics.partition(OFFSETS_TOPIC, 0)
+        for topic, office in self._offices.items():
+            topic_id = None if image is None else image.topic_ids.get(topic)
+            if topic_id is not None and (topic_id, 0) in changed:
+                self._follow(topic, office)
+
+    def _follow(self, topic: str, office: _Office) -> None:
+        partition = self._broker.topics.partition(topic, 0)
         replica = None if partition is None else partition.replica
         if partition is None or replica is None or not replica.is_leader:
-            if self._role is not Role.OTHER:
-                self._role, self._epoch = Role.OTHER, -1
-                self._broker.run_control(lambda: self._broker.open_groups(None), _nothing)
-        elif replica.leader_epoch != self._epoch:
-            self._role, self._epoch = Role.LOADING, replica.leader_epoch
-            log = ReplicatedCoordinatorLog(self._broker, TopicPartition(OFFSETS_TOPIC, 0), partition.log, replica)
-            self._broker.run_control(lambda: self._load(log), lambda: self._loaded(log.latest_epoch))
-
-    def _load(self, log: ReplicatedCoordinatorLog) -> None:
-        try:
-            self._broker.open_groups(log)
-        except KafkaError:
-            logger.exception("the groups cannot be read from %s", OFFSETS_TOPIC)
-            self._broker.open_groups(None)
-
-    def _loaded(self, epoch: int) -> None:
-        if self._epoch == epoch and self._role is Role.LOADING:
-            self._role = Role.COORDINATOR
+            if office.role is not Role.OTHER:
+                office.role, office.log = Role.OTHER, None
+                self._broker.run_control(lambda: office.open(None), _nothing)
+        elif office.log is None or office.log.latest_epoch != replica.leader_epoch:
+            log = ReplicatedCoordinatorLog(self._broker, TopicPartition(topic, 0), partition.log, replica)
+            office.role, office.log = Role.LOADING, log
+            self._broker.run_control(lambda: _load(office, log), lambda: _loaded(office, log))
 
 
-def _moved() -> RequestRefusedError:
-    return RequestRefusedError(ErrorCode.NOT_COORDINATOR, "Another broker coordinates groups now.")
+def _load(office: _Office, log: ReplicatedCoordinatorLog) -> None:
+    try:
+        office.open(log)
+    except KafkaError:
+        logger.exception("the coordinator's state cannot be read from %s", log.partition)
+        office.open(None)
+
+
+def _loaded(office: _Office, log: ReplicatedCoordinatorLog) -> None:
+    if office.log is log:
+        office.role = Role.COORDINATOR
+
+
+def _topic_of(api: ApiKey, body: Request) -> str | None:
+    if isinstance(body, InitProducerIdRequest) and body.transactional_id is None:
+        return None  # an id of the broker's own block
+    return COORDINATED.get(api)
 
 
 def _nothing() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.cluster_config import ClusterConfig
 from kafkaprod.broker.cluster.coordination import Coordination
+from kafkaprod.broker.cluster.coordinator_log import ReplicatedCoordinatorLog
 from kafkaprod.broker.cluster.fetch_wire import answers_of, fetch_request, offset_answers, offset_request
 from kafkaprod.broker.cluster.forwarding import FORWARDED_VERSIONS
 from kafkaprod.broker.cluster.producer_ids import ClusterProducerIds
@@ -60,7 +61,7 @@ class ClusterMember:
         rules: Cuts and delays of its links.
         on_stopped: Called when a controlled shutdown is complete.
         on_serving: Called once, when clients may be served.
-        coordination: Whether this broker coordinates groups.
+        coordination: Whether this broker coordinates groups and transactions.
     """
 
     def __init__(self, broker: Broker, config: ClusterConfig, poller: Poller, clock: Clock) -> None:
@@ -84,7 +85,7 @@ class ClusterMember:
         self._poller = poller
         self._clock = clock
         self._name = str(broker.config.node_id)
-        self._links: dict[str, PeerLink] = {}
+        self._links: dict[tuple[str, str], PeerLink] = {}  # by peer and purpose
         self._awaited: list[tuple[int, Condition, Callable[[], None]]] = []
         self._is_serving = self._has_stopped = self._asks_for_ids = False
         self._tick_ms = max(config.replica_lag_ms // 4, 10)
@@ -176,9 +177,13 @@ class ClusterMember:
                 described[f"{topic.name}-{index}"] = [log.log_start_offset, log.high_watermark, log.end_offset]
         return described
 
-    def refusal(self, api: ApiKey) -> ErrorCode:
+    def refusal(self, api: ApiKey, body: Request) -> ErrorCode:
         """Return why this broker does not answer a request, NONE if it does. Thread-safe."""
-        return self.coordination.refusal(api)
+        return self.coordination.refusal(api, body)
+
+    def log_of(self, api: ApiKey, body: Request) -> ReplicatedCoordinatorLog | None:
+        """Return the log that the answer to a request waits for, None if there is none. Thread-safe."""
+        return self.coordination.log_of(api, body)
 
     def shut_down(self) -> None:
         """Begin a controlled shutdown; `on_stopped` is called at its end."""
@@ -197,8 +202,12 @@ class ClusterMember:
         self._link(CONTROLLER).send(request, version, on_answer, timeout_ms)
 
     def ask_broker(self, node_id: int, request: Request, version: int, on_answer: OnAnswer, timeout_ms: int) -> None:
-        """Send another broker a request; on the event loop."""
-        self._link(str(node_id)).send(request, version, on_answer, timeout_ms)
+        """Send a broker a request of a coordinator; on the event loop.
+
+        Fetches have a connection of their own: a broker handles one request of a connection at a time, and a request
+        that waits for this broker's fetch would wait for itself.
+        """
+        self._link(str(node_id), "coordination").send(request, version, on_answer, timeout_ms)
 
     def _call_controller(self, request: Request) -> Response | None:
         """Ask the controller from another thread, and wait for the answer."""
@@ -287,7 +296,7 @@ class ClusterMember:
                 fetcher.on_lost(self._clock.now_ms())
 
         body = fetch_request(request, self.manager.replicas, self._name, self.lifecycle.broker_epoch, FETCH_WAIT_MS)
-        self.ask_broker(fetcher.source, body, _FETCH_VERSION, answered, _REQUEST_TIMEOUT_MS)
+        self._link(str(fetcher.source)).send(body, _FETCH_VERSION, answered, _REQUEST_TIMEOUT_MS)
 
     def _look_up(self, fetcher: Fetcher, request: FetchRequest, keys: list[PartitionKey]) -> None:
         """Ask where the leader's logs start, then where they end."""
@@ -301,7 +310,7 @@ class ClusterMember:
                     fetcher.on_lost(self._clock.now_ms())
 
             body = offset_request(request, keys, self._topics.image, self._broker.config.node_id, timestamp)
-            self.ask_broker(fetcher.source, body, _OFFSETS_VERSION, answered, _REQUEST_TIMEOUT_MS)
+            self._link(str(fetcher.source)).send(body, _OFFSETS_VERSION, answered, _REQUEST_TIMEOUT_MS)
 
         def started(starts: ListOffsetsResponse) -> None:
             ask(-1, lambda ends: finish(starts, ends))
@@ -312,8 +321,9 @@ class ClusterMember:
 
         ask(-2, started)
 
-    def _link(self, name: str) -> PeerLink:
-        if name not in self._links:
+    def _link(self, name: str, purpose: str = "") -> PeerLink:
+        key = (name, purpose)
+        if key not in self._links:
             path = socket_path(self.config.directory, name)
-            self._links[name] = PeerLink(self._poller, self._clock, self.rules, self._name, name, path)
-        return self._links[name]
+            self._links[key] = PeerLink(self._poller, self._clock, self.rules, self._name, name, path)
+        return self._links[key]

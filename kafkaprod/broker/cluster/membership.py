@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kafkaprod.broker.cluster.cluster_config import ClusterConfig
+from kafkaprod.broker.cluster.coordinator_log import ReplicatedCoordinatorLog
 from kafkaprod.broker.peers.link import OnAnswer
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
 from kafkaprod.protocol.api_keys import ApiKey
@@ -25,8 +26,11 @@ class Membership(Protocol):
     def manager(self) -> ReplicaManager:
         """The broker's replicas."""
 
-    def refusal(self, api: ApiKey) -> ErrorCode:
+    def refusal(self, api: ApiKey, body: Request) -> ErrorCode:
         """Return why this broker does not answer a request, NONE if it does. Thread-safe."""
+
+    def log_of(self, api: ApiKey, body: Request) -> ReplicatedCoordinatorLog | None:
+        """Return the log that the answer to a request waits for, None if there is none. Thread-safe."""
 
     def receive_slice(self, request: ReplicateMetadataRequest) -> ReplicateMetadataResponse:
         """Take metadata over."""

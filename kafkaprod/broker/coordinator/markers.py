@@ -7,8 +7,8 @@ also moves or drops the offsets that waited for it. The control thread owns it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple, Protocol
 
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION, OffsetLog
 from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
@@ -18,6 +18,15 @@ from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+FINAL_ERRORS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+"""A partition that took no marker for one of these reasons will not take it later either."""
 
 FindLog = Callable[[TopicPartition], PartitionLog | None]
 
@@ -36,12 +45,33 @@ class Marker(NamedTuple):
     transaction_version: int
 
 
+class MarkerSink(Protocol):
+    """Brings markers into the logs of partitions; the transaction coordinator's way there."""
+
+    def send(
+        self,
+        marker: Marker,
+        partitions: Collection[TopicPartition],
+        on_done: Callable[[Mapping[TopicPartition, int]], None],
+    ) -> None:
+        """Write a marker into each partition; `on_done` gets the error codes, on the control thread, perhaps now."""
+
+
 class MarkerWriter:
     """See the module docstring."""
 
     def __init__(self, find_log: FindLog, offsets: OffsetLog) -> None:
         self._find_log = find_log
         self._offsets = offsets
+
+    def send(
+        self,
+        marker: Marker,
+        partitions: Collection[TopicPartition],
+        on_done: Callable[[Mapping[TopicPartition, int]], None],
+    ) -> None:
+        """See `MarkerSink`: a broker alone has all partitions."""
+        on_done(self.write(marker, partitions))
 
     def write(self, marker: Marker, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Write a marker into each partition and commit it there; return the error code of each, 0 for success.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkaprod.broker.coordinator import transaction as rules
-from kafkaprod.broker.coordinator.markers import Marker, MarkerWriter
+from kafkaprod.broker.coordinator.markers import FINAL_ERRORS, Marker, MarkerSink
 from kafkaprod.broker.coordinator.transaction import (
     AT_REST,
     PREPARED,
@@ -33,15 +33,6 @@ from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-# A partition that took no marker for one of these reasons will not take it later either.
-_FINAL_ERRORS = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-    }
-)
 
 RunLater = Callable[[Callable[[], None]], None]
 """Have the control thread make a call, after the present one and before later requests."""
@@ -96,7 +87,7 @@ class TransactionCoordinator:
         config: TransactionConfig,
         log: TransactionLog,
         new_producer_id: Callable[[], int],
-        markers: MarkerWriter,
+        markers: MarkerSink,
         run_later: RunLater,
     ) -> None:
         self._config = config
@@ -104,6 +95,7 @@ class TransactionCoordinator:
         self._new_producer_id = new_producer_id
         self._markers = markers
         self._run_later = run_later
+        self._completing: set[str] = set()  # ids whose markers are on their way
         self._next_check_ms: int | None = None  # monotonic; set while there may be something to do
 
     @property
@@ -141,7 +133,7 @@ class TransactionCoordinator:
             logger.warning(
                 "%r had a transaction open in %r that belongs to no transactional id: ended it", producer, partition
             )
-            self._markers.write(Marker(*producer, is_commit, self._log.coordinator_epoch, 0), [partition])
+            self._markers.send(Marker(*producer, is_commit, self._log.coordinator_epoch, 0), [partition], _ignore)
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -277,12 +269,16 @@ class TransactionCoordinator:
     def _complete(self, transactional_id: str, now_ms: int) -> None:
         """Write the markers of a decided transaction; what a disk refuses is tried again by `on_time`."""
         now = self.states[transactional_id]
-        if now.state not in PREPARED:
+        if now.state not in PREPARED or transactional_id in self._completing:
             return
+        self._completing.add(transactional_id)
         is_commit = now.state is TransactionState.PREPARE_COMMIT
         marker = Marker(now.producer_id, now.epoch, is_commit, self._log.coordinator_epoch, now.client_version)
-        errors = self._markers.write(marker, sorted(now.partitions)).values()
-        is_written = all(error == ErrorCode.NONE or error in _FINAL_ERRORS for error in errors)
+        self._markers.send(marker, sorted(now.partitions), lambda errors: self._completed(now, errors, now_ms))
+
+    def _completed(self, now: Transaction, errors: Mapping[TopicPartition, int], now_ms: int) -> None:
+        self._completing.discard(now.transactional_id)
+        is_written = all(error == ErrorCode.NONE or error in FINAL_ERRORS for error in errors.values())
         if not is_written or self._write(Step(after=rules.complete(now, now_ms))).error is not ErrorCode.NONE:
             self._wake()
 
@@ -290,3 +286,7 @@ class TransactionCoordinator:
         """Have `on_time` called after the next interval."""
         if self._next_check_ms is None:
             self._next_check_ms = -1
+
+
+def _ignore(_: Mapping[TopicPartition, int]) -> None:
+    """Takes outcomes that change nothing."""

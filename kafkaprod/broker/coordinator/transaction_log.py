@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from kafkaprod.broker.coordinator.internal_log import InternalLog, LoggedRecord
+from kafkaprod.broker.coordinator.internal_log import CoordinatorLog, InternalLog, LoggedRecord
 from kafkaprod.broker.coordinator.internal_records import NOT_TRANSACTIONAL, KeyValue
 from kafkaprod.broker.coordinator.transaction import (
     LAST_EPOCH,
@@ -20,7 +20,6 @@ from kafkaprod.broker.coordinator.transaction import (
     TransactionState,
 )
 from kafkaprod.broker.coordinator.transaction_records import decode_transaction, encode_key, encode_transaction
-from kafkaprod.broker.storage.log.partition_log import PartitionLog
 
 TRANSACTIONS_TOPIC = "__transaction_state"
 
@@ -41,7 +40,7 @@ class TransactionLog:
         coordinator_epoch: goes into the markers.
     """
 
-    def __init__(self, logs: Sequence[PartitionLog], make_log: Callable[[], PartitionLog], level: int) -> None:
+    def __init__(self, logs: Sequence[CoordinatorLog], make_log: Callable[[], CoordinatorLog], level: int) -> None:
         """Read the logs.
 
         Args:

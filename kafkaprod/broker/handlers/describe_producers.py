@@ -56,6 +56,8 @@ def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             error_message=f"This server does not host {topic}-{index}.",
         )
+    if not partition.is_leader:
+        return PartitionResponse(partition_index=index, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     producers = [_producer(entry) for entry in partition.log.producers()]
     return PartitionResponse(partition_index=index, active_producers=producers)
 

@@ -10,6 +10,7 @@ from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarding import create_in_background
 from kafkaprod.broker.cluster.nodes import Node, node_of, replicas_of
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC
+from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
@@ -33,7 +34,8 @@ def handle(broker: Broker, request: ClientRequest[FindCoordinatorRequest]) -> Fi
         return refuse(request, ErrorCode.INVALID_REQUEST)
     node = Node(broker.config.node_id, *(request.endpoint or broker.endpoint), None)
     if broker.member is not None:
-        found = find_coordinator(broker, request.endpoint) if body.key_type == _GROUP else None
+        topic = OFFSETS_TOPIC if body.key_type == _GROUP else TRANSACTIONS_TOPIC
+        found = find_coordinator(broker, topic, request.endpoint)
         if found is None:
             return refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         node = found
@@ -44,11 +46,11 @@ def handle(broker: Broker, request: ClientRequest[FindCoordinatorRequest]) -> Fi
     )
 
 
-def find_coordinator(broker: Broker, endpoint: Endpoint | None) -> Node | None:
-    """Return the leader of the groups' log in a cluster, None without one; the topic is made if it is missing."""
-    partition = broker.topics.partition(OFFSETS_TOPIC, 0)
+def find_coordinator(broker: Broker, topic: str, endpoint: Endpoint | None) -> Node | None:
+    """Return the leader of a coordinator's log in a cluster, None without one; the topic is made if it is missing."""
+    partition = broker.topics.partition(topic, 0)
     if partition is None:
-        create_in_background(broker, OFFSETS_TOPIC)
+        create_in_background(broker, topic)
         return None
     return node_of(broker, replicas_of(broker, partition).leader_id, endpoint)
 

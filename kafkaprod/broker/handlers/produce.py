@@ -17,7 +17,12 @@ from typing import NamedTuple
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import name_leaders
 from kafkaprod.broker.handlers.produce_replication import ACKS_ALL, Replicated, await_replicas, note_append
-from kafkaprod.broker.handlers.produce_transactions import Verification, begin_verification, verify
+from kafkaprod.broker.handlers.produce_transactions import (
+    Verification,
+    begin_verification,
+    verify,
+    verify_in_cluster,
+)
 from kafkaprod.broker.server.request import (
     NO_RESPONSE,
     ClientRequest,
@@ -77,10 +82,14 @@ def handle(broker: Broker, request: ClientRequest[ProduceRequest]) -> Outcome:
     if not verification.tokens:
         return _append_all(broker, request, verification)
     deferred = Deferred()
-    broker.run_control(
-        partial(verify, broker, request, verification),
-        lambda: _append_verified(broker, request, verification, deferred),
-    )
+
+    def append() -> None:
+        _append_verified(broker, request, verification, deferred)
+
+    if broker.member is None:
+        broker.run_control(partial(verify, broker, request, verification), append)
+    else:
+        verify_in_cluster(broker, request, verification, append)
     return deferred
 
 

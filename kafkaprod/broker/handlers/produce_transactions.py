@@ -6,7 +6,7 @@ version 11 the partition must have been added to the transaction, from 12 on it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kafkaprod.broker.cluster.broker import Broker
@@ -57,6 +57,8 @@ def begin_verification(broker: Broker, request: ClientRequest[ProduceRequest]) -
             partition = None if name is None else broker.topics.partition(name, data.index)
             if name is None or partition is None or data.records is None or len(data.records) < HEADER_BYTES:
                 continue
+            if not partition.has_log:
+                continue  # another broker leads
             header = parse_header(data.records)
             if not header.is_transactional:
                 continue
@@ -68,10 +70,10 @@ def begin_verification(broker: Broker, request: ClientRequest[ProduceRequest]) -
 
 
 def verify(broker: Broker, request: ClientRequest[ProduceRequest], verification: Verification) -> None:
-    """Ask the coordinator. On the control thread."""
+    """Ask this broker's own coordinator. On the control thread."""
     transactional_id, partitions = request.body.transactional_id or "", verification.tokens.keys()
     errors: Mapping[TopicPartition, ErrorCode]
-    if len({producer_id for producer_id, _ in verification.producers}) > 1:
+    if _has_several_producers(verification):
         errors = dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     else:
         given = max(verification.producers)
@@ -81,6 +83,41 @@ def verify(broker: Broker, request: ClientRequest[ProduceRequest], verification:
             errors = dict.fromkeys(partitions, error)
         else:
             errors = broker.transactions.verify(transactional_id, given, partitions)
+    _note(request, verification, errors)
+
+
+def verify_in_cluster(
+    broker: Broker, request: ClientRequest[ProduceRequest], verification: Verification, then: Callable[[], None]
+) -> None:
+    """Ask the cluster's coordinator, then call `then`. In the event loop."""
+    partitions = verification.tokens.keys()
+    if _has_several_producers(verification):
+        _note(request, verification, dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+        then()
+        return
+    from kafkaprod.broker.cluster.transaction_partitions import join_transaction  # a broker alone starts without it
+
+    def answered(errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        _note(request, verification, errors)
+        then()
+
+    join_transaction(
+        broker,
+        request.body.transactional_id or "",
+        max(verification.producers),
+        partitions,
+        answered,
+        is_verification=request.version < FIRST_VERSION_OF_TV2,
+    )
+
+
+def _has_several_producers(verification: Verification) -> bool:
+    return len({producer_id for producer_id, _ in verification.producers}) > 1
+
+
+def _note(
+    request: ClientRequest[ProduceRequest], verification: Verification, errors: Mapping[TopicPartition, ErrorCode]
+) -> None:
     verification.errors.update((key, shown_error(error, request.version)) for key, error in errors.items())
 
 

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.internal_records import Writer
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION, Change
@@ -13,7 +15,7 @@ from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey
 from kafkaprod.broker.coordinator.transaction import TV2, ProducerIdAndEpoch
 from kafkaprod.broker.handlers.committed_offsets import committed_offset_error
 from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
-from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.server.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.storage.errors import RecordsRefusedError
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -37,7 +39,7 @@ _FIRST_VERSION_OF_TV2 = 5
 Request = ClientRequest[TxnOffsetCommitRequest]
 
 
-def handle(broker: Broker, request: Request) -> TxnOffsetCommitResponse:
+def handle(broker: Broker, request: Request) -> TxnOffsetCommitResponse | Deferred:
     """Check each partition, the group and the transaction; keep what is right until the marker."""
     now_ms = broker.clock.wall_ms()
     changes: list[Change] = []
@@ -54,11 +56,25 @@ def handle(broker: Broker, request: Request) -> TxnOffsetCommitResponse:
                 TxnOffsetCommitResponsePartition(partition_index=wanted.partition_index, error_code=error_code)
             )
         topics.append(TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=outcomes))
-    if changes:
-        error_code = _write(broker, request, changes, now_ms)
-        for outcome in (outcome for topic in topics for outcome in topic.partitions):
-            outcome.error_code = outcome.error_code or error_code
-    return TxnOffsetCommitResponse(topics=topics)
+    response = TxnOffsetCommitResponse(topics=topics)
+    if not changes:
+        return response
+    if not request.body.group_id:
+        return _with_error(response, ErrorCode.INVALID_GROUP_ID)
+    has_joined = _has_joined(broker, request)
+    if broker.member is None or has_joined:
+        error = ErrorCode.NONE if has_joined else _join_transaction(broker, request, now_ms)
+        return _with_error(response, _write(broker, request, changes, now_ms, error))
+    deferred = Deferred()
+
+    def joined(error: ErrorCode) -> None:
+        assert broker.member is not None
+        moved = broker.member.refusal(API, request.body)  # while the transactions' coordinator was asked
+        error = error if moved is ErrorCode.NONE else moved
+        deferred.complete(_with_error(response, _write(broker, request, changes, now_ms, error)))
+
+    _join_in_cluster(broker, request, joined)
+    return deferred
 
 
 def refuse(request: Request, error_code: int) -> TxnOffsetCommitResponse:
@@ -78,11 +94,16 @@ def refuse(request: Request, error_code: int) -> TxnOffsetCommitResponse:
     )
 
 
-def _write(broker: Broker, request: Request, changes: list[Change], now_ms: int) -> ErrorCode:
+def _with_error(response: TxnOffsetCommitResponse, error_code: ErrorCode) -> TxnOffsetCommitResponse:
+    """Give an error to all partitions that have none yet."""
+    for outcome in (outcome for topic in response.topics for outcome in topic.partitions):
+        outcome.error_code = outcome.error_code or error_code
+    return response
+
+
+def _write(broker: Broker, request: Request, changes: list[Change], now_ms: int, error: ErrorCode) -> ErrorCode:
+    """Write the offsets, if the transaction's coordinator and the group allow it."""
     body = request.body
-    if not body.group_id:
-        return ErrorCode.INVALID_GROUP_ID
-    error = _join_transaction(broker, request, now_ms)
     if error is ErrorCode.NONE:
         error = broker.groups.check_transactional_commit(
             body.group_id,
@@ -102,18 +123,44 @@ def _write(broker: Broker, request: Request, changes: list[Change], now_ms: int)
     return ErrorCode.NONE
 
 
-def _join_transaction(broker: Broker, request: Request, now_ms: int) -> ErrorCode:
-    """Have the coordinator add or verify the partition of the offsets, unless the transaction has written there."""
-    body = request.body
-    given = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
+def _producer_of(request: Request) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch(request.body.producer_id, request.body.producer_epoch)
+
+
+def _has_joined(broker: Broker, request: Request) -> bool:
+    """Whether the transaction has written offsets before, so that its coordinator knows of it."""
     partition = broker.topics.partition(*OFFSETS_PARTITION)
-    if partition is not None and partition.log.has_open_transaction(*given):
-        return ErrorCode.NONE
+    return partition is not None and partition.log.has_open_transaction(*_producer_of(request))
+
+
+def _join_transaction(broker: Broker, request: Request, now_ms: int) -> ErrorCode:
+    """Have this broker's own coordinator add or verify the partition of the offsets."""
+    transactional_id, given = request.body.transactional_id, _producer_of(request)
     if request.version >= _FIRST_VERSION_OF_TV2:
-        error = broker.transactions.add_partitions(body.transactional_id, given, [OFFSETS_PARTITION], TV2, now_ms)
+        error = broker.transactions.add_partitions(transactional_id, given, [OFFSETS_PARTITION], TV2, now_ms)
     else:
-        error = broker.transactions.verify(body.transactional_id, given, [OFFSETS_PARTITION])[OFFSETS_PARTITION]
+        error = broker.transactions.verify(transactional_id, given, [OFFSETS_PARTITION])[OFFSETS_PARTITION]
     return _shown(error, request.version)
+
+
+def _join_in_cluster(broker: Broker, request: Request, then: Callable[[ErrorCode], None]) -> None:
+    """Have the cluster's coordinator do it; `then` gets the error, on the control thread."""
+    from kafkaprod.broker.cluster.transaction_partitions import join_transaction  # a broker alone starts without it
+
+    def answered(errors: dict[TopicPartition, ErrorCode]) -> None:
+        error = _shown(errors[OFFSETS_PARTITION], request.version)
+        broker.run_control(lambda: then(error), _nothing)
+
+    broker.post(
+        lambda: join_transaction(
+            broker,
+            request.body.transactional_id,
+            _producer_of(request),
+            [OFFSETS_PARTITION],
+            answered,
+            is_verification=request.version < _FIRST_VERSION_OF_TV2,
+        )
+    )
 
 
 def _shown(error: ErrorCode, version: int) -> ErrorCode:
@@ -131,3 +178,7 @@ def _offset_of(wanted: TxnOffsetCommitRequestPartition, now_ms: int) -> Committe
     return CommittedOffset(
         wanted.committed_offset, wanted.committed_leader_epoch, wanted.committed_metadata or "", now_ms
     )
+
+
+def _nothing() -> None:
+    """Takes the place of a call that is not needed."""

@@ -1,15 +1,17 @@
-"""WriteTxnMarkers (27): end transactions in partitions, by hand of an administrator (`kafka-transactions.sh abort`).
+"""WriteTxnMarkers (27): end transactions in partitions.
 
-The transaction coordinator of this broker writes its markers without a request.
+It comes from the transaction coordinator of a cluster, or from an administrator (`kafka-transactions.sh abort`). The
+coordinator of a broker alone writes its markers without a request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.markers import Marker
-from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.handlers.marker_replication import write_replicated
+from kafkaprod.broker.server.request import ClientRequest, Deferred, Lane
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -26,25 +28,43 @@ LANE = Lane.CONTROL
 MAX_VERSION = 2
 
 
-def handle(broker: Broker, request: ClientRequest[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse:
-    """Write each marker; 3 for a partition that does not exist, 47 and 52 for one that refuses it."""
-    results = []
-    for wanted in request.body.markers:
-        marker = Marker(
-            wanted.producer_id,
-            wanted.producer_epoch,
-            wanted.transaction_result,
-            wanted.coordinator_epoch,
-            wanted.transaction_version,
-        )
-        results.append(_result(wanted, broker.markers.write(marker, _partitions(wanted))))
-    return WriteTxnMarkersResponse(markers=results)
+def handle(broker: Broker, request: ClientRequest[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse | Deferred:
+    """Write each marker; 3 for a partition that does not exist, 6 for one that another broker leads, 47 and 52 for one
+    that refuses it.
+    """
+    wanted = [(_marker(each), _partitions(each)) for each in request.body.markers]
+    if broker.member is None:
+        return _response(request, [broker.markers.write(marker, partitions) for marker, partitions in wanted])
+    deferred = Deferred()
+
+    def finish(outcomes: list[dict[TopicPartition, int]]) -> None:
+        deferred.complete(_response(request, outcomes))
+
+    broker.post(lambda: write_replicated(broker, wanted, finish))
+    return deferred
 
 
 def refuse(request: ClientRequest[WriteTxnMarkersRequest], error_code: int) -> WriteTxnMarkersResponse:
     """Answer the error for every partition."""
     return WriteTxnMarkersResponse(
         markers=[_result(wanted, dict.fromkeys(_partitions(wanted), error_code)) for wanted in request.body.markers]
+    )
+
+
+def _response(
+    request: ClientRequest[WriteTxnMarkersRequest], outcomes: Sequence[Mapping[TopicPartition, int]]
+) -> WriteTxnMarkersResponse:
+    pairs = zip(request.body.markers, outcomes, strict=True)
+    return WriteTxnMarkersResponse(markers=[_result(wanted, errors) for wanted, errors in pairs])
+
+
+def _marker(wanted: WritableTxnMarker) -> Marker:
+    return Marker(
+        wanted.producer_id,
+        wanted.producer_epoch,
+        wanted.transaction_result,
+        wanted.coordinator_epoch,
+        wanted.transaction_version,
     )
 
 

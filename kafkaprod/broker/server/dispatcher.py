@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import move_leaders, name_leaders
@@ -31,6 +31,9 @@ from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.schema import Request
 from kafkaprod.protocol.server import RequestReceived
+
+if TYPE_CHECKING:
+    from kafkaprod.broker.cluster.membership import Membership
 
 logger = logging.getLogger(__name__)
 
@@ -146,6 +149,8 @@ class Dispatcher:
 
     def _handle(self, exchange: _Exchange, receiver: Callable[[Ready], None]) -> None:
         """Run the handler, in the loop or on the control thread, and pass on what comes of it."""
+        if self._broker.member is not None:
+            receiver = self._after_replicas(self._broker.member, exchange, receiver)
         try:
             outcome = call(exchange.handler, self._broker, exchange.request)
         except CloseConnectionError as error:
@@ -156,6 +161,16 @@ class Dispatcher:
             outcome.then(receiver)
         else:
             receiver(outcome)
+
+    def _after_replicas(
+        self, member: Membership, exchange: _Exchange, receiver: Callable[[Ready], None]
+    ) -> Callable[[Ready], None]:
+        """Return what takes the answer: of a coordinator in a cluster it waits for the replicas of its log."""
+        handler, request = exchange.handler, exchange.request
+        log = member.log_of(handler.API, request.body)
+        if log is None:
+            return receiver
+        return lambda ready: log.hold(ready, lambda error: handler.refuse(request, error), receiver)
 
     def _watch_for_close(self, exchange: _Exchange, outcome: Deferred) -> None:
         """Have the handler release what waits if the client goes; on its own thread."""

@@ -106,7 +106,7 @@ def call(handler: Handler, broker: Broker, request: ClientRequest[Request]) -> O
         CloseConnectionError: the handler wants the connection closed.
     """
     if broker.member is not None:
-        error_code = broker.member.refusal(handler.API)
+        error_code = broker.member.refusal(handler.API, request.body)
         if error_code is not ErrorCode.NONE:
             return handler.refuse(request, error_code)
     try:

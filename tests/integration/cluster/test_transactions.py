@@ -1,0 +1,178 @@
+"""Transactions in a cluster: they survive the broker that coordinates them and the leaders that they write to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import Consumer, KafkaException
+
+from kafkaprod import Producer
+from kafkaprod.broker.embedding.cluster import EmbeddedCluster
+from kafkaprod.broker.embedding.cluster_processes import ClusterBroker
+
+PARTITIONS = 2
+ROUNDS = 9
+RECORDS = 5
+
+
+def read_committed(cluster: EmbeddedCluster, topic: str) -> dict[int, list[bytes]]:
+    """Read a topic as consumers of committed records see it, to the last stable offset of each partition."""
+    settings = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": "reader",
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer(settings)
+    found: dict[int, list[bytes]] = {index: [] for index in range(PARTITIONS)}
+    left = set(found)
+    consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for index in left])
+    while left:
+        message = consumer.poll(20)
+        assert message is not None, f"no end of {left}"
+        error = message.error()
+        if error is None:
+            found[message.partition()].append(message.value())
+        elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+            left.discard(message.partition())
+        else:
+            assert error.retriable(), error
+    consumer.close()
+    return found
+
+
+def expected(committed: list[int]) -> dict[int, list[bytes]]:
+    return {
+        index: [b"%d-%d" % (number, record) for number in committed for record in range(RECORDS)]
+        for index in range(PARTITIONS)
+    }
+
+
+def kill(cluster: EmbeddedCluster, topic: str) -> ClusterBroker:
+    """Kill the leader of a topic's first partition, and wait for its successor."""
+    victim = cluster.leader(topic, 0)
+    victim.kill()
+    cluster.wait_for(lambda view: view.leader(topic, 0) not in (None, victim.id))
+    return victim
+
+
+def with_kafkaprod(cluster: EmbeddedCluster, on_round: Callable[[int], None]) -> list[int]:
+    """Send transactions, every third one aborted; return the numbers of the committed ones."""
+    committed = []
+    with Producer(
+        bootstrap_servers=cluster.bootstrap_servers, transactional_id="ours", request_timeout_ms=1_500
+    ) as producer:
+        producer.init_transactions()
+        for number in range(ROUNDS):
+            producer.begin_transaction()
+            for partition in range(PARTITIONS):
+                for record in range(RECORDS):
+                    producer.send("orders", b"%d-%d" % (number, record), partition=partition)
+            on_round(number)
+            if number % 3 == 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+                committed.append(number)
+    return committed
+
+
+def with_confluent(cluster: EmbeddedCluster, on_round: Callable[[int], None]) -> list[int]:
+    """As `with_kafkaprod`."""
+    committed = []
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "transactional.id": "theirs",
+            "socket.timeout.ms": 3_000,
+            "transaction.timeout.ms": 60_000,
+        }
+    )
+    retried(lambda: producer.init_transactions(30))
+    for number in range(ROUNDS):
+        producer.begin_transaction()
+        for partition in range(PARTITIONS):
+            for record in range(RECORDS):
+                producer.produce("orders", b"%d-%d" % (number, record), partition=partition)
+        if number % 3 == 2:
+            producer.flush(30)  # librdkafka ends fatally if it aborts while it does not know what it has begun
+        on_round(number)
+        if number % 3 == 2:
+            retried(lambda: producer.abort_transaction(30))
+        else:
+            retried(lambda: producer.commit_transaction(30))
+            committed.append(number)
+    return committed
+
+
+def retried(call: Callable[[], object]) -> None:
+    """Call again what librdkafka says may be called again."""
+    for _ in range(20):
+        try:
+            call()
+            return
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+    raise AssertionError("never succeeded")
+
+
+@pytest.mark.parametrize("send", [with_kafkaprod, with_confluent])
+@pytest.mark.parametrize("topic", ["__transaction_state", "orders"])
+def test_transactions_survive_kills_of_coordinator_and_leader(send: Any, topic: str) -> None:
+    with EmbeddedCluster(brokers=3, topics={"orders": PARTITIONS}) as cluster:
+        dead: list[ClusterBroker] = []
+
+        def on_round(number: int) -> None:
+            if number % 4 == 1:
+                dead.append(kill(cluster, topic))
+            elif number % 4 == 3 and dead:
+                dead.pop().start()
+                cluster.wait_until_in_sync()
+
+        committed = send(cluster, on_round)
+        for broker in dead:
+            broker.start()
+        cluster.wait_until_in_sync()
+        assert len(committed) == ROUNDS - ROUNDS // 3
+        assert read_committed(cluster, "orders") == expected(committed)
+
+
+def test_offsets_of_a_transaction_survive_their_coordinators() -> None:
+    with EmbeddedCluster(brokers=3, topics={"orders": PARTITIONS}) as cluster:
+        servers = cluster.bootstrap_servers
+        with Producer(bootstrap_servers=servers, transactional_id="copier", request_timeout_ms=1_500) as producer:
+            producer.init_transactions()
+            for topic, offset in (("__consumer_offsets", 3), ("__transaction_state", 5), ("__consumer_offsets", 7)):
+                producer.begin_transaction()
+                producer.send("orders", b"copied", partition=0)
+                producer.send_offsets_to_transaction({("orders", 0): offset}, "copy")
+                victim = kill(cluster, topic)
+                producer.commit_transaction()
+                victim.start()
+                cluster.wait_until_in_sync()
+                consumer = Consumer({"bootstrap.servers": servers, "group.id": "copy"})
+                found = consumer.committed([confluent_kafka.TopicPartition("orders", 0)], timeout=30)
+                assert [each.offset for each in found] == [offset]
+                consumer.close()
+        assert read_committed(cluster, "orders")[0] == [b"copied"] * 3
+
+
+def test_a_producer_that_returns_aborts_what_it_left_open() -> None:
+    with EmbeddedCluster(brokers=2, topics={"orders": PARTITIONS}) as cluster:
+        first = Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="mine", acks="all")
+        first.init_transactions()
+        first.begin_transaction()
+        first.send("orders", b"left open", partition=0).result(20)
+        kill(cluster, "__transaction_state")
+        with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="mine") as second:
+            second.init_transactions()
+            second.begin_transaction()
+            second.send("orders", b"whole", partition=0)
+            second.commit_transaction()
+        assert read_committed(cluster, "orders") == {0: [b"whole"], 1: []}
+        first.close(timeout=1)
