@@ -160,9 +160,7 @@ class Broker:
             **broker_options.describe(config),
             "advertised.listeners": ",".join(advertised),
             "listeners": ",".join(bound),
-            "broker.id": str(config.node_id),
             "log.dirs": self.log_dir.path,
-            "node.id": str(config.node_id),
         }
 
     def set_options(self, options: Mapping[str, Mapping[str, str]], *, validate_only: bool) -> None:

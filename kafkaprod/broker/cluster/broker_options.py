@@ -96,6 +96,7 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
     **{name: BrokerOption(boolean(), default=str(is_on).lower()) for name, is_on in _UNUSED_SWITCHES.items()},
     "allow.everyone.if.no.acl.found": _of("", "allow_everyone_if_no_acl_found", boolean()),
     "auto.create.topics.enable": _of("", "auto_create_topics", boolean()),
+    "broker.id": _of("", "node_id", int32(0)),
     "connections.max.idle.ms": _of("limits", "max_idle_ms", int64(1)),
     "default.replication.factor": BrokerOption(int32(1, 1), default="1"),
     "fetch.max.bytes": _of("limits", "max_fetch_bytes", int32(1024)),
@@ -113,6 +114,7 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
     "log.roll.hours": _of("log", "segment_ms", int64(1, 10**9), unit_ms=_HOUR_MS),
     "max.connections": _of("limits", "max_connections", int32(1)),
     "max.connections.per.ip": _of("limits", "max_connections_per_ip", int32(1)),
+    "node.id": _of("", "node_id", int32(0)),
     "num.partitions": _of("", "num_partitions", int32(1, MAX_PARTITIONS_OF_TOPIC), is_dynamic=True),
     "offsets.retention.minutes": _of("", "offsets_retention_ms", int64(1, 10**9), is_dynamic=True, unit_ms=_MINUTE_MS),
     "queued.max.request.bytes": _of("limits", "max_queued_bytes", int64(1)),
@@ -142,6 +144,9 @@ def with_options(config: BrokerConfig, options: Mapping[str, str]) -> BrokerConf
     """
     for name, text in options.items():
         check_option(name, text)
+    node_id, broker_id = options.get("node.id"), options.get("broker.id")
+    if node_id is not None and broker_id is not None and int(node_id) != int(broker_id):
+        raise ConfigError(f"node.id={node_id} and broker.id={broker_id} must be the same: they are two names of one id")
     # log.retention.ms counts more than log.retention.hours, as in Kafka.
     for name, text in sorted(options.items(), key=lambda item: -OPTIONS[item[0]].unit_ms):
         known = OPTIONS[name]

@@ -84,7 +84,8 @@ def test_options_of_the_broker_take_effect_at_once_and_after_a_restart(tmp_path:
         (BROKER, "7", "message.max.bytes", "1", ErrorCode.INVALID_REQUEST),
         (BROKER, "0", "num.partitions", "0", ErrorCode.INVALID_CONFIG),
         (BROKER, "0", "max.connections", "5", ErrorCode.INVALID_REQUEST),
-        (BROKER, "0", "node.id", "5", ErrorCode.INVALID_CONFIG),
+        (BROKER, "0", "node.id", "5", ErrorCode.INVALID_REQUEST),
+        (BROKER, "0", "no.such.option", "5", ErrorCode.INVALID_CONFIG),
         (LOGGER, "0", "kafka", "DEBUG", ErrorCode.INVALID_REQUEST),
         (GROUP, "g", "share.isolation.level", "read_committed", ErrorCode.INVALID_CONFIG),
         (GROUP, "", "consumer.session.timeout.ms", "5", ErrorCode.INVALID_REQUEST),
@@ -141,8 +142,10 @@ def test_options_at_the_start_have_kafkas_names() -> None:
             "offsets.retention.minutes": "10",
             "offsets.topic.replication.factor": "1",
             "max.connections": "9",
+            "node.id": "3",
         },
     )
+    assert config.node_id == with_options(CONFIG, {"broker.id": "3", "node.id": "03"}).node_id == 3
     assert (config.groups.min_session_timeout_ms, config.log.max_message_bytes) == (1000, 2_000_000)
     assert (config.log.retention_ms, config.auto_create_topics) == (5, False)
     assert (config.offsets_retention_ms, config.limits.max_connections) == (600_000, 9)
@@ -157,6 +160,11 @@ def test_options_at_the_start_have_kafkas_names() -> None:
 def test_wrong_options_at_the_start_are_named(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=name):
         with_options(CONFIG, {name: value})
+
+
+def test_the_two_names_of_the_node_id_must_agree() -> None:
+    with pytest.raises(ConfigError, match=r"node\.id=1 and broker\.id=2 must be the same"):
+        with_options(CONFIG, {"node.id": "1", "broker.id": "2"})
 
 
 def test_damaged_settings_are_refused(tmp_path: Path) -> None:
