@@ -59,7 +59,7 @@ class Group:
     Attributes:
         config: limits and times; may be replaced.
         generation_id: counts rebalances.
-        protocol_type: what the members are ("consumer"); None before the first one and after the last one left.
+        protocol_type: what the members are ("consumer"), or were: it outlives the last one. None before the first one.
         protocol_name: the assignor all members agreed on, None outside a generation.
         members: by id, in the order they came.
     """
@@ -185,7 +185,7 @@ class Group:
 
     def subscribed_topics(self) -> frozenset[str] | None:
         """Return the topics the members are subscribed to; None if they are no consumers, or say it unreadably."""
-        if self.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
+        if self.members and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
         return self._roster.subscribed_topics()
 
@@ -310,7 +310,7 @@ class Group:
         self._join_phase = None
         self.generation_id += 1
         if not self.members:
-            self.protocol_type = self.protocol_name = self._roster.leader_id = None
+            self.protocol_name = self._roster.leader_id = None
             self._transition(GroupState.EMPTY)
             return
         if self.leader_id not in joined_ids:

@@ -276,8 +276,20 @@ def test_last_member_to_expire_leaves_an_empty_group() -> None:
     room.stable(1)
     room.advance(SESSION_MS)
     assert (room.group.state, room.group.generation_id) == (GroupState.EMPTY, 2)
-    assert (room.group.protocol_type, room.group.leader_id) == (None, None)
+    assert (room.group.protocol_type, room.group.leader_id) == ("consumer", None)
+    assert room.group.subscribed_topics() == frozenset()
     assert room.group.next_deadline_ms() is None
+
+
+def test_an_empty_group_keeps_its_type_and_takes_members_of_another() -> None:
+    room = Room()
+    room.join(protocol_type="connect")
+    assert room.group.subscribed_topics() is None
+    room.advance(SESSION_MS + REBALANCE_MS)
+    assert (room.group.state, room.group.protocol_type) == (GroupState.EMPTY, "connect")
+    assert room.group.subscribed_topics() == frozenset()
+    (answer,) = room.join(protocol_type="consumer")
+    assert (answer.error_code, room.group.protocol_type) == (ErrorCode.NONE, "consumer")
 
 
 def test_waiting_for_an_answer_counts_as_a_sign_of_life() -> None:
