@@ -68,6 +68,8 @@ def _of(section: str, field: str, option: Option, *, is_dynamic: bool = False, u
 _UNUSED_NUMBERS: Final = {
     "background.threads": 10,
     "group.coordinator.threads": 4,
+    "log.cleaner.dedupe.buffer.size": 128 << 20,
+    "log.cleaner.io.buffer.size": 512 << 10,
     "log.cleaner.threads": 1,
     "log.retention.check.interval.ms": 300_000,
     "num.io.threads": 8,
@@ -78,6 +80,7 @@ _UNUSED_NUMBERS: Final = {
     "offsets.topic.num.partitions": 1,
     "offsets.topic.replication.factor": 1,
     "replica.lag.time.max.ms": 30_000,
+    "sasl.kerberos.min.time.before.relogin": 60_000,
     "share.coordinator.state.topic.min.isr": 1,
     "share.coordinator.state.topic.replication.factor": 1,
     "transaction.state.log.min.isr": 1,

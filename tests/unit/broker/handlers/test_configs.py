@@ -78,6 +78,14 @@ def test_options_of_the_broker_take_effect_at_once_and_after_a_restart(tmp_path:
     assert produce(box, make_batch([b"v" * 200])).error_code == 0
 
 
+def test_options_without_a_use_here_are_checked_and_kept(box: BrokerWithoutSockets) -> None:
+    name = "sasl.kerberos.min.time.before.relogin"
+    assert described(box, BROKER, "0")[name].value == "60000"
+    assert alter(box, BROKER, "0", (name, SET, "58000")) == 0
+    assert described(box, BROKER, "0")[name].value == "58000"
+    assert alter(box, BROKER, "0", (name, SET, "soon")) == ErrorCode.INVALID_CONFIG
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "key", "value", "expected"),
     [
