@@ -1,10 +1,11 @@
 """Runs other projects' own test suites against the embedded broker: `python -m tests.foreign kafka-python`.
 
-    download what the package registry has -> unpack -> run its tests, with our broker in place of Kafka
+    download what the package registry has -> leave the network -> run the tests, with our broker in place of Kafka
     -> compare the failures with those expected, and say why those fail
 
-Python: the source distribution, and a plugin that starts the broker. Go (`go_modules`): the module, and a broker whose
-address the tests know.
+Python (`python_packages`), Go (`go_modules`), C (`librdkafka`), Java (`kafka_tools`). Where the package has no tests,
+--source names a clone of the repository. What follows -- is for the test runner: -k NAME for pytest, -run=NAME for
+go test, a number for librdkafka. The tests run in a network of their own, with nothing but the loopback interface.
 
 Exit status 0 if no other tests failed, and none of the expected ones passed. Needs the network for the first step.
 """
@@ -12,108 +13,43 @@ Exit status 0 if no other tests failed, and none of the expected ones passed. Ne
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
+import itertools
 import sys
-import tarfile
-import tempfile
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.foreign import go_modules
-from tests.foreign.results import Results, summarize
+from tests.foreign import go_modules, kafka_tools, librdkafka, python_packages
+from tests.foreign.results import summarize
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@dataclass(frozen=True)
-class Suite:
-    """One project's tests.
-
-    Attributes:
-        requirement: the source distribution, for pip.
-        tests: paths in it.
-        plugin: pytest plugin that provides the broker.
-        environment: what the tests want to see.
-        expected_failures: class and name of a test -> why it fails.
-    """
-
-    requirement: str
-    tests: tuple[str, ...]
-    plugin: str
-    environment: Mapping[str, str] = field(default_factory=dict)
-    expected_failures: Mapping[str, str] = field(default_factory=dict)
-
-
-SUITES: Mapping[str, Suite] = {
-    "kafka-python": Suite(
-        requirement="kafka-python==3.0.12",
-        tests=("test/integration",),
-        plugin="tests.foreign.kafka_python_plugin",
-        environment={"KAFKA_VERSION": "4.3.0"},
-        expected_failures={},
-    ),
-}
+KAFKA_TOOLS = "kafka-tools"
 
 
 def main() -> int:
     """Run one suite and print counts."""
     parser = argparse.ArgumentParser(prog="python -m tests.foreign", description=__doc__.splitlines()[0])
-    parser.add_argument("suite", choices=sorted([*SUITES, *go_modules.SUITES]))
     parser.add_argument(
-        "options", nargs="*", help="passed on to pytest or go test, -k NAME or -run=NAME say (after --)"
+        "suite", choices=sorted([*python_packages.SUITES, *go_modules.SUITES, *librdkafka.SUITES, KAFKA_TOOLS])
     )
-    options = parser.parse_args()
+    parser.add_argument("--source", type=Path, help="a clone of the repository, where the package has no tests")
+    own = list(itertools.takewhile(lambda argument: argument != "--", sys.argv[1:]))
+    further_options = sys.argv[len(own) + 2 :]
+    options = parser.parse_args(own)
     if options.suite in go_modules.SUITES:
         go_suite = go_modules.SUITES[options.suite]
-        results = go_modules.run(go_suite, options.options)
+        results = go_modules.run(go_suite, further_options)
         return summarize(go_suite.requirement, results, go_suite.expected_failures)
-    suite = SUITES[options.suite]
-    with tempfile.TemporaryDirectory(prefix="foreign-") as directory:
-        source = unpack(suite, Path(directory))
-        report = Path(directory) / "report.xml"
-        run(suite, source, report, options.options)
-        if not report.exists():
-            print(f"{suite.requirement}: pytest could not run the tests", file=sys.stderr)
-            return 2
-        return summarize(suite.requirement, read_report(report), suite.expected_failures)
-
-
-def unpack(suite: Suite, directory: Path) -> Path:
-    """Download and unpack the source distribution; return its directory."""
-    name = suite.requirement.partition("==")[0]
-    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "--no-binary", name, "-d", str(directory), suite.requirement], check=True)
-    (archive,) = directory.glob("*.tar.gz")
-    with tarfile.open(archive) as packed:
-        packed.extractall(directory, filter="data")
-    (source,) = (path for path in directory.iterdir() if path.is_dir())
-    for path in {part for test in suite.tests for part in (source / test).parents if source in part.parents}:
-        (path / "__init__.py").touch()  # `test` is also a package of the standard library
-    return source
-
-
-def run(suite: Suite, source: Path, report: Path, pytest_options: list[str]) -> None:
-    """Run the tests in their own directory; what they print goes to our output."""
-    environment = {**os.environ, **suite.environment, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}"}
-    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", suite.plugin, f"--junitxml={report}"]
-    subprocess.run([*command, *suite.tests, *pytest_options], cwd=source, env=environment, check=False)
-
-
-def read_report(report: Path) -> Results:
-    """Collect the outcomes from pytest's report."""
-    results = Results()
-    for case in ElementTree.parse(report).iter("testcase"):
-        name = f"{case.get('classname')}.{case.get('name')}"
-        if case.find("skipped") is not None:
-            results.skipped.add(name)
-        elif case.find("failure") is not None or case.find("error") is not None:
-            results.failed.add(name)
-        else:
-            results.passed.add(name)
-    return results
+    if options.suite == KAFKA_TOOLS:
+        return summarize(kafka_tools.REQUIREMENT, kafka_tools.run(), kafka_tools.EXPECTED_FAILURES)
+    if options.suite in librdkafka.SUITES:
+        if options.source is None:
+            parser.error("the tests of librdkafka are only in its repository: give --source")
+        c_suite = librdkafka.SUITES[options.suite]
+        results = librdkafka.run(c_suite, options.source, further_options)
+        return summarize(c_suite.requirement, results, c_suite.expected_failures)
+    suite = python_packages.SUITES[options.suite]
+    if suite.is_in_repository and options.source is None:
+        parser.error(f"the tests of {options.suite} are only in its repository: give --source")
+    results = python_packages.run(suite, options.source, further_options)
+    return summarize(suite.requirement, results, suite.expected_failures)
 
 
 if __name__ == "__main__":

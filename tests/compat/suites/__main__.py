@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.compat.suites.reasons import AIOKAFKA, CONFLUENT_KAFKA
-from tests.foreign.__main__ import Suite as Download
-from tests.foreign.__main__ import unpack
+from tests.foreign.python_packages import PythonSuite as Download
+from tests.foreign.python_packages import unpack
 
 ROOT = Path(__file__).resolve().parents[3]
 PLUGINS = Path(__file__).resolve().parent

@@ -8,7 +8,7 @@ import kafka
 import kafka.consumer
 import kafka.producer
 
-import tests.foreign.kafka_python_plugin  # noqa: F401  (starts our broker for their fixtures)
+import tests.foreign.plugins.kafka_python_plugin  # noqa: F401  (starts our broker for their fixtures)
 from kafkaprod.compat import kafka_python
 from kafkaprod.compat.kafka_python import future, serializer
 
