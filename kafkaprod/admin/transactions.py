@@ -80,6 +80,7 @@ def list_transactions(
     states: Collection[str] = (),
     producer_ids: Collection[int] = (),
     longer_than_ms: int = -1,
+    id_pattern: str | None = None,
 ) -> list[TransactionListing]:
     """Return the transactional ids of all brokers, by name.
 
@@ -88,12 +89,17 @@ def list_transactions(
         states: Only those in one of these states, by Kafka's names.
         producer_ids: Only those of these producers.
         longer_than_ms: Only those open for longer; needs Kafka 3.8. -1: all.
+        id_pattern: A regular expression of RE2 that must match the whole id; needs Kafka 4.1. None: all.
 
     Raises:
-        BrokerError: As a broker answered.
+        BrokerError: As a broker answered, such as INVALID_REGULAR_EXPRESSION.
+        UnsupportedVersionError: A broker is too old for one of these filters.
     """
     request = ListTransactionsRequest(
-        state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=longer_than_ms
+        state_filters=list(states),
+        producer_id_filters=list(producer_ids),
+        duration_filter=longer_than_ms,
+        transactional_id_pattern=id_pattern,
     )
     found = []
     for broker in client.metadata([]).brokers:

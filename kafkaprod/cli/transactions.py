@@ -74,6 +74,11 @@ def _add_list(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     listing.add_argument(
         "--longer-than", type=whole, default=-1, metavar="MS", help="only transactions that are open for longer"
     )
+    listing.add_argument(
+        "--id-pattern",
+        metavar="REGEX",
+        help="only ids that match this regular expression of RE2 as a whole (Kafka 4.1)",
+    )
 
 
 def _add_find_hanging(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -114,7 +119,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _list(client: ClusterClient, options: argparse.Namespace) -> None:
     found = list_transactions(
-        client, states=options.state, producer_ids=options.producer_id, longer_than_ms=options.longer_than
+        client,
+        states=options.state,
+        producer_ids=options.producer_id,
+        longer_than_ms=options.longer_than,
+        id_pattern=options.id_pattern,
     )
     _print(options, [asdict(listing) for listing in found])
 

@@ -72,6 +72,10 @@ def test_transactions_are_listed_and_described(server: BrokerServer, capsys: pyt
     assert [line.split()[0] for line in lines] == ["transactional_id", "busy"]
     assert run(server, "transactions", "list", "--longer-than", "3600000", "--state", "Ongoing") == 0
     assert capsys.readouterr().out == ""
+    assert run(server, "transactions", "list", "--id-pattern", "b.*") == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["transactional_id", "busy"]
+    assert run(server, "transactions", "list", "--id-pattern", "[") == 1
+    assert "INVALID_REGULAR_EXPRESSION" in capsys.readouterr().err
     assert run(server, "transactions", "list", "--state", "Nonsense") == 1
     assert "Nonsense" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Regular expressions of clients over topic names, matched in time that grows with pattern and name only.
+"""Regular expressions of clients over names, matched in time that grows with pattern and name only.
 
 Kafka uses RE2 for the same reason: a pattern such as `(a+)+` must not stop the broker. The pattern is parsed by
 Python's `re`, turned into an automaton without backtracking, and must match the whole name. Word boundaries are not
@@ -17,13 +17,15 @@ from typing import Any, Final, NamedTuple
 _ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")  # of topic names
 _MAX_STATES: Final = 1_000
 _MAX_EDGES: Final = 20_000
-_CATEGORIES: Final = {
+_CATEGORIES: Final = {  # of ASCII only, as in RE2
     ops.CATEGORY_DIGIT: frozenset(string.digits),
     ops.CATEGORY_WORD: frozenset(string.ascii_letters + string.digits + "_"),
-    ops.CATEGORY_SPACE: frozenset(),
-    ops.CATEGORY_NOT_DIGIT: _ALPHABET - frozenset(string.digits),
-    ops.CATEGORY_NOT_WORD: frozenset(".-"),
-    ops.CATEGORY_NOT_SPACE: _ALPHABET,
+    ops.CATEGORY_SPACE: frozenset("\t\n\f\r "),
+}
+_COMPLEMENTS: Final = {
+    ops.CATEGORY_NOT_DIGIT: ops.CATEGORY_DIGIT,
+    ops.CATEGORY_NOT_WORD: ops.CATEGORY_WORD,
+    ops.CATEGORY_NOT_SPACE: ops.CATEGORY_SPACE,
 }
 _AT_START: Final = (ops.AT_BEGINNING, ops.AT_BEGINNING_STRING)
 _AT_END: Final = (ops.AT_END, ops.AT_END_STRING)
@@ -42,13 +44,18 @@ class _State(NamedTuple):
 class TopicRegex:
     """See the module docstring."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, alphabet: frozenset[str] = _ALPHABET) -> None:
         """Compile.
+
+        Args:
+            pattern: The expression.
+            alphabet: Every character of the names it will be tried on.
 
         Raises:
             ValueError: The pattern is invalid, too large, or uses what is not supported; the message says what.
         """
         self._pattern = pattern
+        self._alphabet = alphabet
         self._states = [_State(frozenset(), ())]
         try:
             tree = parser.parse(pattern)
@@ -110,10 +117,10 @@ class TopicRegex:
 
     def _charset(self, op: Any, argument: Any) -> frozenset[str]:
         if op is ops.ANY:
-            return _ALPHABET
+            return self._alphabet - {"\n"}
         if op in (ops.LITERAL, ops.NOT_LITERAL):
             chars = self._both_cases({chr(argument)})
-            return chars if op is ops.LITERAL else _ALPHABET - chars
+            return chars if op is ops.LITERAL else self._alphabet - chars
         chars, is_negated = frozenset[str](), False
         for kind, value in argument:
             if kind is ops.NEGATE:
@@ -121,10 +128,12 @@ class TopicRegex:
             elif kind is ops.LITERAL:
                 chars |= self._both_cases({chr(value)})
             elif kind is ops.RANGE:
-                chars |= self._both_cases({char for char in _ALPHABET if value[0] <= ord(char) <= value[1]})
+                chars |= self._both_cases({char for char in self._alphabet if value[0] <= ord(char) <= value[1]})
             else:
-                chars |= _CATEGORIES[value]
-        return _ALPHABET - chars if is_negated else chars
+                is_complement = value in _COMPLEMENTS
+                category = _CATEGORIES[_COMPLEMENTS[value] if is_complement else value]
+                chars |= self._alphabet - category if is_complement else category
+        return self._alphabet - chars if is_negated else chars
 
     def _both_cases(self, chars: set[str]) -> frozenset[str]:
         if self._ignores_case:

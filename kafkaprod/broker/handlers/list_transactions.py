@@ -1,7 +1,7 @@
 """ListTransactions (66): the transactional ids that pass all filters.
 
 1    only those whose transaction is open for longer than a duration (KIP-994); without one it counts as endless
-2    not announced: it has patterns of RE2, and Python's take exponential time (KIP-1152)
+2    only ids that match a regular expression as a whole (KIP-1152)
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from collections.abc import Callable
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator import transaction as transactions
+from kafkaprod.broker.coordinator.topic_regex import TopicRegex
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -20,15 +22,21 @@ from kafkaprod.protocol.messages.list_transactions import (
 
 API = ApiKey.LIST_TRANSACTIONS
 LANE = Lane.CONTROL
-MAX_VERSION = 1
+MAX_VERSION = 2
 
 _STATES = {state.title: state for state in transactions.TransactionState}
 
 
 def handle(broker: Broker, request: ClientRequest[ListTransactionsRequest]) -> ListTransactionsResponse:
     """List the ids."""
-    body = request.body
+    body, states = request.body, broker.transactions.states
     is_wanted = _filter(body, broker.clock.wall_ms())
+    matches = None
+    if body.transactional_id_pattern:
+        try:
+            matches = TopicRegex(body.transactional_id_pattern, frozenset("".join(states))).matches
+        except ValueError:
+            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     return ListTransactionsResponse(
         unknown_state_filters=[name for name in body.state_filters if name not in _STATES],
         transaction_states=[
@@ -37,8 +45,8 @@ def handle(broker: Broker, request: ClientRequest[ListTransactionsRequest]) -> L
                 producer_id=transaction.producer_id,
                 transaction_state=transaction.state.title,
             )
-            for transaction in broker.transactions.states.values()
-            if is_wanted(transaction)
+            for transaction in states.values()
+            if is_wanted(transaction) and (matches is None or matches(transaction.transactional_id))
         ],
     )
 

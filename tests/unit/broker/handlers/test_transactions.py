@@ -425,6 +425,11 @@ def test_describe_transactions_shows_states(box: BrokerWithoutSockets) -> None:
         ({"producer_id_filters": [1], "state_filters": ["Empty"]}, [], []),
         ({"duration_filter": 999}, ["idle", "open"], []),
         ({"duration_filter": 1_000}, ["idle"], []),
+        ({"transactional_id_pattern": ""}, ["idle", "open"], []),
+        ({"transactional_id_pattern": ".*e.*"}, ["idle", "open"], []),
+        ({"transactional_id_pattern": "i\\D+|nothing"}, ["idle"], []),
+        ({"transactional_id_pattern": "pen"}, [], []),
+        ({"transactional_id_pattern": "o.*", "duration_filter": 1_000}, [], []),
     ],
 )
 def test_list_transactions_filters(
@@ -435,9 +440,25 @@ def test_list_transactions_filters(
     client.init()
     client.send(b"x")
     box.advance(1_000)
-    answer = box.ask(ListTransactionsRequest(**filters), ListTransactionsResponse, 1)  # type: ignore[arg-type]
+    answer = box.ask(ListTransactionsRequest(**filters), ListTransactionsResponse, 2)  # type: ignore[arg-type]
     assert [state.transactional_id for state in answer.transaction_states] == expected
     assert (answer.error_code, answer.unknown_state_filters) == (0, unknown)
+
+
+def test_patterns_of_ids_take_any_character_and_are_refused_if_they_are_wrong(box: BrokerWithoutSockets) -> None:
+    for name in ("a b:1", "ä/2", "(a+)+" + "a" * 40):
+        TransactionalClient(box, transactional_id=name).init()
+
+    def found(pattern: str) -> tuple[int, list[str]]:
+        request = ListTransactionsRequest(transactional_id_pattern=pattern)
+        answer = box.ask(request, ListTransactionsResponse, 2)
+        return answer.error_code, [state.transactional_id for state in answer.transaction_states]
+
+    assert found(r"a\sb[:;]\d") == (0, ["a b:1"])
+    assert found("[^a]/2") == (0, ["ä/2"])
+    assert found("([(a+)]+)+b") == (0, [])  # in no time
+    assert found("[") == (128, [])
+    assert found(r"(a)\1") == (128, [])
 
 
 def test_marker_of_an_administrator_ends_a_hanging_transaction(box: BrokerWithoutSockets) -> None:
