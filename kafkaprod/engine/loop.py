@@ -257,7 +257,8 @@ class Sender:
             self._next_load_update_ms = now_ms + LOAD_UPDATE_MS
         wait_ms = max(self._drain.next_check_us - now_us, 0) / 1000
         if unknown:
-            wait_ms = min(wait_ms, self._metadata.next_refresh_ms(now_ms))
+            # Now, or in how long it can be sent: one that waits for a connection must not keep the loop awake.
+            wait_ms = min(wait_ms, self._upkeep.refresh_metadata(now_ms))
         if self._drain.wants_epoch or self._drain.has_new_members:
             wait_ms = 0
         if not self._identity.may_drain():

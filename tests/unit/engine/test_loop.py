@@ -101,6 +101,15 @@ class TestMetadata:
         rig.turn()
         assert future.result(0).offset == 7
 
+    def test_it_sleeps_while_a_topic_has_no_leader_and_a_connection_is_made(self, monkeypatch: Any) -> None:
+        rig = Rig(topics={TOPIC: (-1,)})
+        rig.send()
+        rig.pool.ready.clear()
+        monkeypatch.setattr(rig.pool, "least_loaded_node", lambda *_, **__: 1)  # a node that is being connected
+        rig.turn(2000)
+        rig.turn()
+        assert rig.pool.poll_timeouts[-1] > 0
+
     def test_stranger_to_the_cluster_starts_over_from_bootstrap(self) -> None:
         rig = Rig()
         rig.pool.is_rebootstrap_required = True
