@@ -139,12 +139,28 @@ class Checker:
 
     def _check_pair(self, key: PartitionKey, log: SimulatedLog, other: SimulatedLog) -> None:
         below = min(log.high_watermark, other.high_watermark)
-        if log.batches[:below] == other.batches[:below]:
+        if log.values[:below] == other.values[:below]:
             return
         for offset in range(below):
             values = log.value_at(offset), other.value_at(offset)
             if values[0] != values[1] and (key, offset) not in self.lost_with_power:
                 raise ViolationError(f"log matching: offset {offset} is {values[0]} and {values[1]}")
+
+    def is_at_rest(self) -> bool:
+        """Return whether `check_end` has nothing more to wait for."""
+        controller = self._controller.controller
+        if controller is None or not self._controller.process.is_up:
+            return False
+        image = controller.context.image
+        return all(broker.follower.image.end_offset == image.end_offset for broker in self._brokers.values()) and all(
+            set(partition.isr) == set(partition.replicas)
+            and len({self._end_of(replica, partition.key) for replica in partition.replicas}) == 1
+            for partition in image.partitions.values()
+        )
+
+    def _end_of(self, broker_id: int, key: PartitionKey) -> int:
+        log = self._brokers[broker_id].logs.get(key)
+        return -1 if log is None else log.end_offset
 
     def check_end(self) -> None:
         """Check what must hold once faults have ended and the cluster has come to rest."""
@@ -156,7 +172,7 @@ class Checker:
             if set(partition.isr) != set(partition.replicas):
                 raise ViolationError(f"rest: not all replicas are in sync: {partition}")
             logs = [self._brokers[replica].logs[partition.key] for replica in partition.replicas]
-            if any(log.batches != logs[0].batches for log in logs):
+            if any(log.values != logs[0].values for log in logs):
                 raise ViolationError(f"rest: the logs of partition {partition.index} differ")
             self._check_values(partition.key)
         for broker in self._brokers.values():
@@ -178,6 +194,7 @@ class Checker:
                 raise ViolationError(f"acknowledged: {value} at {offset} is {log.value_at(offset)} at the end")
         seen: set[int] = set()
         for batch in log.batches:
-            if batch.sequence >= 0 and batch.value in seen:
-                raise ViolationError(f"acknowledged: {batch.value} is in the log twice")
-            seen.add(batch.value)
+            for value in batch.values:
+                if batch.sequence >= 0 and value in seen:
+                    raise ViolationError(f"acknowledged: {value} is in the log twice")
+                seen.add(value)

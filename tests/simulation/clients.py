@@ -133,7 +133,7 @@ class SimulatedConsumer:
             log = broker.logs[self.key]
             while self.offset < log.high_watermark:
                 value = log.value_at(self.offset)
-                assert value is not None
+                assert value is not None, f"no value at {self.offset}"
                 self.checker.read(self.key, self.offset, value)
                 self.offset += 1
         self.world.in_process(self.process, 20, self._poll)

@@ -1,53 +1,114 @@
-"""A replica's log as a list, with a mark up to which it is on disk."""
+"""A replica's log as a list, with a mark up to which it is on disk.
+
+It implements `ReplicaLog` for replication, and what the handler of Produce uses of `PartitionLog`: the batches of a
+real producer pass the broker's own checks, and its state of producers says which of them repeat.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafkaprod.broker.replication.replica_log import ReplicaBatch
+from kafkaprod.broker.storage.log.append_validation import validate_client_batch
+from kafkaprod.broker.storage.log.batch_header import NO_PRODUCER_ID, BatchHeader
+from kafkaprod.broker.storage.log.log_appends import AppendResult
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.log.records import iterate_records
+from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, ProducerState, TransactionGuard
 from kafkaprod.broker.storage.recovery.leader_epochs import EpochStart, LeaderEpochs
+from kafkaprod.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedBatch:
-    """A batch of one record: a value, from a producer with a sequence (-1: not idempotent)."""
+    """A batch: the values of its records, from a producer with a sequence (-1: not idempotent).
+
+    Attributes:
+        header: Of a batch that a real producer sent.
+    """
 
     base_offset: int
     leader_epoch: int
     producer: int
     sequence: int
-    value: int
+    values: tuple[int, ...]
+    header: BatchHeader | None = None
 
     @property
     def end_offset(self) -> int:
-        """One past the record."""
-        return self.base_offset + 1
+        """One past the last record."""
+        return self.base_offset + len(self.values)
 
 
 class SimulatedLog:
-    """Implements `ReplicaLog`. What lies behind `synced_offset` is lost in a power cut.
+    """See the module docstring. What lies behind `synced_offset` is lost in a power cut.
 
     Attributes:
-        sequences: The last sequence of each idempotent producer, and its offset.
+        values: Of all records, by offset.
+        sequences: The offsets of each simple producer's sequences.
+        producers: State of the real producers.
+        on_advance: Called when the high watermark moves.
     """
 
-    def __init__(self) -> None:
+    config = LogConfig()
+
+    def __init__(self, clock: Clock) -> None:
         self.batches: list[SimulatedBatch] = []
-        self.log_start_offset = 0
+        self.values: list[int] = []
         self.end_offset = 0
-        self.high_watermark = 0
         self.saved_watermark = 0
         self.synced_offset = 0
         self.epochs = LeaderEpochs()
         self.sequences: dict[int, dict[int, int]] = {}
+        self.producers = ProducerState()
+        self.on_advance: Callable[[], None] = _nothing
+        self.log_start_offset = 0
+        self._bases: list[int] = []
+        self._clock = clock
+        self._high_watermark = 0
+
+    @property
+    def high_watermark(self) -> int:
+        """See `ReplicaLog`."""
+        return self._high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        if offset != self._high_watermark:
+            self._high_watermark = offset
+            self.on_advance()
 
     def begin_leader_epoch(self, epoch: int) -> None:
         self.epochs.assign(epoch, self.end_offset)
 
     def append_as_leader(self, epoch: int, producer: int, sequence: int, value: int) -> int:
-        """Append one record; return the end offset behind it."""
-        self._append(SimulatedBatch(self.end_offset, epoch, producer, sequence, value))
+        """Append one record of a simple producer; return the end offset behind it."""
+        self._append(SimulatedBatch(self.end_offset, epoch, producer, sequence, (value,)))
         return self.end_offset
+
+    def append(
+        self,
+        records: bytearray | memoryview,
+        leader_epoch: int,
+        guard: TransactionGuard = UNGUARDED,
+        max_bytes_now: int | None = None,
+    ) -> AppendResult:
+        """Append a real producer's batch; see `PartitionLog.append`."""
+        valid = validate_client_batch(memoryview(records), self.config, self._clock.wall_ms(), max_bytes_now)
+        header = valid.header
+        if header.producer_id != NO_PRODUCER_ID:
+            known = self.producers.find_duplicate(header)
+            if known is not None:
+                return AppendResult(known.first_offset, known.last_offset, -1, self.log_start_offset, True)
+            self.producers.check(header, guard)
+        base_offset = self.end_offset
+        values = values_of(valid.data)
+        header = header._replace(base_offset=base_offset, partition_leader_epoch=leader_epoch)
+        sequence = header.base_sequence
+        self._append(SimulatedBatch(base_offset, leader_epoch, header.producer_id, sequence, values, header))
+        return AppendResult(base_offset, self.end_offset - 1, -1, self.log_start_offset, False)
 
     def append_replicated(self, batch: ReplicaBatch) -> None:
         assert isinstance(batch, SimulatedBatch)
@@ -55,26 +116,40 @@ class SimulatedLog:
         self._append(batch)
 
     def read_batches(self, offset: int, max_batches: int) -> tuple[SimulatedBatch, ...]:
-        first = offset - self.log_start_offset
-        return tuple(self.batches[first : first + max_batches])
+        first = max(bisect_right(self._bases, offset) - 1, 0)
+        found = self.batches[first : first + max_batches]
+        return tuple(found) if found and found[0].end_offset > offset else ()
+
+    def batch_at(self, base_offset: int) -> SimulatedBatch | None:
+        """Return the batch that begins at an offset."""
+        place = bisect_right(self._bases, base_offset) - 1
+        return self.batches[place] if place >= 0 and self._bases[place] == base_offset else None
 
     def truncate_to(self, end_offset: int) -> None:
         assert self.log_start_offset <= end_offset <= self.end_offset
-        del self.batches[end_offset - self.log_start_offset :]
-        self.end_offset = end_offset
+        if end_offset < self.end_offset:
+            while self.batches and self.batches[-1].end_offset > end_offset:
+                self.batches.pop()
+                self._bases.pop()
+            end_offset = self.batches[-1].end_offset if self.batches else self.log_start_offset
+            del self.values[end_offset - self.log_start_offset :]
+            self.end_offset = end_offset
+            self._rebuild_producers()
         self.epochs.truncate_from_end(end_offset)
         self.synced_offset = min(self.synced_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
-        self._rebuild_sequences()
 
     def restart_at(self, offset: int) -> None:
-        self.batches = []
+        self.batches, self.values, self._bases = [], [], []
         self.log_start_offset = self.end_offset = self.synced_offset = self.high_watermark = offset
         self.epochs = LeaderEpochs()
-        self.sequences = {}
+        self._rebuild_producers()
 
     def raise_log_start(self, offset: int) -> None:
-        del self.batches[: offset - self.log_start_offset]
+        assert all(batch.end_offset <= offset or batch.base_offset >= offset for batch in self.batches)
+        del self.values[: offset - self.log_start_offset]
+        self.batches = [batch for batch in self.batches if batch.base_offset >= offset]
+        self._bases = [batch.base_offset for batch in self.batches]
         self.log_start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
         self.epochs.truncate_from_start(offset)
@@ -82,24 +157,42 @@ class SimulatedLog:
     def value_at(self, offset: int) -> int | None:
         """Return the value at an offset, None outside of the log."""
         place = offset - self.log_start_offset
-        return self.batches[place].value if 0 <= place < len(self.batches) else None
+        return self.values[place] if 0 <= place < len(self.values) else None
 
     def restart_process(self, *, power_was_cut: bool) -> None:
         """Become what a new process finds on disk."""
         if power_was_cut:
             self.truncate_to(max(self.synced_offset, self.log_start_offset))
+        self.on_advance = _nothing
         self.high_watermark = min(max(self.saved_watermark, self.log_start_offset), self.end_offset)
         self.epochs = LeaderEpochs([EpochStart(*entry) for entry in self.epochs.entries])
+        self._rebuild_producers()
 
     def _append(self, batch: SimulatedBatch) -> None:
         self.batches.append(batch)
-        self.end_offset += 1
+        self._bases.append(batch.base_offset)
+        self.values += batch.values
+        self.end_offset = batch.end_offset
         self.epochs.assign(batch.leader_epoch, batch.base_offset)
-        if batch.sequence >= 0:
+        self._note(batch)
+
+    def _note(self, batch: SimulatedBatch) -> None:
+        if batch.header is not None:
+            self.producers.replay(batch.header, None)
+        elif batch.sequence >= 0:
             self.sequences.setdefault(batch.producer, {})[batch.sequence] = batch.base_offset
 
-    def _rebuild_sequences(self) -> None:
+    def _rebuild_producers(self) -> None:
         self.sequences = {}
+        self.producers = ProducerState()
         for batch in self.batches:
-            if batch.sequence >= 0:
-                self.sequences.setdefault(batch.producer, {})[batch.sequence] = batch.base_offset
+            self._note(batch)
+
+
+def values_of(batch: memoryview) -> tuple[int, ...]:
+    """Return the numbers with which a real producer's records begin."""
+    return tuple(int(bytes(record.value or b"").partition(b" ")[0]) for record in iterate_records(batch))
+
+
+def _nothing() -> None:
+    """Precedes the process that wants to know."""

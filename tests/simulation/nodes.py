@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkaprod.broker.controller.controller import Controller
-from kafkaprod.broker.controller.events import AlterPartition, BrokerGone, Heartbeat
-from kafkaprod.broker.metadata.follower import MetadataFollower, MetadataSlice, SliceAnswer
+from kafkaprod.broker.controller.events import AllocateProducerIds, AlterPartition, BrokerGone, Heartbeat
+from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
 from kafkaprod.broker.metadata.log import MetadataBatch
 from kafkaprod.broker.metadata.records import PartitionChangeRecord, RegisterBrokerRecord
@@ -18,7 +18,9 @@ from kafkaprod.broker.replication.lifecycle import BrokerLifecycle, BrokerState,
 from kafkaprod.broker.replication.partition import PartitionReplica, ReplicaSettings
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.structs import TopicPartition
 from tests.simulation.logs import SimulatedLog
+from tests.simulation.serving import PORT, BrokerServer, HandlerBroker, host_of
 from tests.simulation.world import World
 
 CLUSTER_ID = "simulated"
@@ -27,6 +29,8 @@ HEARTBEAT_MS = 60
 TICK_MS = 25
 LAG_MS = 150
 SYNC_MS = 90
+IDS_TIMEOUT_MS = 500
+WALL_MS = 1_700_000_000_000
 
 
 class ControllerNode:
@@ -46,15 +50,20 @@ class ControllerNode:
     def start(self) -> None:
         self.process.is_up = True
         self.process.lives += 1
+        self.world.skew(self.process)
         self.controller = Controller(
             CLUSTER_ID,
             session_timeout_ms=SESSION_MS,
             seed=self.world.random.getrandbits(32),
-            now_ms=self.world.now_ms,
+            now_ms=self.now_ms(),
             batches=tuple(self.batches),
             persist=self.batches.append,
         )
         self._tick()
+
+    def now_ms(self) -> int:
+        """The time by this process's clock."""
+        return self.world.clock_ms(self.process)
 
     def kill(self) -> None:
         self.process.is_up = False
@@ -62,15 +71,15 @@ class ControllerNode:
     def put(self, event: Any) -> None:
         """Queue an event in this process."""
         assert self.controller is not None
-        self.controller.queue.put(event, self.world.now_ms)
+        self.controller.queue.put(event, self.now_ms())
 
     def pump(self) -> None:
         controller = self.controller
         assert controller is not None
-        while controller.turn(self.world.now_ms):
+        while controller.turn(self.now_ms()):
             self._check_registrations(controller)
         for broker_id in list(controller.channels):
-            sent = controller.next_slice(broker_id, self.world.now_ms)
+            sent = controller.next_slice(broker_id, self.now_ms())
             if sent is not None:
                 self._push(controller, self.brokers[broker_id], sent)
 
@@ -89,7 +98,7 @@ class ControllerNode:
         channel = controller.channels[broker.broker_id]
 
         def answered(answer: SliceAnswer) -> None:
-            channel.on_answer(sent, answer, self.world.now_ms)
+            channel.on_answer(sent, answer, self.now_ms())
 
         def deliver() -> None:
             answer = broker.on_slice(sent)
@@ -134,10 +143,27 @@ class BrokerNode:
         self.min_isr = 1
         self.settings = ReplicaSettings(lag_ms=LAG_MS)
         self.had_stopped_cleanly = False
+        self._places: dict[TopicPartition, PartitionKey] = {}
         self._reset()
+        self.server = BrokerServer(world, self)
+
+    def now_ms(self) -> int:
+        """The time by this process's clock."""
+        return self.world.clock_ms(self.process)
+
+    def now_us(self) -> int:
+        """The same in microseconds."""
+        return self.now_ms() * 1000
+
+    def wall_ms(self) -> int:
+        """The time of day."""
+        return WALL_MS + self.world.now_ms
 
     def _reset(self) -> None:
-        self.follower = MetadataFollower()
+        self.handler_broker = HandlerBroker(self)
+        self.topics = self.handler_broker.topics
+        self.follower = self.topics.follower
+        self._ids_asked_until_ms = -1
         self.waiting: list[WaitingProduce] = []
         self.lifecycle = BrokerLifecycle(
             self.broker_id,
@@ -146,14 +172,15 @@ class BrokerNode:
             heartbeat_ms=HEARTBEAT_MS,
             rack=None,
             previous_epoch=self.clean_epoch,
+            endpoints=(("PLAINTEXT", host_of(self.broker_id), PORT, 0),),
         )
         self.manager = ReplicaManager(
             self.broker_id,
             self.follower.image,
             lambda: self.lifecycle.broker_epoch,
-            lambda key: self.logs.setdefault(key, SimulatedLog()),
-            self._forget_log,
-            lambda _: self.min_isr,
+            self.topics.open_log,
+            self.topics.drop_log,
+            self.topics.min_isr,
             self.settings,
         )
 
@@ -163,7 +190,10 @@ class BrokerNode:
         self.process.is_up = True
         self.process.lives += 1
         self.incarnation = uuid.UUID(int=self.world.random.getrandbits(128))
+        self.world.skew(self.process)
         self._reset()
+        self.server.broker = self.handler_broker
+        self.server.has_power = True
         self.had_stopped_cleanly = self.clean_epoch >= 0
         self.clean_epoch = -1
         self._tick()
@@ -172,6 +202,7 @@ class BrokerNode:
     def kill(self, *, power_cut: bool = False, is_noticed: bool = False) -> None:
         """End the process; what it had not written to disk is lost in a power cut."""
         self.process.is_up = False
+        self.server.end(power_cut=power_cut)
         for log in self.logs.values():
             log.restart_process(power_was_cut=power_cut)
         if is_noticed:
@@ -181,13 +212,24 @@ class BrokerNode:
     def shut_down(self) -> None:
         """Begin a controlled shutdown."""
         if self.process.is_up and self.lifecycle.state not in (BrokerState.SHUTTING_DOWN, BrokerState.STOPPED):
-            self.lifecycle.shut_down(self.world.now_ms)
+            self.lifecycle.shut_down(self.now_ms())
 
-    def _forget_log(self, key: PartitionKey) -> None:
+    def take_log(self, topic_partition: TopicPartition, key: PartitionKey) -> SimulatedLog:
+        """Open or make a log. Directories have the names of topics: what another topic of the name left is deleted."""
+        before = self._places.get(topic_partition, key)
+        if before != key:
+            self.forget_log(topic_partition, before)
+        self._places[topic_partition] = key
+        return self.logs.setdefault(key, SimulatedLog(self))
+
+    def forget_log(self, topic_partition: TopicPartition, key: PartitionKey) -> None:
+        """Delete a log."""
         self.logs.pop(key, None)
+        self._places.pop(topic_partition, None)
 
     def _stopped(self) -> None:
         self.process.is_up = False
+        self.server.end(power_cut=False)
         self.clean_epoch = self.lifecycle.broker_epoch
         for log in self.logs.values():
             log.synced_offset = log.end_offset
@@ -197,10 +239,12 @@ class BrokerNode:
     # -- work ----------------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        now_ms = self.world.now_ms
+        now_ms = self.now_ms()
         if self.lifecycle.state is BrokerState.STOPPED:
             self._stopped()
             return
+        if self.lifecycle.state is BrokerState.RUNNING:
+            self.server.is_serving = True
         request = self.lifecycle.next_request(self.follower.image.end_offset, now_ms)
         if request is not None:
             self._ask_controller(request)
@@ -211,7 +255,10 @@ class BrokerNode:
             wanted = fetcher.next_request(now_ms)
             if wanted is not None:
                 self._fetch(fetcher, wanted)
-        self._complete_produces()
+        if self.waiting:
+            self._complete_produces()
+        self.handler_broker.purgatory.run(now_ms)
+        self._refill_producer_ids(now_ms)
 
     def produce(
         self,
@@ -250,7 +297,8 @@ class BrokerNode:
     def on_slice(self, sent: MetadataSlice) -> SliceAnswer:
         answer, changed = self.follower.receive(sent, self.lifecycle.broker_epoch)
         before = {key: replica.leader_epoch for key, replica in self.manager.replicas.items()}
-        self.manager.on_metadata(changed, self.world.now_ms)
+        self.manager.on_metadata(changed, self.now_ms())
+        self.topics.publish(self.manager.replicas, changed)
         for key in changed:
             replica = self.manager.replicas.get(key)
             if replica is not None and replica.is_leader and replica.leader_epoch != before.get(key):
@@ -271,16 +319,30 @@ class BrokerNode:
         lifecycle = self.lifecycle
 
         def answered(answer: Any) -> None:
-            lifecycle.on_answer(request, answer, self.world.now_ms)
+            lifecycle.on_answer(request, answer, self.now_ms())
 
         self._call(request, answered)
+
+    def _refill_producer_ids(self, now_ms: int) -> None:
+        ids = self.handler_broker.producer_ids
+        is_running = self.lifecycle.state is BrokerState.RUNNING
+        if not is_running or not ids.is_low or now_ms < self._ids_asked_until_ms:
+            return
+        self._ids_asked_until_ms = now_ms + IDS_TIMEOUT_MS
+
+        def answered(answer: Any) -> None:
+            if answer.error == ErrorCode.NONE:
+                self._ids_asked_until_ms = -1
+                ids.add_block(answer.first_id, answer.id_count)
+
+        self._call(AllocateProducerIds(self.broker_id, self.lifecycle.broker_epoch), answered)
 
     def _propose(self, request: AlterPartition) -> None:
         manager = self.manager
 
         def answered(answer: Any) -> None:
-            if manager.on_isr_answer(request, answer, self.world.now_ms):
-                self.lifecycle.register_again(self.world.now_ms)
+            if manager.on_isr_answer(request, answer, self.now_ms()):
+                self.lifecycle.register_again(self.now_ms())
 
         self._call(request, answered)
 
@@ -293,7 +355,7 @@ class BrokerNode:
 
         def deliver() -> None:
             is_heartbeat = isinstance(request, Heartbeat)
-            changes: dict[str, Any] = {"arrived_ms": self.world.now_ms} if is_heartbeat else {}
+            changes: dict[str, Any] = {"arrived_ms": controller.now_ms()} if is_heartbeat else {}
             controller.put(replace(request, reply=reply, **changes))
 
         self.world.send(self.process, controller.process, deliver)
@@ -302,16 +364,16 @@ class BrokerNode:
         source = self.brokers[fetcher.source]
 
         def answered(answers: Any) -> None:
-            fetcher.on_answer(request, answers, self.world.now_ms)
+            fetcher.on_answer(request, answers, self.now_ms())
 
         def deliver() -> None:
-            answers = source.manager.serve(request, self.world.now_ms)
+            answers = source.manager.serve(request, source.now_ms())
             self.world.send(source.process, self.process, lambda: answered(answers))
 
         self.world.send(self.process, source.process, deliver)
 
     def _tick(self) -> None:
-        self.manager.tick(self.world.now_ms)
+        self.manager.tick(self.now_ms())
         self.world.in_process(self.process, TICK_MS, self._tick)
 
     def _sync(self) -> None:

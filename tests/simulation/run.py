@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from kafkaprod.broker.controller.events import CreateTopic, MoveLeader
+from kafkaprod.broker.controller.events import CreateTopic, DeleteTopic, Event, MoveLeader
 from kafkaprod.broker.metadata.image import PartitionKey
 from kafkaprod.broker.metadata.records import PartitionChangeRecord
 from tests.simulation.checker import Checker, ViolationError
 from tests.simulation.clients import SimulatedConsumer, SimulatedProducer
 from tests.simulation.nodes import BrokerNode, ControllerNode
+from tests.simulation.outcomes import Outcomes
+from tests.simulation.producing import EngineNode
 from tests.simulation.world import World
 
-FAULTS_MS = 2500
+FAULTS_MS = 2000
 REST_MS = 4000
 CHECK_EACH_EVENTS = 150
 
@@ -27,6 +29,9 @@ class Outcome:
     read: int
     faults: int
     elections: int
+    delivered: int
+    failed: int
+    digest: str
 
 
 class Simulation:
@@ -38,30 +43,35 @@ class Simulation:
         self.controller = ControllerNode(world)
         self.brokers: dict[int, BrokerNode] = {}
         self.checker = Checker(self.brokers, self.controller)
+        self.outcomes = Outcomes(world)
         self.fault_count = 0
         chance = world.random
         broker_count = chance.choice((3, 3, 3, 4, 5))
         for broker_id in range(1, broker_count + 1):
             broker = BrokerNode(world, broker_id, self.controller, self.brokers)
             broker.on_leading = self.checker.leading
+            broker.server.acknowledged = self._acknowledged
             self.brokers[broker_id] = broker
         self.controller.brokers = self.brokers
         self.controller.on_registered = self.checker.registered
         world.rules.max_delay_ms = chance.choice((2, 5, 20))
         min_isr = chance.choice((1, 1, 2))
         max_batches = chance.choice((1, 3, 100))
+        idle_ms = chance.choice((10, 30))
         for broker in self.brokers.values():
             broker.min_isr = min_isr
             broker.settings.max_batches = max_batches
+            broker.settings.idle_ms = idle_ms
         kinds = [
             *(self._crash, self._pause, self._cut, self._slow, self._power_cut, self._roll, self._move),
-            self._controller_crash,
+            *(self._controller_crash, self._reset_connection, self._pause_producer, self._recreate_topic),
         ]
         self._kinds = chance.sample(kinds, chance.randint(1, len(kinds)))
         self._vulture = chance.choice((0.0, 0.1, 0.4))
         self.controller.on_change = self._on_change
         self._period_ms = chance.choice((80, 200, 500))
         self.producers: list[SimulatedProducer] = []
+        self.engines: list[EngineNode] = []
 
     def run(self) -> Outcome:
         """Run it to its end.
@@ -81,13 +91,16 @@ class Simulation:
         self.world.at(self._period_ms, self._fault)
         self._run(self.world.now_ms + FAULTS_MS)
         self._heal()
-        self._run(self.world.now_ms + REST_MS)
+        self._run(self.world.now_ms + 400)
         for producer in self.producers:
             producer.is_stopping = True
-        self._run(self.world.now_ms + 1500)
-        if any(not producer.is_idle for producer in self.producers if producer.acks == -1):
+        for engine in self.engines:
+            engine.is_stopping = True
+        self._run_until_at_rest()
+        if not self._are_idle():
             raise ViolationError("rest: a producer's record has no outcome")
         self.checker.check_end()
+        self._check_outcomes()
         assert self.controller.controller is not None
         partitions = self.controller.controller.context.image.partitions.values()
         return Outcome(
@@ -96,7 +109,32 @@ class Simulation:
             self.checker.read_count,
             self.fault_count,
             sum(partition.leader_epoch for partition in partitions),
+            self.outcomes.delivered_count,
+            self.outcomes.failed_count,
+            self.world.digest,
         )
+
+    def _run_until_at_rest(self) -> None:
+        """Run until nothing is outstanding, at most as long as everything has to be whole again."""
+        ends_ms = self.world.now_ms + REST_MS
+        longest_ms = max(engine.config.delivery_timeout_ms for engine in self.engines)
+        settles_ms = self.world.now_ms + max(longest_ms + 1000, REST_MS)
+        while self.world.now_ms < ends_ms and not self.checker.is_at_rest():
+            self._run(self.world.now_ms + 50)
+        while self.world.now_ms < settles_ms and (self.outcomes.open_count or not self._are_idle()):
+            self._run(self.world.now_ms + 50)
+        ends_ms = self.world.now_ms + REST_MS
+        while self.world.now_ms < ends_ms and not self.checker.is_at_rest():
+            self._run(self.world.now_ms + 50)
+
+    def _are_idle(self) -> bool:
+        return all(producer.is_idle for producer in self.producers if producer.acks == -1)
+
+    def _check_outcomes(self) -> None:
+        self.outcomes.check_end()
+        for broker in self.brokers.values():
+            for key, log in broker.logs.items():
+                self.outcomes.check_log(key, log)
 
     def _run(self, end_ms: int) -> None:
         left = CHECK_EACH_EVENTS
@@ -111,18 +149,30 @@ class Simulation:
         self.world.run_until(end_ms, check)
 
     def _create_topic(self) -> None:
-        event = CreateTopic("orders", partition_count=2, replication_factor=3)
+        for name in ("orders", "events"):
+            self._tell_controller(CreateTopic(name, partition_count=2, replication_factor=3))
+
+    def _tell_controller(self, event: Event) -> None:
         self.world.in_process(self.controller.process, 0, lambda: self.controller.put(event))
 
-    def _keys(self) -> list[PartitionKey]:
+    def _keys(self, topic: str | None = None) -> list[PartitionKey]:
         assert self.controller.controller is not None
-        return sorted(self.controller.controller.context.image.partitions)
+        image = self.controller.controller.context.image
+        return sorted(key for key in image.partitions if topic in (None, image.topics[key[0]].name))
+
+    def _acknowledged(self, key: PartitionKey, offset: int, value: int, epoch: int) -> None:
+        self.outcomes.acknowledged(key, offset, value)
+        self.checker.acknowledged(key, offset, value, epoch)
 
     def _start_clients(self) -> None:
-        for number, key in enumerate(self._keys()):
+        for number, key in enumerate(self._keys("orders")):
             for shift, acks in enumerate((-1, -1, 1)):
                 producer = SimulatedProducer(self.world, self.brokers, self.checker, key, 1 + number * 3 + shift, acks)
                 self.producers.append(producer)
+            SimulatedConsumer(self.world, self.brokers, self.checker, key)
+        for number in range(self.world.random.choice((1, 1, 2))):
+            self.engines.append(EngineNode(self.world, self.brokers, self.outcomes, number, "events"))
+        for key in self._keys("events"):
             SimulatedConsumer(self.world, self.brokers, self.checker, key)
 
     # -- faults --------------------------------------------------------------------------------------------------
@@ -169,9 +219,12 @@ class Simulation:
         self.world.note(f"pause {broker.process.name} for {length_ms}")
         broker.process.paused_until_ms = self.world.now_ms + length_ms
 
+    def _names(self) -> list[str]:
+        brokers = [broker.process.name for broker in self.brokers.values()]
+        return ["controller", *brokers, *(engine.process.name for engine in self.engines)]
+
     def _cut(self) -> None:
-        names = ["controller", *(broker.process.name for broker in self.brokers.values())]
-        source, target = self.world.random.sample(names, 2)
+        source, target = self.world.random.sample(self._names(), 2)
         pairs = {(source, target)}
         if self.world.random.random() < 0.5:
             pairs.add((target, source))
@@ -180,8 +233,7 @@ class Simulation:
         self.world.at(self.world.random.randint(20, 900), lambda: self.world.cuts.difference_update(pairs))
 
     def _slow(self) -> None:
-        names = ["controller", *(broker.process.name for broker in self.brokers.values())]
-        source, target = self.world.random.sample(names, 2)
+        source, target = self.world.random.sample(self._names(), 2)
         delay_ms = self.world.random.randint(10, 300)
         self.world.note(f"slow {source} to {target}: {delay_ms} ms")
         self.world.slow[source, target] = delay_ms
@@ -214,8 +266,25 @@ class Simulation:
 
     def _move(self) -> None:
         key = self.world.random.choice(self._keys())
-        event = MoveLeader(key, self.world.random.choice(sorted(self.brokers)))
-        self.world.in_process(self.controller.process, 0, lambda: self.controller.put(event))
+        self._tell_controller(MoveLeader(key, self.world.random.choice(sorted(self.brokers))))
+
+    def _reset_connection(self) -> None:
+        broker = self._some_broker()
+        if broker.server.reset_some():
+            self.world.note(f"reset a connection to {broker.process.name}")
+
+    def _pause_producer(self) -> None:
+        process = self.world.random.choice(self.engines).process
+        length_ms = self.world.random.randint(10, 900)
+        self.world.note(f"pause {process.name} for {length_ms}")
+        process.paused_until_ms = self.world.now_ms + length_ms
+
+    def _recreate_topic(self) -> None:
+        self.world.note("delete and create the topic events")
+        self._tell_controller(DeleteTopic("events"))
+        delay_ms = self.world.random.randint(1, 300)
+        event = CreateTopic("events", partition_count=2, replication_factor=3)
+        self.world.at(delay_ms, lambda: self._tell_controller(event))
 
     def _controller_crash(self) -> None:
         if self.controller.process.is_up:
@@ -235,6 +304,8 @@ class Simulation:
         self.world.slow.clear()
         self.world.rules.loss = self.world.rules.repeat = 0.0
         self._start_controller()
+        for engine in self.engines:
+            engine.process.paused_until_ms = 0
         for broker in self.brokers.values():
             broker.process.paused_until_ms = 0
             broker.settings.max_batches = 100

@@ -6,6 +6,7 @@ it is dropped when the receiving process has ended since it was sent, and waits 
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import random
 from collections.abc import Callable
@@ -16,13 +17,18 @@ Action = Callable[[], None]
 
 @dataclass(slots=True)
 class Process:
-    """A running process. `lives` counts its starts, so that what was meant for an earlier one is not delivered."""
+    """A running process. `lives` counts its starts, so that what was meant for an earlier one is not delivered.
+
+    Its clock began somewhere, and goes a little faster or slower than others.
+    """
 
     name: str
     is_up: bool = False
     lives: int = 0
     paused_until_ms: int = 0
     pump: Action = field(default=lambda: None)
+    clock_offset_ms: int = 0
+    clock_permille: int = 1000
 
 
 @dataclass(slots=True)
@@ -55,6 +61,7 @@ class World:
         self.processes: dict[str, Process] = {}
         self.history: list[str] = []
         self.event_count = 0
+        self._digest = hashlib.blake2b(digest_size=16)
         self._events: list[tuple[int, int, Action]] = []
 
     def process(self, name: str) -> Process:
@@ -63,7 +70,30 @@ class World:
 
     def note(self, text: str) -> None:
         """Write to the history."""
-        self.history.append(f"{self.now_ms:6} {text}")
+        line = f"{self.now_ms:6} {text}"
+        self.history.append(line)
+        self._digest.update(line.encode())
+
+    def trace(self, data: bytes) -> None:
+        """Add bytes that were delivered to the digest."""
+        self._digest.update(b"%d:%d:" % (self.now_ms, len(data)))
+        self._digest.update(data)
+
+    @property
+    def digest(self) -> str:
+        """A hash of the history, of every byte that real producers and brokers sent, and of the number of events."""
+        digest = self._digest.copy()
+        digest.update(b"%d %d" % (self.event_count, self.now_ms))
+        return digest.hexdigest()
+
+    def skew(self, process: Process) -> None:
+        """Give a process that starts a clock of its own."""
+        process.clock_offset_ms = self.random.randint(0, 100_000)
+        process.clock_permille = self.random.randint(980, 1020)
+
+    def clock_ms(self, process: Process) -> int:
+        """Return the time by a process's clock."""
+        return process.clock_offset_ms + self.now_ms * process.clock_permille // 1000
 
     def at(self, delay_ms: int, action: Action) -> None:
         """Run an action after a delay."""

@@ -1,0 +1,286 @@
+"""What a simulated broker shows to real producers: sessions over simulated streams, and the broker's own handlers.
+
+`HandlerBroker` has what the handlers of ApiVersions, Metadata, InitProducerId and Produce use of a `Broker`: the table
+of topics made from the metadata, the purgatory, the producer ids. Their code is the product's.
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections import deque
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.producer_ids import ClusterProducerIds
+from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
+from kafkaprod.broker.listeners import Endpoint
+from kafkaprod.broker.replication.partition_replica_log import PartitionReplicaLog
+from kafkaprod.broker.server.purgatory import Purgatory
+from kafkaprod.broker.server.request import ClientRequest, CloseConnectionError, Deferred, NoResponse, Ready
+from kafkaprod.broker.server.router import HANDLERS, announced_versions, call
+from kafkaprod.broker.storage.disk import Disk
+from kafkaprod.broker.storage.log.group_commit import never
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.log.log_dir import LogDir
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kafkaprod.protocol.schema import Request, Response
+from kafkaprod.protocol.server import ConnectionRefused, RequestReceived, ServerConnection
+from kafkaprod.structs import TopicPartition
+from tests.simulation.logs import values_of
+from tests.simulation.wire import Receive, Stream
+from tests.simulation.world import Process, World
+
+if TYPE_CHECKING:
+    from kafkaprod.broker.metadata.image import PartitionKey
+    from tests.simulation.nodes import BrokerNode
+
+APIS = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID)
+PORT = 9092
+
+Places = dict[tuple[str | None, uuid.UUID | None, int], tuple["PartitionKey", int]]
+
+
+@functools.cache
+def served_versions() -> dict[ApiKey, tuple[int, int]]:
+    """Return the versions of what is served."""
+    versions = announced_versions(has_login=False)
+    return {api: versions[api] for api in APIS}
+
+
+def host_of(broker_id: int) -> str:
+    """Return a broker's address."""
+    return f"10.0.0.{broker_id}"
+
+
+class SimulatedTopics(ReplicatedTopics):
+    """The table of topics over the node's logs, which no directory holds."""
+
+    def __init__(self, node: BrokerNode, on_advance: Callable[[TopicPartition], None]) -> None:
+        directory = SimpleNamespace(path="", topic_ids={}, partitions={})
+        super().__init__(cast(LogDir, directory), Disk(), LogConfig(), on_advance, 1)
+        self._node = node
+
+    def open_log(self, key: PartitionKey) -> PartitionReplicaLog:
+        """Open or make a replica's log; what an older topic of the name left is deleted (KAFKA-14616)."""
+        name = self.image.topics[key[0]].name
+        topic_partition = TopicPartition(name, key[1])
+        log = self._node.take_log(topic_partition, key)
+        log.on_advance = lambda: self._on_advance(topic_partition)
+        self._open[key] = (topic_partition, cast(Any, log))
+        return cast(PartitionReplicaLog, log)
+
+    def drop_log(self, key: PartitionKey) -> None:
+        """Delete a replica's log."""
+        topic_partition, _ = self._open.pop(key)
+        self._node.forget_log(topic_partition, key)
+        self._on_advance(topic_partition)
+
+    def min_isr(self, name: str) -> int:
+        """Return the option of all topics."""
+        return self._node.min_isr
+
+
+class HandlerBroker:
+    """See the module docstring. One for each life of a broker's process."""
+
+    def __init__(self, node: BrokerNode) -> None:
+        self.purgatory = Purgatory(lambda: None)
+        self.topics = SimulatedTopics(node, self.purgatory.notify)
+        self.image = self.topics.image
+        self.member = SimpleNamespace(refusal=lambda _: ErrorCode.NONE)
+        self.clock = node
+        self.cluster_id = "simulated"
+        self.config = SimpleNamespace(node_id=node.broker_id, flush_policy=never(), auto_create_topics=False)
+        self.producer_ids = ClusterProducerIds()
+        self.transactions = SimpleNamespace(level=0)
+        self.api_versions = self.peer_api_versions = served_versions()
+        self.acls = SimpleNamespace(is_open=True)
+        self.endpoint = Endpoint(host_of(node.broker_id), PORT)
+        self.endpoints = {"PLAINTEXT": self.endpoint}
+
+
+class Session:
+    """One connection at the broker: requests one at a time, in order, as the dispatcher handles them."""
+
+    def __init__(self, server: BrokerServer, down: Stream) -> None:
+        self._server = server
+        self._down = down
+        self._connection = ServerConnection(served_versions())
+        self._waiting: deque[RequestReceived] = deque()
+        self._abandon: Callable[[], None] | None = None
+        self._is_busy = False
+        self.is_closed = False
+
+    def receive(self, data: bytes | None) -> None:
+        """Take bytes of the client, or the end of its stream."""
+        if self.is_closed:
+            return
+        if data is None:
+            self.close()
+            return
+        self._connection.receive_data(bytearray(data))
+        for event in self._connection.events():
+            if isinstance(event, ConnectionRefused):
+                raise AssertionError(f"the producer broke the protocol: {event.error}")
+            self._waiting.append(event)
+        self._flush()
+        self._begin_next()
+
+    def close(self) -> None:
+        """Release what waits."""
+        self.is_closed = True
+        self._down.kill()
+        if self._abandon is not None:
+            self._abandon()
+
+    def _begin_next(self) -> None:
+        while self._waiting and not self._is_busy and not self.is_closed:
+            self._is_busy = True
+            self._handle(self._waiting.popleft())
+
+    def _handle(self, received: RequestReceived) -> None:
+        header = received.header
+        request = ClientRequest(received.decode(), header.api_version, header.client_id or "", "10.0.1.1")
+        places = self._server.places(request.body)
+        try:
+            outcome = call(HANDLERS[received.api], cast(Broker, self._server.broker), request)
+        except CloseConnectionError as error:
+            outcome = error  # type: ignore[assignment]
+        if isinstance(outcome, Deferred):
+            self._abandon = outcome.abandon
+            outcome.then(lambda ready: self._finish(received, request, ready, places))
+        else:
+            self._finish(received, request, cast(Ready, outcome), places)
+
+    def _finish(self, received: RequestReceived, request: ClientRequest[Any], ready: Ready, places: Places) -> None:
+        self._abandon = None
+        if isinstance(ready, ProduceResponse):
+            self._server.on_produced(request.body, ready, places)
+        self._is_busy = False
+        if self.is_closed:
+            return
+        if isinstance(ready, CloseConnectionError):
+            self._server.reset(self)
+            return
+        if isinstance(ready, NoResponse):
+            self._connection.send_nothing(received)
+        else:
+            assert isinstance(ready, Response)
+            self._connection.send_response(received, ready)
+        self._flush()
+        self._begin_next()
+
+    def _flush(self) -> None:
+        data = b"".join(self._connection.data_to_send(1000))
+        self._connection.data_sent(len(data))
+        if data:
+            self._down.send(data)
+
+
+class BrokerServer:
+    """The listening side of a broker's machine; it survives the broker's process.
+
+    Attributes:
+        broker: What the handlers of the process work on.
+        is_serving: Whether the process takes connections.
+        has_power: Whether the machine answers at all.
+        acknowledged: Called with key, offset, value and epoch of each record that an acks=all answer acknowledges.
+    """
+
+    def __init__(self, world: World, node: BrokerNode) -> None:
+        self.process: Process = node.process
+        self.broker: HandlerBroker = node.handler_broker
+        self.is_serving = False
+        self.has_power = True
+        self.acknowledged: Callable[[PartitionKey, int, int, int], None] = lambda *_: None
+        self._world = world
+        self._node = node
+        self._sessions: dict[Session, Callable[[], None]] = {}
+
+    def accept(self, client: Process, down: Stream, reset: Callable[[], None]) -> Receive | None:
+        """Take a connection; None if the port is closed, which resets it, or the machine is off, which is silent."""
+        if not self.is_serving:
+            if self.has_power:
+                self._send_reset(client, reset)
+            return None
+        session = Session(self, down)
+        self._sessions[session] = lambda: self._send_reset(client, reset)
+
+        def receive(data: bytes | None) -> None:
+            if session.is_closed:
+                if data is not None and self.has_power:
+                    self._send_reset(client, reset)
+                return
+            if self._node.process.is_up:
+                session.receive(data)
+                if session.is_closed:
+                    self._sessions.pop(session, None)
+                else:
+                    self._node.pump()
+
+        return receive
+
+    def end(self, *, power_cut: bool) -> None:
+        """End all sessions: the process has ended."""
+        self.is_serving = False
+        self.has_power = not power_cut
+        for session, reset in self._sessions.items():
+            session.close()
+            if not power_cut:
+                reset()
+        self._sessions.clear()
+
+    def reset(self, session: Session) -> None:
+        """Reset a connection."""
+        send_reset = self._sessions.pop(session, None)
+        session.close()
+        if send_reset is not None:
+            send_reset()
+
+    def reset_some(self) -> bool:
+        """Reset one connection, as a network in trouble does; return whether there was one."""
+        if not self._sessions:
+            return False
+        session = self._world.random.choice(list(self._sessions))
+        if self._world.random.random() < 0.5:
+            self.reset(session)
+        else:  # the broker does not notice: it handles what it has received and what is under way
+            self._sessions[session]()
+        return True
+
+    def places(self, request: Request) -> Places:
+        """Return the key and leader epoch of each partition that an acks=all request goes to."""
+        found: Places = {}
+        if isinstance(request, ProduceRequest) and request.acks == -1:
+            for topic in request.topic_data:
+                name = self.broker.topics.name_of(topic.name, topic.topic_id)
+                for data in topic.partition_data:
+                    partition = None if name is None else self.broker.topics.partition(name, data.index)
+                    if partition is not None and partition.replica is not None:
+                        replica = partition.replica
+                        found[topic.name, topic.topic_id, data.index] = (replica.key, replica.leader_epoch)
+        return found
+
+    def on_produced(self, request: ProduceRequest, response: ProduceResponse, places: Places) -> None:
+        """Note the records that an answer acknowledges."""
+        sent = {
+            (topic.name, topic.topic_id, data.index): data.records
+            for topic in request.topic_data
+            for data in topic.partition_data
+        }
+        for topic in response.responses:
+            for partition in topic.partition_responses:
+                place = (topic.name, topic.topic_id, partition.index)
+                if partition.error_code == ErrorCode.NONE and place in places:
+                    key, epoch = places[place]
+                    for delta, value in enumerate(values_of(cast(memoryview, sent[place]))):
+                        self.acknowledged(key, partition.base_offset + delta, value, epoch)
+
+    def _send_reset(self, client: Process, reset: Callable[[], None]) -> None:
+        if (self.process.name, client.name) not in self._world.cuts:
+            self._world.at(self._world.random.randint(0, self._world.rules.max_delay_ms), reset)
