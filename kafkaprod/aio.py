@@ -22,7 +22,7 @@ from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.engine import Engine
 from kafkaprod.engine.host import EngineHost, left_open, patience_after
-from kafkaprod.engine.steps import Steps, run
+from kafkaprod.engine.steps import Ending, Steps, run
 from kafkaprod.intake.blocks import BlockIntake
 from kafkaprod.intake.records import Intake
 from kafkaprod.metrics import Snapshot
@@ -221,15 +221,20 @@ class AsyncProducer:
 
 async def _run(steps: Steps[T]) -> T:
     """Run the steps of a call, waiting in the running event loop. Waiters must be `_LoopWaiter`s."""
+    ending = Ending[T]()
+    kept = ending.of(steps)
     try:
-        waiter, patience_s = next(steps)
-        while True:
-            waiter, patience_s = steps.send(await waiter.wait(patience_s))
-    except StopIteration as end:
-        outcome: T = end.value
-        return outcome
+        step = next(kept, None)
+        while step is not None:
+            waiter, patience_s = step
+            step = kept.send(await waiter.wait(patience_s))
+    except (StopIteration, MemoryError):
+        if not ending.is_reached:
+            raise
     finally:
-        steps.close()
+        if not ending.is_reached:
+            kept.close()
+    return ending.outcome
 
 
 class _LoopWaiter:

@@ -11,7 +11,7 @@ every waiting line they entered when they are closed, whatever ends the wait: Ct
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from kafkaprod.results.waiting import Waiter
 
@@ -30,15 +30,42 @@ MakeWaiter: TypeAlias = Callable[[], AnyWaiter]
 Steps: TypeAlias = Generator[tuple[Any, float | None], bool, T]
 
 
+class Ending(Generic[T]):
+    """The outcome of a call, kept without allocating memory: what fails after it is known must not hide it.
+
+    A generator that returns a value raises StopIteration, which needs memory. If there is none, a MemoryError would say
+    that nothing was queued, of records that are.
+
+    Attributes:
+        is_reached: Whether `outcome` is set.
+    """
+
+    __slots__ = ("is_reached", "outcome")
+
+    def __init__(self) -> None:
+        self.is_reached = False
+        self.outcome: T
+
+    def of(self, steps: Steps[T]) -> Steps[None]:
+        """Run the steps and keep their outcome."""
+        self.outcome = yield from steps
+        self.is_reached = True
+
+
 def run(steps: Steps[T]) -> T:
     """Run the steps of a call on this thread; return its outcome or raise its error. Waiters must be `Waiter`s."""
+    ending = Ending[T]()
+    kept = ending.of(steps)
     try:
-        waiter, patience_s = next(steps)
-        while True:
+        step = next(kept, None)  # with a default: its end raises nothing
+        while step is not None:
+            waiter, patience_s = step
             assert isinstance(waiter, Waiter)
-            waiter, patience_s = steps.send(waiter.wait(patience_s))
-    except StopIteration as end:
-        outcome: T = end.value
-        return outcome
+            step = kept.send(waiter.wait(patience_s))
+    except (StopIteration, MemoryError):
+        if not ending.is_reached:
+            raise
     finally:
-        steps.close()
+        if not ending.is_reached:
+            kept.close()
+    return ending.outcome

@@ -1,0 +1,110 @@
+"""Allocations that fail, one after the other, in whole calls of a producer that delivers.
+
+Each record has one outcome: a call that raised queued nothing, or its `result` has what was queued; what was delivered
+is in the log once; what failed is not.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kafkaprod import Producer
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from tests.support.loader.load_rig import run_here
+
+_testcapi = pytest.importorskip("_testcapi")
+CALL_POSITIONS = 60
+"""More than a call allocates."""
+ROWS = 7
+BOUND_S = 60
+
+
+@contextmanager
+def failing(position: int, count: int = 1) -> Iterator[None]:
+    """Let Python's allocations from number `position` on fail, in all threads."""
+    gc.disable()
+    _testcapi.set_nomemory(position, position + count)
+    try:
+        yield
+    finally:
+        _testcapi.remove_mem_hooks()
+        gc.enable()
+
+
+@pytest.fixture
+def producer(embedded_broker: EmbeddedBroker, topic_name: str) -> Iterator[Producer]:
+    assert (
+        run_here(["topics", "create", topic_name, "-b", embedded_broker.bootstrap_servers, "--partitions", "3"]).code
+        == 0
+    )
+    with Producer(bootstrap_servers=embedded_broker.bootstrap_servers, linger_ms=0, retry_backoff_ms=1) as producer:
+        producer.send(topic_name, b"first").result(BOUND_S)
+        assert producer.send_many(topic_name, [b"first"]).wait(BOUND_S)
+        yield producer
+
+
+def values_of(position: int) -> list[bytes]:
+    return [b"%d:%d" % (position, row) for row in range(ROWS)]
+
+
+def send(producer: Producer, topic: str, values: list[bytes]) -> Callable[[], Any]:
+    return lambda: producer.send(topic, values[0], b"key")
+
+
+def send_many(producer: Producer, topic: str, values: list[bytes]) -> Callable[[], Any]:
+    keys, headers = [b"%d" % row for row in range(ROWS)], [("name", b"value")]
+    return lambda: producer.send_many(topic, values, keys, headers)
+
+
+def send_columns(producer: Producer, topic: str, values: list[bytes]) -> Callable[[], Any]:
+    column = np.cumsum([0, *map(len, values)]), b"".join(values)
+    return lambda: producer.send_columns(topic, column)
+
+
+def delivered_rows(result: Any) -> list[bool]:
+    """Wait for the outcome of each row; whether it is in the log."""
+    if hasattr(result, "error_codes"):
+        assert result.wait(BOUND_S)
+        return [code == 0 for code in result.error_codes]
+    return [result.exception(BOUND_S) is None]
+
+
+def check_log(broker: EmbeddedBroker, topic: str, expected: Counter[str]) -> None:
+    done = run_here(["tail", topic, "-b", broker.bootstrap_servers, "-n", "1000000", "--json"])
+    found = Counter(json.loads(line)["value"] for line in done.out.splitlines())
+    del found["first"]
+    assert found == expected
+
+
+@pytest.mark.parametrize("prepare", [send, send_many, send_columns])
+def test_each_allocation_of_a_call_may_fail(
+    embedded_broker: EmbeddedBroker, topic_name: str, producer: Producer, prepare: Callable[..., Callable[[], Any]]
+) -> None:
+    results = {}
+    raised = 0
+    for position in range(CALL_POSITIONS):
+        call, result = prepare(producer, topic_name, values_of(position)), None
+        try:
+            with failing(position):
+                result = call()
+        except MemoryError as error:
+            raised += 1
+            result = getattr(error, "result", None)
+        if result is not None:
+            results[position] = result
+    assert raised > 0
+    expected: Counter[str] = Counter()
+    for position, result in results.items():
+        rows = zip(values_of(position), delivered_rows(result), strict=False)
+        expected.update(value.decode() for value, is_delivered in rows if is_delivered)
+    assert sum(expected.values()) > 0
+    check_log(embedded_broker, topic_name, expected)
+    assert producer.accumulator.pool.in_use == 0
