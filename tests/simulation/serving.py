@@ -92,7 +92,7 @@ class HandlerBroker:
         self.purgatory = Purgatory(lambda: None)
         self.topics = SimulatedTopics(node, self.purgatory.notify)
         self.image = self.topics.image
-        self.member = SimpleNamespace(refusal=lambda _: ErrorCode.NONE)
+        self.member = SimpleNamespace(refusal=lambda *_: ErrorCode.NONE)
         self.clock = node
         self.cluster_id = "simulated"
         self.config = SimpleNamespace(node_id=node.broker_id, flush_policy=never(), auto_create_topics=False)
