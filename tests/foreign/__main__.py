@@ -3,9 +3,10 @@
     download what the package registry has -> leave the network -> run the tests, with our broker in place of Kafka
     -> compare the failures with those expected, and say why those fail
 
-Python (`python_packages`), Go (`go_modules`), C (`librdkafka`), Java (`kafka_tools`). Where the package has no tests,
---source names a clone of the repository. What follows -- is for the test runner: -k NAME for pytest, -run=NAME for
-go test, a number for librdkafka. The tests run in a network of their own, with nothing but the loopback interface.
+Python (`python_packages`), Go (`go_modules`), C (`librdkafka`), Java (`kafka_tools`). Where the
+package has no tests, --source names a clone of the repository. What follows -- is for the test runner: -k NAME for
+pytest, -run=NAME for go test, a number for librdkafka. The tests run in a network of their own, with nothing but the
+loopback interface.
 
 Exit status 0 if no other tests failed, and none of the expected ones passed. Needs the network for the first step.
 """
@@ -27,7 +28,8 @@ def main() -> int:
     """Run one suite and print counts."""
     parser = argparse.ArgumentParser(prog="python -m tests.foreign", description=__doc__.splitlines()[0])
     parser.add_argument(
-        "suite", choices=sorted([*python_packages.SUITES, *go_modules.SUITES, *librdkafka.SUITES, KAFKA_TOOLS])
+        "suite",
+        choices=sorted([*python_packages.SUITES, *go_modules.SUITES, *librdkafka.SUITES, KAFKA_TOOLS]),
     )
     parser.add_argument("--source", type=Path, help="a clone of the repository, where the package has no tests")
     own = list(itertools.takewhile(lambda argument: argument != "--", sys.argv[1:]))

@@ -36,4 +36,11 @@ LIBRDKAFKA: Final[Mapping[str, str]] = {
     "0103_transactions": _REPLICAS,
 }
 
-KAFKA_TOOLS: Final[Mapping[str, str]] = {}
+KAFKA_TOOLS: Final[Mapping[str, str]] = {
+    "configs --alter --entity-type broker-loggers --entity-name 0 --add-config kafka=DEBUG": (
+        "levels of loggers are refused (42)"
+    ),
+    "delegation-tokens --create --max-life-time-period -1 --command-config {empty}": (
+        "delegation tokens are refused: their APIs are not announced"
+    ),
+}
