@@ -155,7 +155,8 @@ class ProducerOptions(OAuthOptions):
         1_048_576,
         Integer(1),
         MEDIUM,
-        "Bound of one record before compression, and of the batches in one request; a larger batch goes alone.",
+        "Bound of one record before compression. Below the default it also bounds the batches in one request; else a "
+        "request takes up to 2 MiB of batches, or as much as this if it is more. A larger batch goes alone.",
         unit="bytes",
         aliases=("message.max.bytes",),
     )

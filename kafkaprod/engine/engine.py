@@ -23,7 +23,7 @@ from kafkaprod.compression import Codec, make_codec
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.loop import Sender
 from kafkaprod.engine.topic_watch import TopicWatch
-from kafkaprod.engine.wiring import compression_level, connection_settings
+from kafkaprod.engine.wiring import compression_level, connection_settings, request_bytes
 from kafkaprod.errors import ConfigError
 from kafkaprod.hooks.chain import Hooks
 from kafkaprod.metadata import Metadata
@@ -117,7 +117,7 @@ class Engine:
         return Drain(
             self.accumulator,
             self.config.linger_ms,
-            self.config.max_request_size,
+            request_bytes(self.config),
             self.config.enable_idempotence,
             self.config.max_in_flight_requests_per_connection == 1,
             codec,

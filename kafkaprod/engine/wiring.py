@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import kafkaprod
-from kafkaprod.config import ProducerConfig
+from kafkaprod.config import OPTIONS, ProducerConfig
 from kafkaprod.config.kinds import MECHANISMS
 from kafkaprod.errors import ConfigError
 from kafkaprod.net.network import SOCKETS, Network
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     import ssl
 
     from kafkaprod.security.oauthbearer import TokenProvider
+
+# A request costs the same whatever it holds, and has one batch of each partition at most: one full batch of each of
+# eight partitions. More would need a faster network to be answered within request_timeout_ms.
+REQUEST_BYTES: Final = 2 << 20
 
 
 def connection_settings(config: ProducerConfig, network: Network = SOCKETS) -> ConnectionSettings:
@@ -99,3 +103,10 @@ def compression_level(config: ProducerConfig) -> int | None:
         "zstd": config.compression_zstd_level,
     }
     return levels.get(config.compression_type)
+
+
+def request_bytes(config: ProducerConfig) -> int:
+    """Return how many bytes of batches one request may hold; a limit below the default is one of requests, too."""
+    if config.max_request_size < OPTIONS["max_request_size"].default:
+        return config.max_request_size
+    return max(config.max_request_size, REQUEST_BYTES)

@@ -211,7 +211,8 @@ class NodeConnection:
             self._advance_setup(transport, now_ms)
         else:
             self._receive(transport, now_ms)
-            self.flush(now_ms)
+            self.flush(now_ms)  # updates the interest
+            return
         self._update_interest()
 
     def flush(self, now_ms: int) -> None:
@@ -219,9 +220,10 @@ class NodeConnection:
         transport = self._transport
         if transport is None:
             return
-        while self.protocol.outgoing_bytes:
+        protocol = self.protocol
+        while protocol.outgoing_bytes:
             try:
-                sent_bytes = transport.send(self.protocol.data_to_send(IOV_MAX))
+                sent_bytes = transport.send(protocol.data_to_send(IOV_MAX))
             except OSError as error:
                 self._close_for(error, "sending failed")
                 return
@@ -229,8 +231,9 @@ class NodeConnection:
                 break
             self.last_active_ms = now_ms
             self._metrics.bytes_sent += sent_bytes
-            self.protocol.data_sent(sent_bytes, now_ms)
-        self._handle_events()
+            protocol.data_sent(sent_bytes, now_ms)
+        if protocol.has_events:
+            self._handle_events()
         self._update_interest()
 
     def _receive(self, transport: Transport, now_ms: int) -> None:
@@ -251,7 +254,8 @@ class NodeConnection:
             answered = self.protocol.receive_data(target[:size], now_ms)
             self._metrics.responses_received += answered
             self.has_answered = self.has_answered or answered > 0
-            self._handle_events()
+            if self.protocol.has_events:
+                self._handle_events()
             if self.is_closed or (size < len(target) and self._settings.tls is None):
                 break
 

@@ -94,8 +94,7 @@ class NodeState:
         """Return whether it is connected, not throttled, has written its last request, and has room for one more."""
         if self.connection is None or now_ms < self.throttled_until_ms:
             return False
-        protocol = self.connection.protocol
-        return protocol.is_ready and not protocol.outgoing_bytes and protocol.in_flight_count < max_in_flight
+        return self.connection.protocol.takes_request(max_in_flight)
 
     def can_connect(self, now_ms: int) -> bool:
         """Return whether it is not connected and the backoff has passed."""

@@ -36,7 +36,6 @@ from kafkaprod.protocol.client_events import ConnectionFailed, Event
 from kafkaprod.protocol.frames import (
     MAX_FRAME_BYTES,
     FrameSplitter,
-    RequestHeader,
     encode_request,
     encode_request_frame_start,
     peek_correlation_id,
@@ -51,6 +50,7 @@ from kafkaprod.protocol.primitives import MAX_ELEMENTS, Buffer, Reader
 from kafkaprod.protocol.schema import Request, Response
 
 MAX_CORRELATION_ID = 2**31 - 1
+_READY_FRAME_LIMIT = FRAME_LIMITS[State.READY]  # looked up for each answer, which hashes a name
 
 # The largest answers to accept: decoding may take twenty times a response's size in memory. Others: MAX_FRAME_BYTES.
 MAX_RESPONSE_BYTES = {ApiKey.METADATA: 32 << 20, ApiKey.INIT_PRODUCER_ID: 64 << 10}
@@ -121,6 +121,15 @@ class Connection:
     def is_ready(self) -> bool:
         """Whether requests may be sent."""
         return self._handshake.state is State.READY
+
+    def takes_request(self, max_in_flight: int) -> bool:
+        """Return whether it is ready, the socket has taken all bytes, and fewer than that many have no outcome."""
+        out = self._out
+        return (
+            self._handshake.state is State.READY
+            and out.queued_position == out.sent_position
+            and len(self._in_flight) < max_in_flight
+        )
 
     @property
     def in_flight_count(self) -> int:
@@ -196,13 +205,14 @@ class Connection:
             UnsupportedVersionError: The broker does not support that version. Nothing was queued.
         """
         self._check_sendable(api_key, version)
-        actual = sum(len(part) if isinstance(part, bytes | bytearray) else part.nbytes for part in parts)
+        actual = 0
+        for part in parts:
+            actual += len(part) if isinstance(part, bytes | bytearray) else part.nbytes
         if actual != size:
             raise IllegalStateError(f"request body of {actual} bytes was announced with {size} bytes", api=api_key)
         correlation_id = self._take_correlation_id()
-        header = encode_request_frame_start(
-            RequestHeader(api_key, version, correlation_id, self._client_id), _is_flexible(api_key, version), size
-        )
+        is_flexible = _is_flexible(api_key, version)
+        header = encode_request_frame_start(api_key, version, correlation_id, self._client_id, is_flexible, size)
         request = InFlightRequest(
             self._node_id, on_done, api_key, version, correlation_id, now_ms, now_ms + timeout_ms, expects_response
         )
@@ -253,8 +263,8 @@ class Connection:
     def data_sent(self, nbytes: int, now_ms: int) -> None:
         """Note that the socket took `nbytes` of what `data_to_send` returned."""
         self._out.advance(nbytes)
-        self._in_flight.note_written(self._out.sent_position, now_ms)
-        self.finished += self._in_flight.take_sent_without_response(self._out.sent_position)
+        if self._in_flight.note_written(self._out.sent_position, now_ms):
+            self.finished += self._in_flight.take_sent_without_response(self._out.sent_position)
 
     def receive_data(self, data: Buffer, now_ms: int) -> int:
         """Take bytes from the socket, split anywhere; return how many requests they answer.
@@ -278,11 +288,17 @@ class Connection:
     def _frame_limit(self) -> int:
         """Return the largest frame to accept now; once ready, the limit of the request to be answered next."""
         oldest = self._in_flight.next_answered()
-        limit = FRAME_LIMITS[self._handshake.state]
+        state = self._handshake.state
+        limit = _READY_FRAME_LIMIT if state is State.READY else FRAME_LIMITS[state]
         return limit if oldest is None else min(limit, oldest.max_response_bytes)
 
     def _emit(self, event: Event) -> None:
         self._events.append(event)
+
+    @property
+    def has_events(self) -> bool:
+        """Whether `events` would return some. The last event is the end of the connection."""
+        return bool(self._events)
 
     def events(self) -> list[Event]:
         """Return the events since the last call, in order."""

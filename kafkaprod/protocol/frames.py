@@ -53,9 +53,10 @@ def encode_request_header(header: RequestHeader, is_flexible: bool) -> bytes:
     return writer.getvalue()
 
 
-def encode_request_frame_start(header: RequestHeader, is_flexible: bool, body_bytes: int) -> bytes:
+def encode_request_frame_start(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, is_flexible: bool, body_bytes: int
+) -> bytes:
     """Encode size and header of a frame whose body is `body_bytes` long."""
-    api_key, version, correlation_id, client_id = header
     rest = _client_id_field(client_id, is_flexible)
     return _FRAME_START.pack(_REQUEST_START.size + len(rest) + body_bytes, api_key, version, correlation_id) + rest
 
@@ -136,9 +137,13 @@ def split_response(frame: Buffer, api_key: int, is_flexible: bool) -> tuple[int,
     Raises:
         CorruptDataError: The header is damaged.
     """
-    reader = Reader(frame)
+    is_tagged = has_tagged_response_header(api_key, is_flexible)
+    view = memoryview(frame).cast("B")
+    if is_tagged and len(view) > _SIZE.size and view[_SIZE.size] == 0:  # no fields: what every broker sends
+        return _SIZE.unpack_from(view)[0], view[_SIZE.size + 1 :]
+    reader = Reader(view)
     correlation_id = reader.read_int32()
-    if has_tagged_response_header(api_key, is_flexible):
+    if is_tagged:
         reader.skip_tagged_fields()
     return correlation_id, reader.read_view(reader.remaining)
 
@@ -149,7 +154,10 @@ def peek_correlation_id(frame: Buffer) -> int:
     Raises:
         CorruptDataError: The frame is too short.
     """
-    return Reader(frame).read_int32()
+    if len(frame) < _SIZE.size:
+        return Reader(frame).read_int32()  # raises the error
+    correlation_id: int = _SIZE.unpack_from(frame)[0]
+    return correlation_id
 
 
 class FrameSplitter:

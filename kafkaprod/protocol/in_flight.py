@@ -115,11 +115,15 @@ class InFlightRequests:
         else:
             self._requests.remove(request)
 
-    def note_written(self, sent_position: int, now_ms: int) -> None:
-        """Note that the socket has taken the bytes before `sent_position`."""
+    def note_written(self, sent_position: int, now_ms: int) -> bool:
+        """Note that the socket has taken the bytes before `sent_position`; return whether one expects no response."""
+        is_any_over = False
         for request in self._requests:
-            if request.written_at_ms is None and request.end_position <= sent_position:
-                request.written_at_ms = now_ms
+            if request.end_position <= sent_position:
+                if request.written_at_ms is None:
+                    request.written_at_ms = now_ms
+                is_any_over = is_any_over or not request.expects_response
+        return is_any_over
 
     def take_sent_without_response(self, sent_position: int) -> list[InFlightRequest]:
         """Remove and return the requests that expect no response and were sent to their last byte."""

@@ -10,6 +10,7 @@ from kafkaprod.engine.wiring import (
     compression_level,
     connection_settings,
     mechanism_factory,
+    request_bytes,
     tls_context,
 )
 from kafkaprod.errors import ConfigError
@@ -27,6 +28,11 @@ def test_plaintext_has_neither_tls_nor_login() -> None:
     settings = connection_settings(config())
     assert settings.tls is None
     assert settings.mechanism is None
+
+
+@pytest.mark.parametrize(("limit", "most"), [(1000, 1000), (2**20 - 1, 2**20 - 1), (2**20, 2**21), (2**22, 2**22)])
+def test_request_holds_2_mib_of_batches_unless_its_limit_is_lowered_or_higher(limit: int, most: int) -> None:
+    assert request_bytes(config(max_request_size=limit)) == most
 
 
 def test_options_of_connections_are_passed_on() -> None:
