@@ -97,10 +97,11 @@ class AsyncProducer:
         outcome = self._path.begin_send(topic, value, key, headers, partition, timestamp_ms)
         if isinstance(outcome, DeliveryFuture):
             return outcome
-        if outcome is None:
-            call = self._intake.begin((topic, value, key, headers, partition, timestamp_ms))
-        else:
-            call = self._intake.resume(outcome)
+        return await self._finish_send(outcome, (topic, value, key, headers, partition, timestamp_ms))
+
+    async def _finish_send(self, outcome: Any, record: tuple[Any, ...]) -> DeliveryFuture:
+        """Send a record that the compiled path left to the general one."""
+        call = self._intake.begin(record) if outcome is None else self._intake.resume(outcome)
         future = self._intake.attempt(call)
         return await _run(self._intake.finish(call, _LoopWaiter)) if future is None else future
 
@@ -114,7 +115,10 @@ class AsyncProducer:
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
         """Send one record, as `send`, and wait for its outcome. Raises the record's own error."""
-        return await (await self.send(topic, value, key, headers, partition, timestamp_ms))
+        outcome = self._path.begin_send(topic, value, key, headers, partition, timestamp_ms)
+        if isinstance(outcome, DeliveryFuture):
+            return await outcome
+        return await (await self._finish_send(outcome, (topic, value, key, headers, partition, timestamp_ms)))
 
     @_block_call(Producer.send_many)
     async def send_many(self) -> None:

@@ -12,13 +12,16 @@ and gets the outcome at once if it is there.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import threading
 from collections import deque
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaprod._core.queues.completion import BatchResult, DeliveryFuture
 from kafkaprod.errors import ForkedProducerError, IllegalStateError
+from kafkaprod.results.record_wait import RecordWait, end_waits
 from kafkaprod.results.waiting import Waiter
 
 if TYPE_CHECKING:
@@ -119,38 +122,33 @@ class BatchCompletion(BatchResult):
         if self.ledger is not None:
             self.ledger.discard(self)
 
-    async def await_record(self, future: DeliveryFuture) -> Any:
-        """Wait inside the running event loop, then return the record's metadata or raise its error."""
-        while not future.done():
-            wait = self._wait_in_loop()
-            if wait is None:  # split meanwhile: the record lives on in a part of this batch
-                return await future
-            await wait
-        return future.result(0)
+    def await_record(self, future: DeliveryFuture) -> Iterator[Any]:
+        """Return what the running task iterates over until the record's metadata or its error is there."""
+        waiter = None if future.done() else self._loop_waiter()
+        if waiter is None:
+            return _known(future)
+        wait = RecordWait(waiter.loop, future)
+        waiter.records.append(wait)
+        return wait
 
     async def settled(self) -> bool:
         """Wait inside the running event loop until the outcome is known; False if it was known already."""
-        wait = self._wait_in_loop()
-        if wait is None:
+        waiter = self._loop_waiter()
+        if waiter is None:
             return False
+        wait: asyncio.Future[None] = waiter.loop.create_future()  # a task's own, so that it can be cancelled alone
+        waiter.waits.append(wait)
         await wait
         return True
 
-    def _wait_in_loop(self) -> asyncio.Future[None] | None:
-        """What the running task awaits, its own, so that it can be cancelled alone; None if the outcome is known."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
+    def _loop_waiter(self) -> LoopWaiter | None:
+        """Return what wakes the running event loop; None if the outcome is known."""
+        loop = _running_loop_of_thread()()
         for waiter in self._waiters or ():
             if isinstance(waiter, LoopWaiter) and waiter.loop is loop:
-                break
-        else:
-            waiter = LoopWaiter(loop)
-            if not self.add_waiter(waiter):
-                return None
-        wait: asyncio.Future[None] = loop.create_future()
-        waiter.waits.append(wait)
-        return wait
+                return waiter
+        waiter = LoopWaiter(loop)
+        return waiter if self.add_waiter(waiter) else None
 
     def on_callback_error(self) -> None:
         """Log and count."""
@@ -164,24 +162,40 @@ class LoopWaiter:
 
     Attributes:
         loop: Where they run.
-        waits: What each of them awaits; touched in the loop's thread only.
+        waits: What those that wait for the batch await; touched in the loop's thread only.
+        records: What those that wait for a record of it await.
     """
 
-    __slots__ = ("loop", "waits")
+    __slots__ = ("loop", "records", "waits")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.waits: list[asyncio.Future[None]] = []
+        self.records: list[RecordWait] = []
 
     def wake(self) -> None:
         """Any thread, once."""
         try:
-            self.loop.call_soon_threadsafe(_end_waits, self.waits)
+            self.loop.call_soon_threadsafe(self._end_waits)
         except RuntimeError:  # the loop was closed while its tasks waited: no task is left
             _log.debug("an event loop was closed before its records were delivered")
 
+    def _end_waits(self) -> None:
+        for wait in self.waits:
+            if not wait.done():  # else its task was cancelled
+                wait.set_result(None)
+        end_waits(self.records)
 
-def _end_waits(waits: list[asyncio.Future[None]]) -> None:
-    for wait in waits:
-        if not wait.done():  # else its task was cancelled
-            wait.set_result(None)
+
+@functools.cache
+def _running_loop_of_thread() -> Callable[[], asyncio.AbstractEventLoop]:
+    import asyncio  # most producers await nothing
+
+    return asyncio.get_running_loop
+
+
+def _known(future: DeliveryFuture) -> Generator[Any, None, Any]:
+    """Return the outcome of a record; wait for it where it lives on in a part of a batch that was split."""
+    if future.done():
+        return future.result(0)
+    return (yield from future.__await__())

@@ -335,7 +335,7 @@ cdef class DeliveryFuture:
     def __await__(self):
         """Await the RecordMetadata inside asyncio; raises the record's own error."""
         cdef int32_t index
-        return self._current(&index).await_record(self).__await__()
+        return self._current(&index).await_record(self)
 
     def __repr__(self):
         cdef int32_t index

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import asyncio
+import contextvars
 import gc
 import threading
 import weakref
@@ -21,6 +22,7 @@ from kafkaprod.errors import BrokerError, BufferFullError, ForkedProducerError, 
 from kafkaprod.protocol.error_codes import error_for
 from kafkaprod.results.batch import MAX_UNSEEN_BATCHES, BatchCompletion, FailureLedger, WaitGuard
 from kafkaprod.results.block import CLIENT_ERROR, PENDING, BlockResult
+from kafkaprod.results.record_wait import RecordWait, end_waits
 from kafkaprod.results.waiting import Waiter
 from tests.support.core.core_engine import TOPIC, Engine, only_ref, succeed
 
@@ -379,6 +381,74 @@ class TestAsyncio:
         await asyncio.sleep(0)
         await asyncio.to_thread(succeed, place.take(), 0)
         assert await asyncio.gather(*tasks) == list(range(50))
+
+    async def test_cancelled_task_leaves_the_others_waiting(self) -> None:
+        place = Place()
+        cancelled, other = (asyncio.ensure_future(place.append(b"v")) for _ in range(2))
+        await asyncio.sleep(0)
+        cancelled.cancel("enough")
+        with pytest.raises(asyncio.CancelledError, match="enough"):
+            await cancelled
+        assert not other.done()
+        await asyncio.to_thread(succeed, place.take(), 3)
+        assert (await other).offset == 4
+
+    async def test_timeout_ends_a_wait(self) -> None:
+        place = Place()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(place.append(b"v"), 0.001)
+        await asyncio.to_thread(succeed, place.take(), 0)
+
+    async def test_task_cancels_another_that_waits_for_the_same_batch(self) -> None:
+        place = Place()
+        futures = [place.append(b"v") for _ in range(2)]
+
+        async def first() -> int:
+            offset = (await futures[0]).offset
+            assert other.cancel()
+            return int(offset)
+
+        task = asyncio.create_task(first())
+        other = asyncio.ensure_future(futures[1])
+        await asyncio.sleep(0)
+        await asyncio.to_thread(succeed, place.take(), 7)
+        assert await task == 7
+        with pytest.raises(asyncio.CancelledError):
+            await other
+
+    async def test_task_continues_in_its_own_context(self) -> None:
+        place = Place()
+        futures = [place.append(b"v") for _ in range(2)]
+        name: contextvars.ContextVar[int] = contextvars.ContextVar("name")
+
+        async def wait(number: int) -> int:
+            name.set(number)
+            await futures[number]
+            return name.get()
+
+        tasks = [asyncio.create_task(wait(number)) for number in range(2)]
+        await asyncio.sleep(0)
+        await asyncio.to_thread(succeed, place.take(), 0)
+        assert await asyncio.gather(*tasks) == [0, 1]
+
+    async def test_exit_in_one_task_leaves_none_waiting(self) -> None:
+        """Ctrl-C and sys.exit() leave the loop at once; the other tasks go on when it runs again."""
+        place = Place()
+        loop = asyncio.get_running_loop()
+        futures = [place.append(b"v") for _ in range(2)]
+        waits = [RecordWait(loop, future) for future in futures]
+        continued: list[RecordWait] = []
+
+        def leave(_: RecordWait) -> None:
+            raise SystemExit
+
+        waits[0].add_done_callback(leave)
+        waits[1].add_done_callback(continued.append)
+        with pytest.raises(SystemExit):
+            end_waits(waits)
+        await asyncio.sleep(0)
+        assert continued == [waits[1]]
+        await asyncio.to_thread(succeed, place.take(), 0)
 
     async def test_error_is_raised_in_the_task(self) -> None:
         place = Place()
