@@ -14,6 +14,7 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.loader.encodings import encoding_name
 from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS, Source
 from kafkaprod.loader.readers import ReadOptions
+from kafkaprod.tables.plan import AvroRows
 from kafkaprod.tables.row_plan import AVRO, MAX_ROW_BYTES, MS_PER_UNIT, RowPlan, Template
 
 
@@ -57,6 +58,9 @@ def _add_record_arguments(parser: argparse.ArgumentParser) -> None:
     add("--value", default="", metavar="json|raw|avro|COLUMN", help="json: the row as an object; raw: the row "
         "unchanged; avro: by --schema; or one column (default: json for tables, raw for text)")  # fmt: skip
     add("--schema", metavar="FILE", help="the Avro schema of --value avro")
+    add("--schema-registry", metavar="URL", help="where the schema of --value avro is registered, or, without "
+        "--schema, where its latest version comes from")  # fmt: skip
+    add("--subject", metavar="NAME", help="the schema's subject in the registry (default: TOPIC-value)")
     add("--schema-id", type=int, metavar="N", help="its number in the schema registry, written in front of each value")
     add("--key", metavar="COLUMN|TEMPLATE", help="a column, or a text with columns: '{carrier}-{flight}'")
     add("-k", dest="fixed_key", metavar="KEY", help="the same key for all")
@@ -119,14 +123,30 @@ def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print the summary as JSON")
 
 
+def _avro_schema(options: argparse.Namespace) -> tuple[str, int | None]:
+    """Return schema and id for --value avro, of a file or a registry. Raises ConfigError, SerializationError."""
+    has_id, has_registry = options.schema_id is not None, options.schema_registry is not None
+    is_whole = (options.schema is not None and has_id) != has_registry
+    if (options.value == AVRO) != is_whole or (options.value != AVRO and (options.schema or has_id or options.subject)):
+        raise ConfigError(
+            "--value avro, --schema FILE and --schema-id N belong together; or --value avro and --schema-registry URL, "
+            "with --schema FILE to register one"
+        )
+    if options.value != AVRO:
+        return "", None
+    text = None if options.schema is None else Path(options.schema).read_text(encoding="utf-8")
+    rows = AvroRows(text, options.schema_id, registry=options.schema_registry, subject=options.subject)
+    schema, schema_id = rows.resolve(options.topic)
+    return str(schema), schema_id
+
+
 def reading_of(options: argparse.Namespace) -> ReadOptions:
     """Return how to read. Raises ConfigError if arguments contradict each other."""
     _check_arguments(options)
     key = None if options.fixed_key is None else Template((options.fixed_key,))
     if options.key is not None:
         key = Template.parse(options.key) if "{" in options.key else Template.of_column(options.key)
-    if (options.value == AVRO) != (options.schema is not None and options.schema_id is not None):
-        raise ConfigError("--value avro, --schema FILE and --schema-id N belong together")
+    schema, schema_id = _avro_schema(options)
     plan = RowPlan(
         value=options.value,
         key=key,
@@ -135,8 +155,8 @@ def reading_of(options: argparse.Namespace) -> ReadOptions:
         timestamp_unit=options.timestamp_unit,
         partition=options.partition_column,
         delimiter=_byte(options.delimiter, "-D"),
-        avro_schema="" if options.schema is None else Path(options.schema).read_text(encoding="utf-8"),
-        avro_schema_id=options.schema_id,
+        avro_schema=schema,
+        avro_schema_id=schema_id,
         max_row_bytes=options.max_row_bytes,
     )
     separator = None if options.separator is None else chr(_byte(options.separator, "--separator"))

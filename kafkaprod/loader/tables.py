@@ -203,8 +203,12 @@ class ArrowRows:
     def avro(self, plan: RowPlan, reasons: Reasons) -> Column:
         """Return each row as an Avro record; those that do not fit the schema go into `reasons` and are null."""
         encoder = _avro_encoder(plan.avro_schema, plan.avro_schema_id)
+        indexes = list(range(len(self._columns.fields)))
+        column = encoder.encode_compiled(self._columns, indexes, 0, self.row_count)
+        if column is not None:
+            return column
         values: list[bytes | None] = []
-        for place, row in enumerate(self._columns.to_pylist(range(len(self._columns.fields)), 0, self.row_count)):
+        for place, row in enumerate(self._columns.to_pylist(indexes, 0, self.row_count)):
             try:
                 values.append(encoder.encode_row(row))
             except SerializationError as error:

@@ -13,6 +13,7 @@ from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod._core.text.json_rows import JsonEncoder
 from kafkaprod.errors import InvalidRecordError
 from kafkaprod.tables.avro import AvroEncoder
+from kafkaprod.tables.registry import latest_schema, schema_id
 from kafkaprod.tables.result import Rows
 
 JSON: Final = "json"
@@ -45,16 +46,42 @@ class AvroRows:
     """Writes each row as an Avro record after Confluent's wire header: byte 0, then the schema id as int32, big endian.
 
     Args:
-        schema: A record schema: JSON text, or what json.loads makes of it.
-        schema_id: The schema's number in the registry; None: no header.
+        schema: A record schema: JSON text, or what json.loads makes of it. None: the subject's latest.
+        schema_id: The schema's number in the registry; None: the registry's answer, or without one no header.
         columns: Names of the columns to write; None: all.
+        registry: Address of a schema registry, a mapping with options of confluent-kafka's SchemaRegistryClient, or
+            such a client; needs the extra `registry`. The schema is registered, or looked up, once.
+        subject: The schema's name in the registry; None: the topic's name and `-value`, as confluent's serializers.
+        register: Whether to register a schema that the registry does not have.
 
-    Needs the extra `avro`. It makes a Python object per value, so it is tens of times slower than JsonRows.
+    Needs the extra `avro`. Rows are written by compiled code; those of schemas with maps, enums, references or unions
+    of several types through fastavro, a Python object per value, which is tens of times slower.
     """
 
-    schema: str | Mapping[str, Any]
-    schema_id: int | None
+    schema: str | Mapping[str, Any] | None = None
+    schema_id: int | None = None
     columns: Sequence[str] | None = None
+    registry: Any = None
+    subject: str | None = None
+    register: bool = True
+
+    def resolve(self, topic: str | None) -> tuple[str | Mapping[str, Any], int | None]:
+        """Return the schema and its id, with the registry's help if there is one.
+
+        Raises:
+            InvalidRecordError: There is neither a schema nor a registry, or a registry but no subject.
+            SerializationError: The registry refused, or cannot be reached.
+        """
+        if self.registry is None or (self.schema is not None and self.schema_id is not None):
+            if self.schema is None:
+                raise InvalidRecordError("AvroRows needs a schema or a registry")
+            return self.schema, self.schema_id
+        if self.subject is None and topic is None:
+            raise InvalidRecordError("AvroRows with a registry needs a subject where the topics come from a column")
+        subject = self.subject or f"{topic}-value"
+        if self.schema is None:
+            return latest_schema(self.registry, subject)
+        return self.schema, schema_id(self.registry, subject, self.schema, register=self.register)
 
 
 ValueSpec = str | bytes | Named | JsonRows | AvroRows | None
@@ -143,7 +170,7 @@ class TablePlan:
                 yield first, column
                 first += len(column)
         elif isinstance(spec, AvroRows):
-            avro = self._avro.get(id(spec)) or self._avro.setdefault(id(spec), AvroEncoder(spec.schema, spec.schema_id))
+            avro = self._avro.get(id(spec)) or self._avro.setdefault(id(spec), AvroEncoder(*spec.resolve(self.topic)))
             indexes = _indexes(batch, spec.columns)
             for first in range(0, batch.row_count, MOST_AVRO_ROWS):
                 end = min(first + MOST_AVRO_ROWS, batch.row_count)

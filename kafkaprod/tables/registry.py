@@ -1,0 +1,89 @@
+"""Schemas and their ids in a schema registry, through confluent-kafka's client (extra `registry`).
+
+A schema is registered, or looked up, once for each client and subject; what is sent afterwards costs no request.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from kafkaprod.errors import ConfigError, SerializationError
+
+_lock: Final = threading.Lock()
+_ids: Final[dict[tuple[int, str, str, bool], tuple[Any, int]]] = {}  # the client is kept: its id() stays its own
+
+
+def client_of(registry: Any) -> Any:
+    """Return a client of a registry.
+
+    Args:
+        registry: Its address, a mapping with the options of confluent-kafka's SchemaRegistryClient, or such a client.
+
+    Raises:
+        ConfigError: confluent-kafka or what its client needs is not installed, or refuses the options.
+    """
+    if isinstance(registry, str):
+        return _client(json.dumps({"url": registry}))
+    if isinstance(registry, Mapping):
+        return _client(json.dumps(dict(registry), sort_keys=True))
+    return registry
+
+
+@lru_cache(maxsize=16)
+def _client(options: str) -> Any:
+    try:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+    except ImportError as error:
+        raise ConfigError(f"a schema registry needs packages: pip install 'kafkaprod[registry]' ({error})") from None
+    try:
+        return SchemaRegistryClient.new_client(json.loads(options))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"the schema registry's options are refused: {error}") from error
+
+
+def schema_id(registry: Any, subject: str, schema: str | Mapping[str, Any], *, register: bool) -> int:
+    """Return a schema's id under a subject.
+
+    Args:
+        registry: See `client_of`.
+        subject: `orders-value` for the values of the topic orders, as confluent's serializers name it.
+        schema: An Avro schema, as JSON text or parsed.
+        register: Whether to register it if it is not there.
+
+    Raises:
+        SerializationError: The registry refused, does not have it, or cannot be reached.
+    """
+    from confluent_kafka.schema_registry import Schema
+
+    client = client_of(registry)
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    key = (id(client), subject, text, register)
+    with _lock:
+        if key not in _ids:
+            wanted = Schema(text, schema_type="AVRO")
+            try:
+                if register:
+                    found = int(client.register_schema(subject, wanted))
+                else:
+                    found = int(client.lookup_schema(subject, wanted).schema_id)
+            except Exception as error:
+                raise SerializationError(f"schema registry, subject {subject!r}: {error}") from error
+            _ids[key] = client, found
+        return _ids[key][1]
+
+
+def latest_schema(registry: Any, subject: str) -> tuple[str, int]:
+    """Return the text and the id of a subject's latest schema. Raises SerializationError if there is none."""
+    try:
+        latest = client_of(registry).get_latest_version(subject)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise SerializationError(f"schema registry, subject {subject!r}: {error}") from error
+    if latest.schema.schema_type != "AVRO":
+        raise SerializationError(f"schema registry, subject {subject!r}: its schema is {latest.schema.schema_type}")
+    return latest.schema.schema_str, latest.schema_id
