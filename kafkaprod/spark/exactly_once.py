@@ -23,9 +23,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from kafkaprod.admin.client import ClusterClient
+from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
+from kafkaprod.engine.engine import Engine
 from kafkaprod.errors import BrokerError, CommitUnknownError, ConfigError, KafkaError
-from kafkaprod.producer import Producer
+from kafkaprod.producer import Producer, start_producer
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.spark.markers import Marker, MarkerPlace, read_marker
 from kafkaprod.spark.options import TransactionOptions
@@ -112,7 +114,9 @@ def write_exactly_once(
 @contextlib.contextmanager
 def _task_producer(config: Mapping[str, Any]) -> Iterator[Producer]:
     """Yield a producer for one transaction; if the task fails, it is aborted, so that it does not hold up readers."""
-    producer = Producer(config)
+    # Failed records are no errors of the program: the task raises why, or an attempt beside it has written the rows.
+    engine = Engine(ProducerConfig.from_options(config), SystemClock(), unseen_failures_level=logging.DEBUG)
+    producer = start_producer(Producer, engine)
     try:
         yield producer
     except BaseException:
@@ -152,6 +156,7 @@ class _Attempt:
                     marker = self._seek_outcome(client, producer, error)
                     if not self._is_done(marker):
                         raise
+                    self._log_success_of(marker, error)
                     self._take_over(marker)
 
     def _glance(self, client: ClusterClient) -> Marker | None:
@@ -216,6 +221,20 @@ class _Attempt:
         else:
             _log.warning("%s is late: micro-batch %d is already written", place, marker.batch)
         self._take_over(marker)
+
+    def _log_success_of(self, marker: Marker | None, error: KafkaError) -> None:
+        """Say that the rows are in Kafka, in spite of an error that reads as if they were lost."""
+        assert marker is not None
+        if marker.attempt == self._report.attempt:
+            _log.warning("%s is committed, although its commit ended with an error: %s", self._place, error)
+            return
+        _log.warning(
+            "%s was replaced by attempt %d, which has written the same rows: nothing is lost, and readers of committed "
+            "data do not see what this attempt sent",
+            self._place,
+            marker.attempt,
+        )
+        _log.debug("%s ended with an error of its own: %s", self._place, error)
 
     def _take_over(self, marker: Marker | None) -> None:
         """Report what another attempt has written."""

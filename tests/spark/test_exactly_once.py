@@ -272,7 +272,7 @@ VALUES = [f"{number:0>600}" for number in range(2000)]  # so much that the first
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("does_twin_end", [True, False], ids=["twin commits", "twin dies"])
 def test_attempt_that_is_fenced_takes_the_rows_of_its_twin_or_fails(
-    attempts: Callable[[int, int], None], version: int, does_twin_end: bool
+    attempts: Callable[[int, int], None], version: int, does_twin_end: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with EmbeddedBroker(topics={"t": 2}, transaction_version=version) as broker:
         wait_ms = "20000" if does_twin_end else "300"
@@ -304,6 +304,8 @@ def test_attempt_that_is_fenced_takes_the_rows_of_its_twin_or_fails(
         if does_twin_end:
             assert isinstance(outcome, WriteReport), outcome
             assert (outcome.rows, outcome.already_written) == (len(VALUES), 1)
+            assert "was replaced by attempt 1, which has written the same rows: nothing is lost" in caplog.text
+            assert "not delivered" not in caplog.text
         else:
             assert isinstance(outcome, KafkaError)
             attempts(2, 0)
