@@ -4,7 +4,7 @@ A writer in a process of its own makes one transaction after another, every fift
 
     brokers      are killed with -9, the coordinator of the writer and leaders of its partitions among them
     writers      are killed with -9 and started again
-    coordinators move without a kill: to the preferred replica of their log, or because a node ends in order
+    coordinators move without a kill, because their node ends in order
     connections  are cut, and lose requests and answers, in a proxy before each broker
 
 The writer says what it will do before each step, so that the outcome of each transaction is known even if it is killed.
@@ -24,8 +24,6 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-
-from confluent_kafka import ElectionType, KafkaException, TopicPartition
 
 from kafkaprod import Producer
 from kafkaprod.admin.client import ClusterClient
@@ -298,25 +296,12 @@ class Bounces:
             self._stopping.wait(self._rng.uniform(0.5, 6.0))  # less and more than a session of a broker
             self._cluster.start_node(node_id)
             self._cluster.wait_until_ready()
-            self._elect()
-            print(tally, flush=True)
+            print(f"{len(self._writer.outcomes.words)} transactions; {tally}", flush=True)
         while tally.moves < goals.moves and self._pause(1.0, 3.0):
             coordinator = self._coordinator()
             self._cluster.restart(coordinator)  # hands its partitions over before it ends
             tally.moves += self._coordinator() != coordinator
-            self._elect()
             print(tally, flush=True)
-
-    def _elect(self) -> None:
-        """Give the partitions of the coordinators' log back to their preferred replicas, once these are in sync."""
-        before, deadline = self._coordinator(), time.monotonic() + 8.0
-        partitions = [TopicPartition(LOG, number) for number in self._leaders(LOG)]
-        while time.monotonic() < deadline and self._pause(0.5, 1.0):
-            with contextlib.suppress(KafkaException):
-                self._cluster.admin().elect_leaders(ElectionType.PREFERRED, partitions).result(30)
-            if self._coordinator() != before:
-                self.tally.moves += 1
-                return
 
     def _coordinator(self) -> int:
         """The node that coordinates the writer's transactions, once there is one."""
