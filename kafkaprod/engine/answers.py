@@ -134,10 +134,8 @@ class Answers:
 
     def take_back(self, request: ProduceRequest, now_ms: int) -> None:
         """Put the batches of a request that was drained and has no outcome back into their queues."""
-        if request not in self._open:
-            return
         for ref in request.refs():
-            if ref.state == "sent":
+            if ref.state == "sent":  # otherwise it was settled
                 ref.requeue(now_ms, self._backoff_ms(ref))
         self.close(request)
 

@@ -17,6 +17,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final, cast
 
@@ -42,6 +43,7 @@ from kafkaprod.retry import ExponentialBackoff
 
 LOAD_UPDATE_MS: Final = 10  # how often the sticky partitioners get the queue lengths
 MAX_FAILED_TURNS: Final = 20  # consecutive turns without memory, 10 to 100 ms apart
+MEMORY_WAIT_S: Final = 0.01
 RESPONSE_BYTES_PER_PARTITION: Final = 1024
 RESPONSE_BYTES_PER_RECORD: Final = 128  # a broker may name each bad record
 
@@ -143,8 +145,10 @@ class Sender:
         cause: BaseException | None = None
         failed_turns = 0
         try:
-            while not self._is_finished():
+            while True:
                 try:
+                    if self._is_finished():
+                        break
                     self.run_once()
                     failed_turns = 0
                 except MemoryError:
@@ -153,13 +157,17 @@ class Sender:
                         raise
                     self._after_memory_error(failed_turns)
         except BaseException as error:
-            _log.exception("the sender thread ends with an error: all records without an outcome fail")
             self.fatal_error = cause = error
+            with suppress(MemoryError):  # the error of each record has the cause, too
+                _log.exception("the sender thread ends with an error: all records without an outcome fail")
         finally:
             self._shut_down(cause)
 
     def run_once(self) -> None:
         """Run one turn: update metadata and producer id, send what is ready, wait, settle the answers."""
+        if self._unsent is not None:  # the last turn ran out of memory while it sent this
+            # Part of the request may be in the connection's queue: only a new connection has a known state.
+            self._pool.disconnect(self._unsent.node_id, ConnectionLostError("no memory for a request"))
         now_us = self._clock.now_us()
         now_ms = now_us // 1000
         wait_ms: float = min(
@@ -175,7 +183,7 @@ class Sender:
         if wait_ms <= self._drain.linger_ms:
             self._accumulator.let_new_batches_linger()
         self._wake_waiters()  # for what expired or was refused just now: the poll may last long
-        self._ended += self._pool.poll(0 if self._ended else max(wait_ms, 0))
+        self._ended += self._pool.poll(0 if self._ended or self._unsent is not None else max(wait_ms, 0))
         self._accumulator.set_sender_sleeps(False)
         self._settle_ended()
         for failure in self._pool.take_failures():
@@ -204,7 +212,7 @@ class Sender:
             request = self._ended[0]  # removed afterwards: if memory runs out, the next turn settles it
             request.on_done(request, self._clock.now_ms())
             self._ended.popleft()
-        if self._unsent is not None:  # the last turn ran out of memory while it sent this
+        if self._unsent is not None:
             self._answers.take_back(self._unsent, self._clock.now_ms())
             self._unsent = None
 
@@ -261,7 +269,7 @@ class Sender:
             wait_ms = min(wait_ms, self._upkeep.refresh_metadata(now_ms))
         if self._drain.wants_epoch or self._drain.has_new_members:
             wait_ms = 0
-        if not self._identity.may_drain():
+        if not self._identity.may_drain() or self._unsent is not None:
             return wait_ms
         for node_id in ready:
             self._drain.note_node(node_id, now_ms, self._pool.is_ready(node_id, now_ms))
@@ -311,24 +319,31 @@ class Sender:
 
     def _after_memory_error(self, failed_turns: int) -> None:
         """Clean up a turn that ran out of memory, and wait a little before the next."""
-        _log.warning("no memory in the sender thread: trying again, attempt %d of %d", failed_turns, MAX_FAILED_TURNS)
-        if self._unsent is not None:
-            # Part of the request may be in the connection's queue: only a new connection has a known state.
-            self._pool.disconnect(self._unsent.node_id, ConnectionLostError("no memory for a request"))
-        time.sleep(min(0.01 * failed_turns, 0.1))
+        try:
+            time.sleep(MEMORY_WAIT_S * min(failed_turns, 10))
+            _log.warning(
+                "no memory in the sender thread: trying again, attempt %d of %d", failed_turns, MAX_FAILED_TURNS
+            )
+            # Bytes of a request or an answer may be lost: only a new connection has a known state.
+            error = ConnectionLostError("no memory in the sender thread")
+            for node_id in self._pool.node_ids():
+                self._pool.disconnect(node_id, error)
+        except MemoryError:
+            return  # what is not done now, the request timeout does
 
     def _shut_down(self, cause: BaseException | None) -> None:
-        """Fail what is left, close the sockets, then release the memory, in that order."""
-        self._accumulator.close()
-        error = ProducerClosedError("the producer was closed before the record was delivered")
-        if cause is not None:
-            error = ProducerClosedError(f"the sender thread has died: {cause!r}")
-            error.__cause__ = cause
+        """End everything, again and again while the system has no memory for it: nothing runs after it."""
+        failed = 0
         try:
-            abort_batches(self._accumulator, error)
-            self._identity.on_end(error)
-            self._pool.close()
-            self._answers.close_all()
+            while True:
+                try:
+                    self._end_all(cause)
+                    break
+                except MemoryError:
+                    failed += 1
+                    if failed > MAX_FAILED_TURNS:
+                        raise
+                    time.sleep(MEMORY_WAIT_S)
         finally:
             self.has_ended = True
             self._flushes.begin()
@@ -336,3 +351,15 @@ class Sender:
                 self._accumulator.pool.wake_waiters()
             self._flushes.wake_finished(all_of_them=True)
             self._topic_watch.tell_end()
+
+    def _end_all(self, cause: BaseException | None) -> None:
+        """Fail what is left, close the sockets, then release the memory, in that order."""
+        self._accumulator.close()
+        error = ProducerClosedError("the producer was closed before the record was delivered")
+        if cause is not None:
+            error = ProducerClosedError(f"the sender thread has died: {cause!r}")
+            error.__cause__ = cause
+        abort_batches(self._accumulator, error)
+        self._identity.on_end(error)
+        self._pool.close()
+        self._answers.close_all()

@@ -1,4 +1,4 @@
-"""Allocations that fail, one after the other, in whole calls of a producer that delivers.
+"""Allocations that fail, one after the other, in whole calls and in the sender thread of a producer.
 
 Each record has one outcome: a call that raised queued nothing, or its `result` has what was queued; what was delivered
 is in the log once; what failed is not.
@@ -10,7 +10,7 @@ import gc
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from tests.support.loader.load_rig import run_here
 _testcapi = pytest.importorskip("_testcapi")
 CALL_POSITIONS = 60
 """More than a call allocates."""
+SENDER_POSITIONS = range(0, 250, 5)
+"""A turn of the sender allocates about 100 times."""
 ROWS = 7
 BOUND_S = 60
 
@@ -108,3 +110,22 @@ def test_each_allocation_of_a_call_may_fail(
     assert sum(expected.values()) > 0
     check_log(embedded_broker, topic_name, expected)
     assert producer.accumulator.pool.in_use == 0
+
+
+@pytest.mark.parametrize("count", [1, 10])
+def test_allocations_of_the_sender_thread_may_fail(
+    embedded_broker: EmbeddedBroker, topic_name: str, producer: Producer, count: int
+) -> None:
+    expected: Counter[str] = Counter()
+    for position in SENDER_POSITIONS:
+        values = values_of(position)
+        result = None
+        with suppress(MemoryError), failing(position, count):
+            result = producer.send_many(topic_name, values)
+            result.wait(BOUND_S)  # this thread sleeps: what fails, fails in the sender
+        if result is not None:
+            rows = zip(values, delivered_rows(result), strict=True)
+            expected.update(value.decode() for value, is_delivered in rows if is_delivered)
+    assert producer.send_many(topic_name, [b"first"]).wait(BOUND_S)
+    assert sum(expected.values()) > ROWS
+    check_log(embedded_broker, topic_name, expected)
