@@ -73,11 +73,9 @@ class Step:
 STEPS: Final = (
     Step("broker-api-versions", "", ("id: 0 ", "Produce(0): 0 to ")),
     Step("cluster", "cluster-id", ("Cluster ID: ",)),
-    Step("topics", "--create --topic t --partitions 3 --config cleanup.policy=delete", ("Created topic t.",)),
-    Step("topics", "--create --topic t --partitions 3 --if-not-exists"),
+    Step("topics", "--create --topic t --partitions 1 --config cleanup.policy=delete", ("Created topic t.",)),
+    Step("topics", "--create --topic t --partitions 1 --if-not-exists"),
     Step("topics", "--list", ("t\n",)),
-    Step("topics", "--alter --topic t --partitions 4"),
-    Step("topics", "--describe --topic t", ("PartitionCount: 4", "cleanup.policy=delete", "Isr: 0")),
     Step("configs", "--alter --entity-type topics --entity-name t --add-config retention.ms=600000", ("Completed",)),
     Step("configs", "--describe --entity-type topics --entity-name t", ("retention.ms=600000",)),
     Step(
@@ -120,6 +118,8 @@ STEPS: Final = (
         "--topic t --from-beginning --max-messages 3 --group k --consumer-property group.protocol=consumer",
         ("Processed a total of 3",),
     ),
+    Step("topics", "--alter --topic t --partitions 4"),
+    Step("topics", "--describe --topic t", ("PartitionCount: 4", "cleanup.policy=delete", "Isr: 0")),
     Step("get-offsets", "--topic t", ("t:0:", "t:3:")),
     Step("get-offsets", "--topic t --time -2", ("t:0:0",)),
     Step("get-offsets", "--topic t --time -3", ("t:0:",)),
@@ -136,7 +136,7 @@ STEPS: Final = (
     Step("acls", "--list", ("principal=User:ann",)),
     Step("acls", "--remove --force --allow-principal User:ann --operation Read --topic t"),
     Step("delete-records", "--offset-json-file {deletion}", ("low_watermark",)),
-    Step("get-offsets", "--topic-partitions t:1 --time -2", ("t:1:1",)),
+    Step("get-offsets", "--topic-partitions t:1 --time -2", ("t:1:",)),
     Step("transactions", "list", ("x",)),
     Step("transactions", "describe --transactional-id x", ("CompleteCommit",)),
     Step("transactions", "describe-producers --topic t --partition 0"),
@@ -181,7 +181,7 @@ def run() -> Results:
 
 
 def _write_files(directory: Path, data: Path) -> dict[str, str]:
-    (directory / "deletion").write_text('{"partitions":[{"topic":"t","partition":1,"offset":1}],"version":1}')
+    (directory / "deletion").write_text('{"partitions":[{"topic":"t","partition":1,"offset":-1}],"version":1}')
     (directory / "reassignment").write_text('{"partitions":[{"topic":"t","partition":0,"replicas":[0]}],"version":1}')
     (directory / "empty").write_text("")
     segments = {ending: str(data / "t-0" / f"{0:020}.{ending}") for ending in ("log", "index", "timeindex")}
