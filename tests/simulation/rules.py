@@ -1,4 +1,4 @@
-"""Rules of controller and replication, each with a way to switch it off: the simulation must notice.
+"""Rules of controller, replication and producer, each with a way to switch it off: the simulation must notice.
 
 `python -m tests.simulation --without RULE --seeds N` says after how many seeds it did.
 """
@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from kafkaprod.broker.controller import partitions, registrations
 from kafkaprod.broker.controller.context import ControllerContext
 from kafkaprod.broker.controller.events import IsrOutcome, IsrProposal
-from kafkaprod.broker.metadata.image import PartitionImage
+from kafkaprod.broker.metadata.image import PartitionImage, PartitionKey
 from kafkaprod.broker.replication.fetcher import Fetcher
 from kafkaprod.broker.replication.partition import FollowerFetch, PartitionReplica
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
+from kafkaprod.engine.answers import Answers, Failure
+from kafkaprod.engine.identity import IdempotentIdentity
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.structs import TopicPartition
 from tests.simulation.logs import SimulatedLog
+from tests.simulation.nodes import BrokerNode
 
 
 @contextmanager
@@ -86,6 +91,42 @@ def _proposed_only(self: PartitionReplica) -> frozenset[int]:
     return frozenset(member.broker_id for member in self.proposal.members)
 
 
+def _same_epoch(self: IdempotentIdentity) -> None:
+    self._drain.set_producer(self._drain.producer_id, self._drain.producer_epoch)
+
+
+def _forgets_sequence(retry: Callable[..., None]) -> Callable[..., None]:
+    def wrong(self: Answers, ref: Any, failure: Failure, now_ms: int) -> None:
+        ref.forget_sequence()
+        retry(self, ref, replace(failure, maybe_persisted=False), now_ms)
+
+    return wrong
+
+
+def _certain_without_answer(apply: Callable[..., None]) -> Callable[..., None]:
+    def wrong(self: Answers, ref: Any, failure: Failure, now_ms: int) -> None:
+        apply(self, ref, replace(failure, maybe_persisted=False), now_ms)
+
+    return wrong
+
+
+def _keeps_old_log(node: BrokerNode, topic_partition: TopicPartition, key: PartitionKey) -> SimulatedLog:
+    before = node._places.get(topic_partition, key)
+    node._places[topic_partition] = key
+    if before in node.logs:
+        node.logs[key] = node.logs.pop(before)
+    return node.logs.setdefault(key, SimulatedLog(node))
+
+
+PRODUCER_RULES: dict[str, Callable[[], Any]] = {
+    "a gap begins a new epoch": lambda: replaced(IdempotentIdentity, "_start_epoch", _same_epoch),
+    "a retried batch keeps its sequence": lambda: replaced(Answers, "_retry", _forgets_sequence(Answers._retry)),
+    "without an answer a batch may be written": lambda: replaced(
+        Answers, "_apply", _certain_without_answer(Answers._apply)
+    ),
+    "the log of a deleted topic is not used again": lambda: replaced(BrokerNode, "take_log", _keeps_old_log),
+}
+
 RULES: dict[str, Callable[[], Any]] = {
     "a pending member holds the watermark": lambda: replaced(
         PartitionReplica, "maximal_isr", property(lambda self: frozenset(self.committed_isr))
@@ -109,5 +150,6 @@ RULES: dict[str, Callable[[], Any]] = {
         PartitionReplica, "on_isr_outcome", _forgets_refused(PartitionReplica.on_isr_outcome)
     ),
     "an old leader's proposals are refused": lambda: replaced(partitions, "proposal_error", lambda *_: ErrorCode.NONE),
+    **PRODUCER_RULES,
     "late answers are ignored": lambda: replaced(Fetcher, "_is_current", staticmethod(lambda *_: True)),
 }

@@ -17,6 +17,9 @@ from tests.simulation.run import Outcome, Simulation
 # The seed that notices a rule that is off. A change of the state machines may need others: `--rules` finds them.
 NOTICED_BY = {
     "a fenced broker leaves the ISR": 0,
+    "a gap begins a new epoch": 1,
+    "a refused proposal is not in force": 1,
+    "a retried batch keeps its sequence": 1,
     "a follower joins when it has caught up": 2,
     "a member that is to leave holds the watermark": 0,
 }
