@@ -15,9 +15,9 @@ from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, bui
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_files import LOG_SUFFIX, file_name
 from kafkaprod.broker.storage.recovery.recovery import Recovery, recover
-from kafkaprod.broker.storage.recovery.segment_bytes import MemoryBytes
 from kafkaprod.errors import CorruptDataError
 from tests.support.broker.fixtures_log import NOW_MS, make_batch
+from tests.support.broker.memory_bytes import MemoryBytes
 
 CONFIG = LogConfig(index_interval_bytes=300)
 

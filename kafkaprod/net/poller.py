@@ -143,7 +143,3 @@ class Poller:
         self._wakeup_sender.close()
         self._wakeup_receiver.close()
         self._selector.close()
-
-    def fileno_count(self) -> int:
-        """The number of files watched, without the wakeup."""
-        return len(self._selector.get_map()) - 1

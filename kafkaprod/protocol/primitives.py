@@ -38,7 +38,6 @@ FLOAT64 = struct.Struct(">d")
 
 MAX_STRING_BYTES = 32767  # the int16 length of the classic encoding; Kafka applies it to compact strings too
 UINT32_MAX = 0xFFFFFFFF
-UINT64_MAX = 0xFFFFFFFFFFFFFFFF
 UNLIMITED_ELEMENTS = 1 << 62
 MAX_ELEMENTS = 1_000_000
 """Most array elements of an answer: one of 100 MiB could cost 20 times its size, and half a minute."""
@@ -109,9 +108,6 @@ class Reader:
 
     # -- fixed sizes
 
-    def read_bool(self) -> bool:
-        return self._view[self.skip(1)] != 0
-
     def read_int8(self) -> int:
         value: int = self.unpack(INT8)[0]
         return value
@@ -120,24 +116,8 @@ class Reader:
         value: int = self.unpack(INT16)[0]
         return value
 
-    def read_uint16(self) -> int:
-        value: int = self.unpack(UINT16)[0]
-        return value
-
     def read_int32(self) -> int:
         value: int = self.unpack(INT32)[0]
-        return value
-
-    def read_uint32(self) -> int:
-        value: int = self.unpack(UINT32)[0]
-        return value
-
-    def read_int64(self) -> int:
-        value: int = self.unpack(INT64)[0]
-        return value
-
-    def read_float64(self) -> float:
-        value: float = self.unpack(FLOAT64)[0]
         return value
 
     def read_uuid(self) -> uuid.UUID | None:
@@ -155,16 +135,6 @@ class Reader:
                 self.position = start + 1
                 return first
         return self._read_long_uvarint(UINT32_MAX)
-
-    def read_varint(self) -> int:
-        """A zigzag varint of 32 bits."""
-        value = self.read_uvarint()
-        return (value >> 1) ^ -(value & 1)
-
-    def read_varlong(self) -> int:
-        """A zigzag varint of 64 bits."""
-        value = self._read_long_uvarint(UINT64_MAX)
-        return (value >> 1) ^ -(value & 1)
 
     def _read_long_uvarint(self, maximum: int) -> int:
         value = shift = 0
@@ -304,29 +274,14 @@ class Writer:
 
     # -- fixed sizes
 
-    def write_bool(self, value: bool) -> None:
-        self._data.append(1 if value else 0)
-
     def write_int8(self, value: int) -> None:
         self._data += INT8.pack(value)
 
     def write_int16(self, value: int) -> None:
         self._data += INT16.pack(value)
 
-    def write_uint16(self, value: int) -> None:
-        self._data += UINT16.pack(value)
-
     def write_int32(self, value: int) -> None:
         self._data += INT32.pack(value)
-
-    def write_uint32(self, value: int) -> None:
-        self._data += UINT32.pack(value)
-
-    def write_int64(self, value: int) -> None:
-        self._data += INT64.pack(value)
-
-    def write_float64(self, value: float) -> None:
-        self._data += FLOAT64.pack(value)
 
     def write_uuid(self, value: uuid.UUID | None) -> None:
         self._data += ZERO_UUID if value is None else value.bytes
@@ -338,18 +293,6 @@ class Writer:
         if not 0 <= value <= UINT32_MAX:
             raise ValueError(f"{value} does not fit an unsigned varint of 32 bits")
         self._write_long_uvarint(value)
-
-    def write_varint(self, value: int) -> None:
-        """A zigzag varint of 32 bits."""
-        if not -(1 << 31) <= value < 1 << 31:
-            raise ValueError(f"{value} does not fit a varint of 32 bits")
-        self._write_long_uvarint(((value << 1) ^ (value >> 31)) & UINT32_MAX)
-
-    def write_varlong(self, value: int) -> None:
-        """A zigzag varint of 64 bits."""
-        if not -(1 << 63) <= value < 1 << 63:
-            raise ValueError(f"{value} does not fit a varint of 64 bits")
-        self._write_long_uvarint(((value << 1) ^ (value >> 63)) & UINT64_MAX)
 
     def _write_long_uvarint(self, value: int) -> None:
         while value > 0x7F:

@@ -17,7 +17,7 @@ Names are Kafka's in snake case. Sources: protocol guide, KIP-482, and the messa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar, Self, dataclass_transform
@@ -215,12 +215,6 @@ class Message(Struct):
         writer = Writer()
         self.write_to(writer, version)
         return writer.getvalue()
-
-    def encode_parts(self, version: int) -> Sequence[Buffer]:
-        """As `encode`, but as a list of buffers in which large records are referenced, not copied."""
-        writer = Writer()
-        self.write_to(writer, version)
-        return writer.parts()
 
     def write_to(self, writer: Writer, version: int) -> None:
         """Append the body to a writer; raises as `encode`, and the writer is then useless."""

@@ -122,11 +122,6 @@ class ServerConnection:
         """The number of bytes of an incomplete request."""
         return self._splitter.pending_bytes
 
-    @property
-    def unanswered_count(self) -> int:
-        """The number of requests whose response was not queued yet."""
-        return len(self._answers)
-
     def receive_data(self, data: Buffer) -> None:
         """Take bytes from the client; `events` returns what they contain.
 

@@ -23,8 +23,8 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
-from kafkaprod._core.records.murmur2 import partition_of_key
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from tests.support.core.faces import partition_of_key
 from tests.support.loader.load_rig import LoadRig
 
 ROWS = 2_000

@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import ModuleType
 
@@ -39,7 +40,12 @@ def load(name: str) -> ModuleType:
     version = hashlib.sha256(sys.version.encode() + b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     directory = ROOT / "tests" / ".cache" / "native" / version
     if not list(directory.glob(f"{name}.*.so")):
-        subprocess.run([sys.executable, "-c", SCRIPT, name, str(directory)], cwd=ROOT, check=True, capture_output=True)
+        directory.mkdir(parents=True, exist_ok=True)
+        # Test runs side by side may build the same module: each elsewhere, and the result appears whole.
+        with tempfile.TemporaryDirectory(dir=directory) as build:
+            subprocess.run([sys.executable, "-c", SCRIPT, name, build], cwd=ROOT, check=True, capture_output=True)
+            (made,) = Path(build).glob(f"{name}.*.so")
+            made.rename(directory / made.name)
     (built,) = directory.glob(f"{name}.*.so")
     spec = importlib.util.spec_from_file_location(name, built)
     assert spec is not None

@@ -10,7 +10,8 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaprod._core.records.checksum import checksum, checksum_by_table
+from kafkaprod._core.records.checksum import checksum
+from tests.support.core.faces import checksum_by_table
 
 WAYS = {"instruction": checksum, "table": checksum_by_table}
 RANDOM = random.Random(1).randbytes(200_000)

@@ -266,10 +266,6 @@ class CoreMachine(RuleBasedStateMachine):
     def abort(self, unsent_only: bool) -> None:
         abort_batches(self.engine.accumulator, CLOSED, unsent_only)
 
-    @rule(partition=st.integers(0, PARTITIONS - 1), is_muted=st.booleans())
-    def mute(self, partition: int, is_muted: bool) -> None:
-        self.engine.drain.set_muted(TOPIC, partition, is_muted)
-
     @rule(
         leaders=st.lists(st.sampled_from([-1, 1, 2]), min_size=PARTITIONS, max_size=PARTITIONS), epoch=st.integers(0, 9)
     )

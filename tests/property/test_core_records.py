@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod._core.records.batch_reader import RecordBatchReader, read_batches
-from kafkaprod._core.records.record_arguments import encode_record, size_bound
-from kafkaprod._core.records.varint import decode_varint, encode_varint, size_of_varint
 from kafkaprod._core.requests.split import split_batch
 from kafkaprod.compression import decompress, make_codec
 from kafkaprod.errors import CorruptDataError
@@ -24,6 +22,7 @@ from tests.property.strategies import INT64, byte_strings, records
 from tests.support.core.core_engine import TOPIC, Engine, batches_of, only_ref, requeue, succeed
 from tests.support.core.core_model import ModelRecord, decode_batch, encode_batch, varint
 from tests.support.core.core_model import encode_record as model_encode
+from tests.support.core.faces import decode_varint, encode_record, encode_varint, size_bound, size_of_varint
 from tests.unit._core.columns.test_columns import as_list, as_offsets, as_views
 from tests.unit._core.records.test_batch_reader import with_crc
 

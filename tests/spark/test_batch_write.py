@@ -8,7 +8,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from kafkaprod._core.records.murmur2 import partition_of_key
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.producer import Producer
 from kafkaprod.spark import write, writing
@@ -18,6 +17,7 @@ from kafkaprod.spark.rows import SentRows, send_batch
 from kafkaprod.spark.task import write_task
 from kafkaprod.spark.writing import SMALL_BYTES, FailedRecordError
 from tests.spark.topics import read_topic
+from tests.support.core.faces import partition_of_key
 
 ROWS = """
     select if(id % 7 = 0, null, cast(id as string)) as key,

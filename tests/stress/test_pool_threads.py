@@ -6,7 +6,8 @@ import random
 import threading
 from collections.abc import Callable
 
-from kafkaprod._core.queues.buffer_pool import BufferPool, SlabLease
+from kafkaprod._core.queues.buffer_pool import BufferPool
+from tests.support.core.faces import SlabLease
 
 SIZES = [10, 500, 976, 1000, 4000, 4048, 5000, 16_000, 60_000, 70_000, 200_000]
 

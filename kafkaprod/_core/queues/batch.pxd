@@ -131,7 +131,6 @@ cdef struct Partition:
     # set under lock by metadata updates
     int32_t leader              # node id, -1: none
     int32_t leader_epoch
-    bint is_muted
     bint is_removed             # the topic was re-created smaller: its records fail
     # constant
     int32_t index

@@ -13,7 +13,7 @@ from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock
 from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.records.record_view cimport APPENDED, OUT_OF_MEMORY, POOL_EXHAUSTED, AppendStatus
 
-from kafkaprod.errors import IllegalStateError, InvalidRecordError
+from kafkaprod.errors import InvalidRecordError
 
 
 @cython.final
@@ -311,60 +311,3 @@ cdef class BufferPool:
     def refused_release_count(self):
         """Slabs released that had no owner; anything but 0 is a bug of the engine."""
         return self._refused_release_count
-
-
-@cython.final
-@cython.no_gc_clear
-cdef class SlabLease:
-    """One slab held from Python: for tests of the pool and for tools. Not thread-safe itself."""
-
-    cdef BufferPool _pool
-    cdef Slab *_slab
-    cdef uint32_t _generation
-
-    def __cinit__(self, BufferPool pool not None, Py_ssize_t need, int64_t ticket=0):
-        """Take a slab of at least `need` bytes. Raises BufferError if there is no room."""
-        if need < 0:
-            raise InvalidRecordError(f"need={need} bytes is negative")
-        cdef AppendStatus status
-        self._pool = pool
-        with nogil:
-            self._slab = pool.try_acquire(need, 0, ticket, &status)
-        if self._slab is NULL:
-            raise BufferError(f"no room for {need} bytes: {pool.in_use} of {pool.capacity} in use")
-        self._generation = self._slab.generation
-
-    def __dealloc__(self):
-        if self._slab is not NULL and self._slab.state == SLAB_OWNED and self._slab.generation == self._generation:
-            self._pool.release_chain(self._slab)
-
-    @property
-    def size(self):
-        """Payload bytes."""
-        return self._slab.size
-
-    def fill(self, unsigned char byte):
-        """Write `byte` all over the slab. Raises IllegalStateError after release."""
-        self._check()
-        memset(self._slab.data, byte, <size_t>self._slab.size)
-
-    def holds_only(self, unsigned char byte):
-        """Tell whether every byte is still `byte`."""
-        cdef Py_ssize_t i
-        self._check()
-        for i in range(self._slab.size):
-            if <unsigned char>self._slab.data[i] != byte:
-                return False
-        return True
-
-    def release(self):
-        """Give the slab back. Raises IllegalStateError if that was done before."""
-        self._check()
-        cdef Slab *slab = self._slab
-        self._slab = NULL
-        self._pool.release_chain(slab)
-
-    cdef int _check(self) except -1:
-        if self._slab is NULL or self._slab.generation != self._generation:
-            raise IllegalStateError("the slab was released")
-        return 0

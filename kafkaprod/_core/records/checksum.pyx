@@ -136,19 +136,15 @@ cdef uint32_t extend_crc(uint32_t crc, const char *data, Py_ssize_t length) noex
     return ~_by_table(~crc, data, length)
 
 
+cdef uint32_t extend_crc_by_table(uint32_t crc, const char *data, Py_ssize_t length) noexcept nogil:
+    """Do the same as a machine that has no instruction for it."""
+    return ~_by_table(~crc, data, length)
+
+
 def checksum(data, uint32_t crc=0):
     """Return the CRC-32C of a bytes-like object, carried on from `crc`."""
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     crc = extend_crc(crc, <const char *>view.buf, view.len)
-    PyBuffer_Release(&view)
-    return crc
-
-
-def checksum_by_table(data, uint32_t crc=0):
-    """The same as on a machine that has no instruction for it."""
-    cdef Py_buffer view
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    crc = ~_by_table(~crc, <const char *>view.buf, view.len)
     PyBuffer_Release(&view)
     return crc

@@ -8,11 +8,10 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_Check
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 
 from kafkaprod._core.records.record_view cimport NULL_LENGTH
-from kafkaprod._core.records.record_writer cimport headers_size, record_body_size, record_size_bound, write_record
-from kafkaprod._core.records.varint cimport varint_size
+from kafkaprod._core.records.record_writer cimport headers_size
 
 from kafkaprod.errors import InvalidRecordError
 
@@ -146,34 +145,3 @@ cdef class RecordArguments:
             PyBuffer_Release(&self._buffers[self._buffer_count])
         if self._kept:
             self._kept.clear()
-
-
-def encode_record(key, value, headers=(), int64_t timestamp_delta=0, int64_t offset_delta=0):
-    """Return one record's bytes as in an uncompressed batch (no batch header).
-
-    Args: key, value: bytes-like or None. headers: pairs of (str, bytes-like or None).
-    Raises InvalidRecordError for a wrong type.
-    """
-    cdef RecordArguments arguments = RecordArguments()
-    cdef RecordView *r = arguments.fill(key, value, headers, 0)
-    cdef Py_ssize_t body = record_body_size(r, timestamp_delta, offset_delta)
-    cdef Py_ssize_t size = varint_size(body) + body
-    cdef char *out = <char *>malloc(size)
-    if out is NULL:
-        raise MemoryError
-    try:
-        write_record(out, r, body, timestamp_delta, offset_delta)
-        return out[:size]
-    finally:
-        free(out)
-        arguments.clear()
-
-
-def size_bound(key, value, headers=()):
-    """Return the upper bound of a record's size in bytes in any batch; what limits are compared with."""
-    cdef RecordArguments arguments = RecordArguments()
-    cdef RecordView *r = arguments.fill(key, value, headers, 0)
-    try:
-        return record_size_bound(r)
-    finally:
-        arguments.clear()

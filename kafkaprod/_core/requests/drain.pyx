@@ -256,7 +256,7 @@ cdef class Drain:
 
     cdef bint _may_go(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil:
         """Whether nothing but time spent lingering could hold the batch back."""
-        if p.is_muted or (self.mutes and p.in_flight_count > 0):
+        if self.mutes and p.in_flight_count > 0:
             return False
         if b.attempts > 0 and now_ms - b.last_attempt_ms < b.backoff_ms and p.leader_epoch <= b.sent_leader_epoch:
             return False
@@ -439,15 +439,6 @@ cdef class Drain:
             self.codec_ratio = max(self.codec_ratio + 0.05, observed)
         else:
             self.codec_ratio = max(self.codec_ratio - 0.005, observed)
-
-    def set_muted(self, str topic not None, int32_t partition, bint is_muted):
-        """Hold a partition's batches back, or let them go again."""
-        cdef TopicQueues queues = self.accumulator.topics[topic]
-        if not 0 <= partition < queues.partition_count:
-            raise InvalidRecordError(f"partition={partition} of topic {topic!r} is outside 0..{queues.partition_count - 1}")
-        mutex_lock(&queues.partitions[partition].lock)
-        queues.partitions[partition].is_muted = is_muted
-        mutex_unlock(&queues.partitions[partition].lock)
 
     def note_node(self, int32_t node_id, int64_t now_ms, bint can_send):
         """Note, for a node that has something sendable, whether it could be sent to (KIP-794, availability timeout)."""

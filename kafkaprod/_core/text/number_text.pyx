@@ -338,23 +338,3 @@ cdef char *write_decimal(char *p, const uint8_t *number, int32_t width, int32_t 
         p[1] = c"-" if exponent < 0 else c"+"
         p = write_unsigned(p + 2, <uint64_t>(-exponent if exponent < 0 else exponent))
     return p
-
-
-def float_text(double number):
-    """The text of a double; for tests and messages."""
-    cdef char[MOST_FLOAT_TEXT] text
-    return text[:write_double(text, number) - text].decode()
-
-
-def float32_text(float number):
-    """The text of a float; for tests and messages."""
-    cdef char[MOST_FLOAT_TEXT] text
-    return text[:write_float(text, number) - text].decode()
-
-
-def decimal_text(bytes number not None, int32_t scale):
-    """The text of a decimal of 4, 8 or 16 bytes, little endian; for tests and messages."""
-    cdef char[MOST_DECIMAL_TEXT] text
-    if len(number) not in (4, 8, 16):
-        raise ValueError(f"a decimal of {len(number)} bytes is not supported")
-    return text[:write_decimal(text, <const uint8_t *><const char *>number, <int32_t>len(number), scale) - text].decode()

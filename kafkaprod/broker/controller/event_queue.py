@@ -39,13 +39,6 @@ class EventQueue(Generic[E]):
         """Add an event behind the others."""
         self._events.append((now_ms, event))
 
-    def clear_and_put(self, event: E, now_ms: int) -> list[E]:
-        """Drop what waits, add one event; return what was dropped, so that it can be answered."""
-        dropped = [waiting for _, waiting in self._events]
-        self._events.clear()
-        self.put(event, now_ms)
-        return dropped
-
     def at(self, deadline_ms: int, key: str, event: E) -> None:
         """Deliver an event at a time; a later call with the same key replaces it."""
         self._timer_count += 1

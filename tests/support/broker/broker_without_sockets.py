@@ -15,8 +15,8 @@ from kafkaprod.broker.server.purgatory import Purgatory
 from kafkaprod.broker.server.request import ClientRequest, Deferred, NoResponse, Ready
 from kafkaprod.broker.server.router import HANDLERS, announced_versions, call
 from kafkaprod.broker.storage.log.group_commit import never
-from kafkaprod.clock import ManualClock
 from kafkaprod.protocol.schema import Request, Response
+from tests.support.clock import ManualClock
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 

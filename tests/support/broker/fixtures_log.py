@@ -17,9 +17,9 @@ from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
 from kafkaprod.broker.storage.log.partition_log import PartitionLog, open_partition_log
 from kafkaprod.broker.storage.log.segments import OpenHandles
-from kafkaprod.clock import ManualClock
 from kafkaprod.compression import CODEC_NAMES, make_codec
 from kafkaprod.structs import TopicPartition
+from tests.support.clock import ManualClock
 
 ORDERS = TopicPartition("orders", 0)
 TOPIC_ID = uuid.UUID(int=0x1234567890ABCDEF1234567890ABCDEF)

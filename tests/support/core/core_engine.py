@@ -12,8 +12,8 @@ from kafkaprod._core.queues.completion import BatchResult, DeliveryFuture
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.produce_request import ProduceRequest
 from kafkaprod._core.requests.settlement import BatchRef
-from kafkaprod.clock import ManualClock
 from kafkaprod.compression import Codec
+from tests.support.clock import ManualClock
 from tests.support.core.core_model import ModelRecord, decode_produce_body, records_of
 
 TIMESTAMP = 1_700_000_000_000

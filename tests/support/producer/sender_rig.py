@@ -13,7 +13,6 @@ from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod._core.queues.completion import DeliveryFuture
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.produce_request import ProduceRequest
-from kafkaprod.clock import ManualClock
 from kafkaprod.engine.loop import Sender
 from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.errors import BootstrapError, ConnectionLostError, KafkaError
@@ -38,6 +37,7 @@ from kafkaprod.protocol.messages.produce import (
 )
 from kafkaprod.results.batch import BatchCompletion, FailureLedger
 from kafkaprod.structs import Node
+from tests.support.clock import ManualClock
 from tests.support.config import unchecked_config
 
 TOPIC = "orders"

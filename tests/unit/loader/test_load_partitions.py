@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from kafkaprod._core.columns.columns import Column
-from kafkaprod._core.records.murmur2 import hash_key
 from kafkaprod.loader.feed import Target, choose_partitions
 from kafkaprod.loader.rows import RowBlock
+from tests.support.core.faces import hash_key
 
 COUNT = 5
 KEYS = [b"a", b"b", b"c", None]

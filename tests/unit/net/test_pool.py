@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.clock import ManualClock, SystemClock
+from kafkaprod.clock import SystemClock
 from kafkaprod.config.host_patterns import Hosts
 from kafkaprod.errors import (
     AuthenticationError,
@@ -30,6 +30,7 @@ from kafkaprod.security.scram import ScramMechanism
 from kafkaprod.security.tls import client_context
 from kafkaprod.structs import Node
 from tests.support.broker.broker_thread import BrokerThread
+from tests.support.clock import ManualClock
 from tests.support.config import connection_settings, unchecked_config
 from tests.support.net.certificates import Authority
 from tests.support.net.fake_broker import FakeBroker, Received, response

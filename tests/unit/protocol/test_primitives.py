@@ -15,31 +15,15 @@ from kafkaprod.protocol.primitives import LARGE_BUFFER_BYTES, Reader, Writer
 ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 ENCODINGS: list[tuple[str, Any, str]] = [
-    ("bool", True, "01"),
-    ("bool", False, "00"),
     ("int8", -2, "fe"),
     ("int16", -2, "fffe"),
-    ("uint16", 65535, "ffff"),
     ("int32", 1, "00000001"),
-    ("uint32", 4294967295, "ffffffff"),
-    ("int64", -1, "ffffffffffffffff"),
-    ("float64", 1.0, "3ff0000000000000"),
     ("uuid", ID, "00112233445566778899aabbccddeeff"),
     ("uuid", None, "00" * 16),
     ("uvarint", 0, "00"),
     ("uvarint", 127, "7f"),
     ("uvarint", 128, "8001"),
     ("uvarint", 4294967295, "ffffffff0f"),
-    ("varint", 0, "00"),
-    ("varint", -1, "01"),
-    ("varint", 1, "02"),
-    ("varint", -64, "7f"),
-    ("varint", 64, "8001"),
-    ("varint", 2147483647, "feffffff0f"),
-    ("varint", -2147483648, "ffffffff0f"),
-    ("varlong", 300, "d804"),
-    ("varlong", 9223372036854775807, "feffffffffffffffff01"),
-    ("varlong", -9223372036854775808, "ffffffffffffffffff01"),
     ("string", "tä", "0003 74c3a4"),
     ("string", "", "0000"),
     ("nullable_string", None, "ffff"),
@@ -103,8 +87,6 @@ def test_a_value_cut_short_is_damage(name: str, value: Any, encoded: str) -> Non
         (Reader.read_uvarint, "ffffffff1f"),  # 33 bits
         (Reader.read_uvarint, "8080808080"),  # no end within 5 bytes
         (Reader.read_uvarint, "808080808000"),
-        (Reader.read_varlong, "ffffffffffffffffff02"),  # 65 bits
-        (Reader.read_varlong, "8080808080808080808000"),
     ],
 )
 def test_a_value_that_violates_its_type_is_damage(read: Callable[[Reader], Any], encoded: str) -> None:
@@ -163,7 +145,7 @@ def test_a_region_ends_the_buffer_early_and_must_be_read_whole() -> None:
     outer = reader.begin_region(4)
     assert reader.remaining == 4
     with pytest.raises(CorruptDataError):
-        reader.read_int64()
+        reader.read_view(8)
     with pytest.raises(CorruptDataError, match="4 bytes left over"):
         reader.end_region(outer)
 
@@ -183,11 +165,8 @@ def test_a_region_cannot_exceed_the_buffer() -> None:
         ("int8", 128),
         ("int16", -32769),
         ("int32", 1 << 31),
-        ("int64", 1 << 63),
         ("uvarint", -1),
         ("uvarint", 1 << 32),
-        ("varint", 1 << 31),
-        ("varlong", 1 << 63),
         ("string", "x" * 32768),
         ("compact_string", "ä" * 16384),
     ],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-from kafkaprod.broker.storage.disk import Buffer, LogFile
+from kafkaprod.broker.storage.disk import LogFile
 
 WINDOW_BYTES = 1 << 20
 
@@ -27,20 +27,6 @@ class SegmentBytes(Protocol):
         Valid until the next call.
         """
         ...
-
-
-class MemoryBytes:
-    """Bytes in memory."""
-
-    def __init__(self, data: Buffer) -> None:
-        self._view = memoryview(data)
-
-    def __len__(self) -> int:
-        return len(self._view)
-
-    def at(self, position: int, length: int) -> memoryview:
-        """See `SegmentBytes.at`."""
-        return self._view[position:]
 
 
 class FileBytes:

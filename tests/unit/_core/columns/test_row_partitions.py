@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from kafkaprod._core.columns.columns import Column
 from kafkaprod._core.columns.row_partitions import add_sizes, count_partitions, partitions_of_keys, partitions_of_runs
-from kafkaprod._core.records.murmur2 import partition_of_key
 from kafkaprod.errors import InvalidRecordError
+from tests.support.core.faces import partition_of_key
 
 
 @given(st.lists(st.none() | st.binary(max_size=20)), st.integers(1, 50))

@@ -12,11 +12,11 @@ import pytest
 
 from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod._core.queues.blocks import Block
-from kafkaprod._core.records.murmur2 import partition_of_key
 from kafkaprod._core.requests.settlement import expired_batches
 from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
 from tests.support.core.core_engine import TIMESTAMP, TOPIC, Engine, batches_of, succeed
 from tests.support.core.core_model import decode_batch
+from tests.support.core.faces import partition_of_key
 from tests.unit._core.queues.test_accumulator import snapshot
 
 

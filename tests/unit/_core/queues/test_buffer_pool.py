@@ -2,8 +2,9 @@
 
 import pytest
 
-from kafkaprod._core.queues.buffer_pool import BufferPool, SlabLease
+from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod.errors import IllegalStateError, InvalidRecordError
+from tests.support.core.faces import SlabLease
 
 KIB = 1024
 CLASSES = [KIB, 2 * KIB, 4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB]

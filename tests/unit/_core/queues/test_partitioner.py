@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 
 from kafkaprod._core.queues.partitioner import StickyPartitioner
-from kafkaprod._core.records.murmur2 import partition_of_key
 from kafkaprod._core.requests.settlement import expired_batches
 from kafkaprod.errors import InvalidRecordError
 from tests.support.core.core_engine import TOPIC, Engine, partitions_of, succeed
+from tests.support.core.faces import partition_of_key
 
 DRAWS = 16_000
 

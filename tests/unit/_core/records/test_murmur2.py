@@ -2,8 +2,7 @@
 
 import pytest
 
-from kafkaprod._core.records.murmur2 import hash_key, partition_of_key
-from kafkaprod.errors import InvalidRecordError
+from tests.support.core.faces import hash_key, partition_of_key
 
 JAVA = [
     (b"", 275646681, 0, 1),
@@ -27,12 +26,6 @@ def test_hash_equals_javas(key, java_hash, modulo_3, modulo_10):
 @pytest.mark.parametrize("key", [bytearray(b"foobar"), memoryview(b"xfoobarx")[1:7]])
 def test_any_contiguous_buffer_is_hashed(key):
     assert hash_key(key) == -790332482
-
-
-@pytest.mark.parametrize("count", [0, -1])
-def test_partition_count_below_one_is_refused(count):
-    with pytest.raises(InvalidRecordError, match=str(count)):
-        partition_of_key(b"k", count)
 
 
 def test_one_partition_takes_every_key():

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from kafkaprod._core.records.record_arguments import encode_record, size_bound
 from kafkaprod.errors import InvalidRecordError
+from tests.support.core.faces import encode_record, size_bound
 
 
 class Pair(list):

@@ -1,9 +1,9 @@
 import pytest
 
-from kafkaprod._core.records.record_arguments import encode_record, size_bound
 from kafkaprod.errors import InvalidRecordError
 from tests.support.core.core_model import ModelRecord
 from tests.support.core.core_model import encode_record as model_encode
+from tests.support.core.faces import encode_record, size_bound
 
 RECORDS = [
     ModelRecord(None, None),

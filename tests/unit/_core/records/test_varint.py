@@ -1,8 +1,8 @@
 import pytest
 
-from kafkaprod._core.records.varint import decode_varint, encode_varint, size_of_varint
 from kafkaprod.errors import CorruptDataError
 from tests.support.core.core_model import varint
+from tests.support.core.faces import decode_varint, encode_varint, size_of_varint
 
 EDGES = [0, -1, 1, 63, 64, -64, -65, 8191, 8192, -8192, -8193, 2**20 - 1, 2**20, -(2**27), 2**31 - 1, -(2**31)]
 

@@ -19,7 +19,6 @@ from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod.compression import Codec, make_codec
-from kafkaprod.errors import InvalidRecordError
 from tests.support.core.core_engine import TOPIC, Engine, batches_of, partitions_of, requeue, succeed, values_of
 
 LINGER = 5
@@ -67,16 +66,6 @@ def _closed(engine: Engine) -> None:
     engine.accumulator.close()
 
 
-def _muted(engine: Engine) -> None:
-    _two_batches(engine)
-    engine.drain.set_muted(TOPIC, 0, True)
-
-
-def _unmuted(engine: Engine) -> None:
-    _muted(engine)
-    engine.drain.set_muted(TOPIC, 0, False)
-
-
 def _leader_changed_while_backing_off(engine: Engine) -> None:
     engine.lead([1], epochs=[7])
     _requeued(engine)
@@ -110,8 +99,6 @@ CASES = [
     Case("flush in progress", _flush, 0),
     Case("flush is over", _ended_flush, LINGER),
     Case("closing", _closed, 0),
-    Case("muted", _muted, None),
-    Case("unmuted", _unmuted, 0),
     Case("leader changed while backing off", _leader_changed_while_backing_off, 0),
     Case("leader stayed while backing off", _leader_stayed_while_backing_off, 100),
 ]
@@ -135,10 +122,10 @@ def test_node_becomes_ready(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in CASES if case.name in {"muted", "requeued batch backs off"}], ids=lambda c: c.name
+    "case", [case for case in CASES if case.name == "requeued batch backs off"], ids=lambda c: c.name
 )
 @pytest.mark.parametrize("hurry", [_exhausted, _flush, _closed], ids=["memory", "flush", "close"])
-def test_hurry_does_not_lift_mute_or_backoff(case: Case, hurry: Callable[[Engine], None]) -> None:
+def test_hurry_does_not_lift_backoff(case: Case, hurry: Callable[[Engine], None]) -> None:
     engine = Engine(batch_size=1000)
     case.arrange(engine)
     hurry(engine)
@@ -301,11 +288,6 @@ def test_muting_engine_sends_a_requeued_batch_before_newer_ones() -> None:
     assert engine.drain.drain(1, engine.now_ms) is None  # b must not overtake a
     engine.clock.advance(100)
     assert values_of(engine.take()) == [b"a" * 900]
-
-
-def test_set_muted_names_a_partition_that_does_not_exist() -> None:
-    with pytest.raises(InvalidRecordError, match=r"partition=5 of topic 'orders' is outside 0..0"):
-        Engine().drain.set_muted(TOPIC, 5, True)
 
 
 # Compression

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkaprod._core.text.number_text import decimal_text, float32_text, float_text
+from tests.support.core.faces import decimal_text, float32_text, float_text
 
 JAVA = {  # Source: java.lang.Double.toString of JDK 19 and later
     0.0: "0.0",

@@ -12,8 +12,8 @@ from kafkaprod.broker.metadata.log import MetadataBatch
 from kafkaprod.broker.metadata.records import NoOpRecord, PartitionRecord, TopicRecord
 from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.log.group_commit import interval
-from kafkaprod.clock import ManualClock
 from kafkaprod.errors import CorruptDataError
+from tests.support.clock import ManualClock
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 TOPIC_ID = uuid.UUID(int=5)

@@ -20,11 +20,3 @@ def test_a_timer_is_replaced_by_its_key_and_can_be_cancelled() -> None:
     queue.at(20, "k", "never")
     queue.cancel("k")
     assert (queue.take(99), queue.next_deadline_ms()) == (None, None)
-
-
-def test_clear_and_put_returns_what_waited() -> None:
-    queue: EventQueue[str] = EventQueue()
-    queue.put("a", 0)
-    queue.put("b", 0)
-    assert queue.clear_and_put("c", 0) == ["a", "b"]
-    assert [queue.take(0), queue.take(0)] == ["c", None]

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaprod.broker.server.request import NO_RESPONSE, CloseConnectionError, Deferred, NoResponse, Outcome, Ready
 from kafkaprod.broker.server.steps import Pause, Steps, run_in_steps
-from kafkaprod.clock import ManualClock
+from tests.support.clock import ManualClock
 
 REFUSED = CloseConnectionError("refused")
 

@@ -19,7 +19,6 @@ from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.records import iterate_records
-from kafkaprod.clock import ManualClock
 from tests.support.broker.fixtures_log import (
     NOW_MS,
     FaultyDisk,
@@ -30,6 +29,7 @@ from tests.support.broker.fixtures_log import (
     open_log,
     read_all,
 )
+from tests.support.clock import ManualClock
 
 CONFIG = LogConfig(cleanup_policy="compact", segment_bytes=600, index_interval_bytes=100, delete_retention_ms=1_000)
 

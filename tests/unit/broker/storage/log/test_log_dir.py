@@ -24,7 +24,6 @@ from kafkaprod.broker.storage.log.log_dir import (
     parse_directory_name,
 )
 from kafkaprod.broker.storage.recovery.checkpoints import parse_offsets, parse_partition_metadata, parse_properties_file
-from kafkaprod.clock import ManualClock
 from kafkaprod.errors import ConfigError, CorruptDataError
 from kafkaprod.structs import TopicPartition
 from tests.support.broker.fixtures_log import (
@@ -38,6 +37,7 @@ from tests.support.broker.fixtures_log import (
     read_all,
     split_batches,
 )
+from tests.support.clock import ManualClock
 
 SMALL = LogConfig(segment_bytes=500, index_interval_bytes=100)
 

@@ -14,7 +14,6 @@ from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
 from kafkaprod.broker.storage.log.group_commit import each
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.watermark import WatermarkRule
-from kafkaprod.clock import ManualClock
 from kafkaprod.errors import IllegalStateError
 from tests.support.broker.fixtures_log import (
     NOW_MS,
@@ -25,6 +24,7 @@ from tests.support.broker.fixtures_log import (
     read_all,
     split_batches,
 )
+from tests.support.clock import ManualClock
 
 SMALL = LogConfig(segment_bytes=500, index_interval_bytes=100)
 

@@ -12,10 +12,11 @@ from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_files import file_name
 from kafkaprod.broker.storage.producers.producer_state import ProducerState
 from kafkaprod.broker.storage.recovery.recovery import DiskImage, recover
-from kafkaprod.broker.storage.recovery.segment_bytes import FileBytes, MemoryBytes, SegmentBytes
+from kafkaprod.broker.storage.recovery.segment_bytes import FileBytes, SegmentBytes
 from kafkaprod.broker.storage.recovery.segment_scan import find_batch_from, scan_segment, start_scan
 from tests.images_log import place
 from tests.support.broker.fixtures_log import make_batch
+from tests.support.broker.memory_bytes import MemoryBytes
 
 CONFIG = LogConfig()
 BATCHES = 40
