@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError, remove_of_owner
-from kafkaprod.broker.embedding.cluster_links import LinkControls
+from kafkaprod.broker.embedding.cluster_faults import ClusterFaults
 from kafkaprod.broker.embedding.cluster_processes import ClusterBroker, ClusterProcess
 from kafkaprod.broker.embedding.cluster_view import ClusterView
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
@@ -35,10 +35,12 @@ from kafkaprod.errors import IllegalStateError
 _WAIT_S = 30.0
 _POLL_S = 0.005
 _HISTORY_LINES = 50
+_MEMORY = "/dev/shm"
+_MEMORY_BYTES = 2 * 1024 * 1024 * 1024
 _clusters: weakref.WeakSet[EmbeddedCluster] = weakref.WeakSet()
 
 
-class EmbeddedCluster(LinkControls):
+class EmbeddedCluster(ClusterFaults):
     """See the module docstring. Not thread-safe, except that several threads may wait and take views.
 
     Attributes:
@@ -79,7 +81,8 @@ class EmbeddedCluster(LinkControls):
             replica_lag_ms: A follower that is behind for this time leaves the ISR.
             seed: Of the placement of replicas.
             ports: One for each broker; 0, as none, takes a free one.
-            data_dir: Kept; None for a temporary one that goes with the cluster.
+            data_dir: Kept; None for a temporary one that goes with the cluster: in memory (/dev/shm) where that has
+                2 GiB free and TMPDIR is not set, because a busy disk makes restarts slow.
             auto_create_topics: Make topics that clients name and that do not exist.
             num_partitions: Of topics made without a count.
             options: Further options of all brokers under Kafka's names.
@@ -95,14 +98,23 @@ class EmbeddedCluster(LinkControls):
             raise ValueError(f"brokers={brokers} is not at least 1")
         self._owner_pid = os.getpid()
         # Short, as the path of a Unix socket has at most 107 bytes.
-        self._directory = tempfile.mkdtemp(prefix="kafkaprod-")
+        self._directory = tempfile.mkdtemp(prefix="kafkaprod-", dir=_temporary_root())
         self._remove = weakref.finalize(self, remove_of_owner, self._directory, self._owner_pid)
         self.data_dir = os.path.join(self._directory, "data") if data_dir is None else os.fspath(data_dir)
         self._topics = dict(topics or {})
         self._factor = replication_factor or min(3, brokers)
         self._host: HostProcess | None = None
         self.controller = ClusterProcess(self, CONTROLLER)
-        self.brokers = [ClusterBroker(self, index + 1, racks[index] if racks else None) for index in range(brokers)]
+        self.brokers = [
+            ClusterBroker(
+                self,
+                number,
+                racks[number - 1] if racks else None,
+                os.path.join(self.data_dir, f"broker-{number}"),
+                os.path.join(self._directory, f"synced-{number}"),
+            )
+            for number in range(1, brokers + 1)
+        ]
         cluster_id = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_OID, self._directory).bytes).decode()[:22]
         own = EmbeddedBroker(
             self.data_dir, auto_create_topics=auto_create_topics, num_partitions=num_partitions, options=options
@@ -123,6 +135,7 @@ class EmbeddedCluster(LinkControls):
                 str(broker.id): {
                     **own.child_options(),
                     "data_dir": os.path.join(self.data_dir, f"broker-{broker.id}"),
+                    "journal": os.path.join(self._directory, f"synced-{broker.id}"),
                     "port": ports[broker.id - 1] if ports else 0,
                     "node_id": broker.id,
                     "cluster_id": cluster_id,
@@ -371,3 +384,13 @@ class EmbeddedCluster(LinkControls):
             return "last changes of the embedded cluster:\n" + "\n".join(self.history()[-_HISTORY_LINES:])
         except EmbeddedBrokerError as error:
             return f"the embedded cluster's history is not to be had: {error}"
+
+
+def _temporary_root() -> str | None:
+    """Return where the temporary directory belongs, None for the default."""
+    try:
+        status = os.statvfs(_MEMORY)
+    except OSError:
+        return None
+    is_large = status.f_bavail * status.f_frsize >= _MEMORY_BYTES
+    return _MEMORY if is_large and os.access(_MEMORY, os.W_OK) and "TMPDIR" not in os.environ else None

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from kafkaprod.broker.cluster import marker_sender, member, transaction_partitions
 from kafkaprod.broker.cluster.cluster_config import ClusterConfig
 from kafkaprod.broker.controller.cluster_view import describe, event_of
 from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION
@@ -22,19 +23,23 @@ from kafkaprod.errors import KafkaError
 
 Command = dict[str, Any]
 
+PRELOADED = (marker_sender, member, transaction_partitions)
+"""What brokers of a cluster import late: the host has it before it forks."""
+
 
 def run_broker(options: Command, sock: socket.socket) -> int:
     """Run a broker until it is stopped; return the exit code.
 
     Args:
-        options: Those of `child.parse_config`, and under `cluster` the fields of `ClusterConfig`.
+        options: Those of `child.parse_config`, and under `cluster` the fields of `ClusterConfig`,
+            and `journal` of `UnsyncedDisk`.
         sock: To the host.
     """
     channel = Channel(sock)
-    cluster = dict(options.pop("cluster"))
+    cluster, journal = dict(options.pop("cluster")), options.pop("journal")
     cluster["incarnation_id"] = uuid.UUID(cluster["incarnation_id"])
     try:
-        config = replace(parse_config(options), cluster=ClusterConfig(**cluster), disk=UnsyncedDisk())
+        config = replace(parse_config(options), cluster=ClusterConfig(**cluster), disk=UnsyncedDisk(journal))
         server = BrokerServer(config)
     except (KafkaError, OSError, ValueError) as error:
         channel.say({"error": f"{type(error).__name__}: {error}"})

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
+from kafkaprod.broker.embedding.power_cut import cut_power
 from kafkaprod.errors import IllegalStateError
 
 
@@ -83,8 +84,10 @@ class ClusterBroker(ClusterProcess):
         faults: Scripts what it does wrong, as `EmbeddedBroker.faults`; empty after each start.
     """
 
-    def __init__(self, cluster: Host, broker_id: int, rack: str | None) -> None:
+    def __init__(self, cluster: Host, broker_id: int, rack: str | None, data_dir: str, journal: str) -> None:
         super().__init__(cluster, str(broker_id))
+        self._data_dir = data_dir
+        self._journal = journal
         self.id = broker_id
         self.rack = rack
         self.port = 0
@@ -92,6 +95,17 @@ class ClusterBroker(ClusterProcess):
 
     def __repr__(self) -> str:
         return f"<ClusterBroker {self.id} port={self.port}>"
+
+    def power_cut(self, seed: int = 0) -> int:
+        """Kill the broker and take away what it had not synced, all or a part; return the bytes lost.
+
+        Its syncs are those of Kafka's defaults: hardly any, so that a replica alone loses what it acknowledged.
+
+        Args:
+            seed: Of how much of it goes.
+        """
+        self.kill()
+        return sum(cut_power(self._data_dir, self._journal, seed).values())
 
     @property
     def address(self) -> str:

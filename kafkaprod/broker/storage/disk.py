@@ -78,13 +78,33 @@ class Disk:
 
 
 class UnsyncedDisk(Disk):
-    """Leaves it to the operating system when bytes reach the disk: what a killed process wrote stays."""
+    """Leaves it to the operating system when bytes reach the disk: what a killed process wrote stays.
+
+    A journal notes what would be on the disk, so that a test can take the rest away, as a power cut does.
+    """
+
+    def __init__(self, journal: str | None = None) -> None:
+        """Begin, or continue, a journal.
+
+        Args:
+            journal: The file that gets a line "size, tab, path" for each sync; None for none.
+        """
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _OPEN_FLAGS
+        self._journal = None if journal is None else LogFile(os.open(journal, flags, _FILE_MODE), journal)
 
     def fdatasync(self, file: LogFile) -> None:
-        """Do nothing."""
+        """Note how long the file is."""
+        if self._journal is not None:
+            os.write(self._journal.fd, f"{os.fstat(file.fd).st_size}\t{file.path}\n".encode())
 
     def sync_dir(self, path: str) -> None:
         """Do nothing."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename; a file that takes the place of a log is whole."""
+        super().rename(source, target)
+        if self._journal is not None and target.endswith(".log"):
+            os.write(self._journal.fd, f"{os.stat(target).st_size}\t{target}\n".encode())
 
 
 class LogFile:
@@ -189,6 +209,16 @@ def write_at(disk: Disk, file: LogFile, data: Buffer, position: int) -> None:
             raise OSError(f"write to {file.path} at {position} made no progress: {len(view)} bytes left")
         view = view[written:]
         position += written
+
+
+def update_file(disk: Disk, path: str, content: Buffer) -> None:
+    """Replace a derived file unless it has this content."""
+    try:
+        if read_file(path) == content:
+            return
+    except FileNotFoundError:
+        pass
+    replace_file(disk, path, content)
 
 
 def replace_file(disk: Disk, path: str, content: Buffer) -> None:

@@ -25,7 +25,7 @@ from kafkaprod.broker.storage.disk import (
     list_files,
     open_for_read,
     read_file,
-    replace_file,
+    update_file,
 )
 from kafkaprod.broker.storage.index.index_rule import IndexRule
 from kafkaprod.broker.storage.log.log_config import LogConfig
@@ -185,7 +185,7 @@ def apply_recovery(disk: Disk, directory: str, recovery: Recovery) -> None:
     for name in recovery.deletions:
         disk.unlink(os.path.join(directory, name))
     for name, content in recovery.writes.items():
-        replace_file(disk, os.path.join(directory, name), content)
+        update_file(disk, os.path.join(directory, name), content)
     if recovery.truncations or recovery.deletions or recovery.scanned or recovery.writes:
         disk.sync_dir(directory)
 
