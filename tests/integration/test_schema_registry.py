@@ -15,8 +15,6 @@ from kafkaprod.errors import InvalidRecordError, SerializationError
 from kafkaprod.tables import registry as registries
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of authlib, which confluent's client imports
-for package in ("authlib", "httpx", "cachetools"):
-    pytest.importorskip(package, reason="the extra `registry` is not installed")
 
 LIMIT_S = 20.0
 SCHEMA = {
@@ -127,7 +125,6 @@ def test_confluents_avro_serializer_runs_as_it_is(
 def test_confluents_json_serializer_runs_as_it_is(
     embedded_broker: EmbeddedBroker, producer: Producer, client: Any
 ) -> None:
-    pytest.importorskip("jsonschema")
     from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
     from confluent_kafka.serialization import MessageField, SerializationContext
 
@@ -142,7 +139,6 @@ def test_confluents_json_serializer_runs_as_it_is(
 def test_confluents_protobuf_serializer_runs_as_it_is(
     embedded_broker: EmbeddedBroker, producer: Producer, client: Any
 ) -> None:
-    pytest.importorskip("google.type.date_pb2", reason="googleapis-common-protos is not installed")
     from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
     from confluent_kafka.serialization import MessageField, SerializationContext
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory

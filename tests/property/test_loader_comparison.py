@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("pandas")
-pytest.importorskip("duckdb")
-pytest.importorskip("pyarrow")
-
 from tests.loader_comparison import compare_files
 
 

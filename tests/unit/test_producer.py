@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kafkaprod import Producer
@@ -134,11 +135,10 @@ def test_wrong_timestamp_is_refused_with_hooks_as_without(make: MakeProducer, ti
 
 
 def test_any_integer_is_a_partition_with_hooks_as_without(make: MakeProducer) -> None:
-    numpy = pytest.importorskip("numpy")
     for options in ({}, {"value_serializer": lambda value: value}):
         producer = make(**options)
         know(producer)
-        future = producer.send("t", b"v", partition=numpy.int64(1), timestamp_ms=numpy.int64(5))
+        future = producer.send("t", b"v", partition=np.int64(1), timestamp_ms=np.int64(5))
         assert future.partition == 1
 
 
