@@ -48,7 +48,9 @@ def values(broker: EmbeddedBroker, topic: str) -> list[bytes]:
             message = consumer.poll(LIMIT_S)
             assert message is not None, "no message came"
             assert message.error() is None, message.error()
-            found.append(message.value())
+            value = message.value()
+            assert value is not None
+            found.append(value)
         return found
     finally:
         consumer.close()

@@ -54,8 +54,10 @@ BLOCKS: dict[str, Callable[[AsyncProducer], object]] = {
 
 def is_awaited() -> bool:
     waiters = [each for each in gc.get_objects() if isinstance(each, LoopWaiter)]
-    waits = [wait for waiter in waiters if not waiter.loop.is_closed() for wait in (*waiter.waits, *waiter.records)]
-    return any(not wait.done() for wait in waits)
+    running = [waiter for waiter in waiters if not waiter.loop.is_closed()]
+    return any(not wait.done() for waiter in running for wait in waiter.waits) or any(
+        not wait.done() for waiter in running for wait in waiter.records
+    )
 
 
 def is_flushed(stalled: Stalled) -> bool:

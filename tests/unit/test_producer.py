@@ -138,7 +138,8 @@ def test_any_integer_is_a_partition_with_hooks_as_without(make: MakeProducer) ->
     for options in ({}, {"value_serializer": lambda value: value}):
         producer = make(**options)
         know(producer)
-        future = producer.send("t", b"v", partition=np.int64(1), timestamp_ms=np.int64(5))
+        numbers: dict[str, Any] = {"partition": np.int64(1), "timestamp_ms": np.int64(5)}
+        future = producer.send("t", b"v", **numbers)
         assert future.partition == 1
 
 

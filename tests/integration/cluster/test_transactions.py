@@ -36,7 +36,10 @@ def read_committed(cluster: EmbeddedCluster, topic: str) -> dict[int, list[bytes
         assert message is not None, f"no end of {left}"
         error = message.error()
         if error is None:
-            found[message.partition()].append(message.value())
+            partition, value = message.partition(), message.value()
+            assert partition is not None
+            assert value is not None
+            found[partition].append(value)
         elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
             left.discard(message.partition())
         else:

@@ -17,6 +17,7 @@ from kafkaprod.broker.replication.partition import (
 )
 from kafkaprod.protocol.error_codes import ErrorCode as E
 from tests.simulation.logs import SimulatedLog
+from tests.support.clock import ManualClock
 
 TOPIC_ID = uuid.UUID(int=1)
 
@@ -36,6 +37,10 @@ def fetch(offset: int, *, follower: int = 2, epoch: int = 0, last: int = -1, bro
     return FollowerFetch(follower, broker_epoch, epoch, offset, last)
 
 
+def empty_log() -> SimulatedLog:
+    return SimulatedLog(ManualClock())
+
+
 def filled(log: SimulatedLog, count: int, epoch: int = 0) -> SimulatedLog:
     for value in range(count):
         log.append_as_leader(epoch, 0, -1, value)
@@ -44,7 +49,7 @@ def filled(log: SimulatedLog, count: int, epoch: int = 0) -> SimulatedLog:
 
 def log_with_epochs() -> SimulatedLog:
     """Epochs 0 from 0, 3 from 2, 4 from 8, 7 from 13, 9 from 14; the log ends at 17."""
-    log = SimulatedLog()
+    log = empty_log()
     for epoch, count in ((0, 2), (3, 6), (4, 5), (7, 1), (9, 3)):
         filled(log, count, epoch)
     return log
@@ -82,19 +87,19 @@ def test_where_logs_part(last: int, offset: int, expected: tuple[int, int] | Non
     ],
 )
 def test_fetch_errors_change_nothing(request_: FollowerFetch, error: E) -> None:
-    leader = replica(filled(SimulatedLog(), 3), image())
+    leader = replica(filled(empty_log(), 3), image())
     assert leader.fetch(request_, 50).error == error
     assert {state.end_offset for state in leader.followers.values()} == {-1}
 
 
 def test_a_fetch_below_the_log_is_out_of_range_before_divergence() -> None:
-    log = filled(SimulatedLog(), 5)
+    log = filled(empty_log(), 5)
     log.raise_log_start(3)
     assert replica(log, image()).fetch(fetch(1, last=0), 0).error == E.OFFSET_OUT_OF_RANGE
 
 
 def test_the_watermark_waits_for_the_isr_and_for_who_joins() -> None:
-    log = SimulatedLog()
+    log = empty_log()
     leader = replica(log, image())
     filled(log, 3)
     leader.fetch(fetch(2), 0)
@@ -110,7 +115,7 @@ def test_the_watermark_waits_for_the_isr_and_for_who_joins() -> None:
 
 
 def test_a_follower_below_the_epochs_start_does_not_join() -> None:
-    log = filled(SimulatedLog(), 5)
+    log = filled(empty_log(), 5)
     leader = replica(log, image(epoch=3))
     leader.fetch(fetch(4, follower=3, epoch=3), 0)
     assert leader.proposal is None
@@ -119,7 +124,7 @@ def test_a_follower_below_the_epochs_start_does_not_join() -> None:
 
 
 def test_slow_followers_leave_and_idle_ones_stay() -> None:
-    log = filled(SimulatedLog(), 1)
+    log = filled(empty_log(), 1)
     leader = replica(log, image())
     leader.fetch(fetch(1), 10)
     leader.propose_shrink(1000)
@@ -132,7 +137,7 @@ def test_slow_followers_leave_and_idle_ones_stay() -> None:
 
 
 def test_an_answer_keeps_the_proposal_that_follows_it() -> None:
-    leader = replica(filled(SimulatedLog(), 1), image())
+    leader = replica(filled(empty_log(), 1), image())
     leader.fetch(fetch(1, follower=3), 0)
     proposal = leader.proposal
     assert proposal is not None
@@ -147,10 +152,10 @@ def test_an_answer_keeps_the_proposal_that_follows_it() -> None:
 
 
 def test_acks_all_needs_the_minimum_before_and_after() -> None:
-    leader = replica(SimulatedLog(), image(isr=(1,)), min_isr=2)
+    leader = replica(empty_log(), image(isr=(1,)), min_isr=2)
     assert leader.append_error(-1) == E.NOT_ENOUGH_REPLICAS
     assert leader.append_error(1) == E.NONE
-    assert replica(SimulatedLog(), image(leader=2)).append_error(1) == E.NOT_LEADER_OR_FOLLOWER
+    assert replica(empty_log(), image(leader=2)).append_error(1) == E.NOT_LEADER_OR_FOLLOWER
 
 
 def answered(fetcher: Fetcher, now_ms: int, **outcome: Any) -> FetchRequest:
@@ -175,20 +180,20 @@ def test_a_follower_cuts_where_the_logs_part(diverging: tuple[int, int], end: in
 
 
 def test_batches_of_a_newer_epoch_are_left_out() -> None:
-    source = filled(filled(SimulatedLog(), 1, 0), 1, 5)
-    log = SimulatedLog()
+    source = filled(filled(empty_log(), 1, 0), 1, 5)
+    log = empty_log()
     answered(follower_of(log, 3), 0, batches=tuple(source.batches), high_watermark=2, log_start_offset=0)
     assert (log.end_offset, log.high_watermark) == (1, 1)
 
 
 def test_late_answers_and_fenced_epochs() -> None:
-    log = SimulatedLog()
+    log = empty_log()
     fetcher = follower_of(log, 3)
     late = fetcher.next_request(0)
     assert late is not None
     fetcher.remove((TOPIC_ID, 0))
     fetcher.add((TOPIC_ID, 0), log, 4)
-    batches = tuple(filled(SimulatedLog(), 1, 3).batches)
+    batches = tuple(filled(empty_log(), 1, 3).batches)
     fetcher.on_answer(late, {(TOPIC_ID, 0): FetchOutcome(E.NONE, batches, 1, 0)}, 0)
     assert log.end_offset == 0
     answered(fetcher, 0, error=E.FENCED_LEADER_EPOCH)
@@ -196,7 +201,7 @@ def test_late_answers_and_fenced_epochs() -> None:
 
 
 def test_a_lost_answer_is_asked_for_again_after_a_rest() -> None:
-    fetcher = follower_of(SimulatedLog(), 0)
+    fetcher = follower_of(empty_log(), 0)
     assert fetcher.next_request(0) is not None
     assert fetcher.next_request(1999) is None
     assert fetcher.next_request(2000) is None
