@@ -22,6 +22,10 @@ NOTICED_BY = {
     "a retried batch keeps its sequence": 1,
     "a follower joins when it has caught up": 2,
     "a member that is to leave holds the watermark": 0,
+    "a pending member holds the watermark": 19,
+    "an old leader's proposals are refused": 7,
+    "logs are cut where they part": 0,
+    "logs are not cut at the watermark": 0,
 }
 
 
