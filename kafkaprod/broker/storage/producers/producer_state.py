@@ -278,16 +278,17 @@ def _check_epoch(entry: ProducerEntry, epoch: int) -> None:
 
 def _check_sequence(entry: ProducerEntry, header: BatchHeader, guard: TransactionGuard) -> None:
     first = header.base_sequence
+    starts_at_zero = guard.starts_at_sequence_zero and header.is_transactional
     if entry.epoch == NO_PRODUCER_EPOCH:
         # No state: it may have been lost to retention, so any sequence is right, unless the coordinator knows better.
-        if first != 0 and guard.starts_at_sequence_zero:
+        if first != 0 and starts_at_zero:
             _refuse_sequence(header, "0 for a producer without state")
         return
     if header.producer_epoch != entry.epoch:
         if first != 0:
             _refuse_sequence(header, f"0 for the new epoch {header.producer_epoch}")
         return
-    if guard.starts_at_sequence_zero and not entry.batches and first != 0:
+    if starts_at_zero and not entry.batches and first != 0:
         _refuse_sequence(header, "0 for a producer without batches")
     last = entry.last_sequence
     if first != last + 1 and not (first == 0 and last == INT32_MAX):

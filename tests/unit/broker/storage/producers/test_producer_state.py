@@ -52,8 +52,10 @@ def with_batches(*headers: BatchHeader) -> ProducerState:
 
 def test_unknown_producer_may_start_anywhere_unless_it_speaks_transactions_v2() -> None:
     assert refusal(ProducerState(), data(77)) is None
-    assert refusal(ProducerState(), data(77), TransactionGuard(starts_at_sequence_zero=True)) == 45
-    assert refusal(ProducerState(), data(0), TransactionGuard(starts_at_sequence_zero=True)) is None
+    guard = TransactionGuard(is_verified=True, starts_at_sequence_zero=True)
+    assert refusal(ProducerState(), data(77, is_transactional=True), guard) == 45
+    assert refusal(ProducerState(), data(0, is_transactional=True), guard) is None
+    assert refusal(ProducerState(), data(77), guard) is None  # an idempotent one, whose records were deleted
 
 
 def test_sequence_must_follow_the_last() -> None:
