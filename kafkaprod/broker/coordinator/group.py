@@ -156,10 +156,13 @@ class Group:
     def check_commit(self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int) -> ErrorCode:
         """Whether this sender may commit offsets now; counts as a sign of life.
 
-        Without member and generation it is an administrator or a consumer without a group: the group must be empty.
+        Without generation it is an administrator or a consumer that does not join, which may have an id all the same:
+        the group must be empty.
         """
+        if generation_id < 0 and self.state is GroupState.EMPTY:
+            return ErrorCode.NONE
         if generation_id < 0 and not member_id and instance_id is None and self.state is not GroupState.DEAD:
-            return ErrorCode.NONE if self.state is GroupState.EMPTY else ErrorCode.UNKNOWN_MEMBER_ID
+            return ErrorCode.UNKNOWN_MEMBER_ID
         error = self._check_sender(member_id, instance_id, generation_id, now_ms)
         is_early = error is ErrorCode.NONE and self.state is GroupState.COMPLETING
         return ErrorCode.REBALANCE_IN_PROGRESS if is_early else error
@@ -171,6 +174,8 @@ class Group:
 
         Without member and generation it is a producer that does not know its consumer's group: nothing is checked.
         """
+        if generation_id < 0 and self.state is GroupState.EMPTY:
+            return ErrorCode.NONE
         if generation_id < 0 and not member_id and instance_id is None and self.state is not GroupState.DEAD:
             return ErrorCode.NONE
         return self._check_sender(member_id, instance_id, generation_id, now_ms)

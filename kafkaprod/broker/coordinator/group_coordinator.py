@@ -174,7 +174,7 @@ class GroupCoordinator:
             return ErrorCode.UNSUPPORTED_VERSION if is_old else error
         group = self.get(group_id)
         if group is None:
-            return ErrorCode.NONE if generation_id < 0 and not member_id else ErrorCode.ILLEGAL_GENERATION
+            return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
         return group.check_commit(member_id, instance_id, generation_id, now_ms)
 
     def check_transactional_commit(

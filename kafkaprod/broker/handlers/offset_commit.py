@@ -29,7 +29,33 @@ MAX_VERSION = 10
 
 
 def handle(broker: Broker, request: ClientRequest[OffsetCommitRequest]) -> OffsetCommitResponse:
-    """Check the sender, then each partition; store what is right."""
+    """Check each partition, then the sender if any is left; store what is right."""
+    now_ms = broker.clock.wall_ms()
+    changes: list[Change] = []
+    topics = []
+    for topic in request.body.topics:
+        name = broker.topics.name_of(topic.name, topic.topic_id)
+        outcomes = []
+        for wanted in topic.partitions:
+            error_code = committed_offset_error(broker, name, wanted)
+            if error_code is ErrorCode.NONE:
+                key = OffsetKey(request.body.group_id, TopicPartition(name or "", wanted.partition_index))
+                changes.append((key, _committed(wanted, now_ms)))
+            outcomes.append(
+                OffsetCommitResponsePartition(partition_index=wanted.partition_index, error_code=error_code)
+            )
+        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=outcomes))
+    if changes:
+        error_code = _write(broker, request, changes, now_ms)
+        for outcome in (outcome for topic in topics for outcome in topic.partitions):
+            outcome.error_code = outcome.error_code or error_code
+    return OffsetCommitResponse(topics=topics)
+
+
+def _write(
+    broker: Broker, request: ClientRequest[OffsetCommitRequest], changes: list[Change], now_ms: int
+) -> ErrorCode:
+    """Write the offsets, if the group takes them from this member."""
     body = request.body
     error_code = broker.groups.check_commit(
         body.group_id,
@@ -40,27 +66,12 @@ def handle(broker: Broker, request: ClientRequest[OffsetCommitRequest]) -> Offse
         request.version,
     )
     if error_code is not ErrorCode.NONE:
-        return refuse(request, error_code)
-    now_ms = broker.clock.wall_ms()
-    changes: list[Change] = []
-    topics = []
-    for topic in body.topics:
-        name = broker.topics.name_of(topic.name, topic.topic_id)
-        outcomes = []
-        for wanted in topic.partitions:
-            error_code = committed_offset_error(broker, name, wanted)
-            if error_code is ErrorCode.NONE:
-                key = OffsetKey(body.group_id, TopicPartition(name or "", wanted.partition_index))
-                changes.append((key, _committed(wanted, now_ms)))
-            outcomes.append(
-                OffsetCommitResponsePartition(partition_index=wanted.partition_index, error_code=error_code)
-            )
-        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=outcomes))
+        return error_code
     try:
         broker.offsets.write(changes, now_ms)
     except BrokerError:
-        return refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return OffsetCommitResponse(topics=topics)
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.NONE
 
 
 def refuse(request: ClientRequest[OffsetCommitRequest], error_code: int) -> OffsetCommitResponse:

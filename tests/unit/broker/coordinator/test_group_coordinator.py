@@ -71,6 +71,7 @@ def test_unknown_and_empty_group_ids_are_told_apart() -> None:
     assert coordinator.delete("g") == ErrorCode.GROUP_ID_NOT_FOUND
     assert coordinator.check_commit("", "", None, -1, 0, 9) == ErrorCode.INVALID_GROUP_ID
     assert coordinator.check_commit("g", "", None, -1, 0, 9) == ErrorCode.NONE
+    assert coordinator.check_commit("g", "m", None, -1, 0, 9) == ErrorCode.NONE
     assert coordinator.check_commit("g", "m", None, 3, 0, 9) == ErrorCode.ILLEGAL_GENERATION
     assert coordinator.list_groups([]) == []
 

@@ -214,6 +214,20 @@ def test_join_with_too_much_metadata_is_refused(box: BrokerWithoutSockets) -> No
     assert box.ask(request, JoinGroupResponse, 3).error_code == ErrorCode.NONE
 
 
+def test_a_commit_checks_topics_before_the_member(box: BrokerWithoutSockets) -> None:
+    wanted = [OffsetCommitRequestPartition(partition_index=0, committed_offset=7)]
+    topics = [OffsetCommitRequestTopic(name=name, partitions=wanted) for name in ("missing", TOPIC)]
+    request = OffsetCommitRequest(group_id="g", member_id="m", generation_id_or_member_epoch=3, topics=topics)
+    answer = box.ask(request, OffsetCommitResponse, 9)
+    assert [topic.partitions[0].error_code for topic in answer.topics] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.ILLEGAL_GENERATION,
+    ]
+    request.topics = topics[:1]
+    answer = box.ask(request, OffsetCommitResponse, 9)
+    assert [topic.partitions[0].error_code for topic in answer.topics] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
 def test_offsets_are_committed_and_fetched_by_topic_id(box: BrokerWithoutSockets) -> None:
     topic_id, unknown_id = box.broker.topics.get(TOPIC).topic_id, uuid.uuid4()  # type: ignore[union-attr]
     wanted = [OffsetCommitRequestPartition(partition_index=1, committed_offset=7)]
