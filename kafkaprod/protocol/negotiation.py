@@ -22,7 +22,7 @@ _ERROR_AND_COUNT = struct.Struct(">hi")
 _RANGE = struct.Struct(">hhh")
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@dataclass(frozen=True, slots=True, repr=False)
 class BrokerVersions:
     """The versions and features one broker announced.
 

@@ -43,8 +43,8 @@ EDGES = [
     ),
     Mutant(
         "a block's callback runs when its last part is done",
-        "results/block.py",
-        "                remaining.pop()\n            callback(self)",
+        "results/rows.py",
+        "                return\n            callback(self)",
         "                break\n            callback(self)",
         ("tests/unit/results", "tests/unit/_core/queues/test_completion.py"),
     ),

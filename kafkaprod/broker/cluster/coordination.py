@@ -134,7 +134,7 @@ def _load(office: _Office, log: ReplicatedCoordinatorLog) -> None:
     try:
         office.open(log)
     except KafkaError:
-        logger.exception("the coordinator's state cannot be read from %s", log.partition)
+        logger.exception("the coordinator's state cannot be read from %r", log.partition)
         office.open(None)
 
 

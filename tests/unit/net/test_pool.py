@@ -390,7 +390,7 @@ def test_every_address_of_a_name_is_tried(
     with BrokerThread() as server:
         dead = [Address(socket.AF_INET, ("127.0.0.1", dead_port())) for _ in range(2)]
         alive = Address(socket.AF_INET, server.address)
-        monkeypatch.setattr(node_module, "resolve", lambda host, port: [*dead, alive])
+        monkeypatch.setattr(node_module, "resolve", lambda host, port, family: [*dead, alive])
         pool = make_pool()
         pool.set_bootstrap([("kafka.test", 9092)])
         until_ready(pool, clock)
@@ -403,7 +403,9 @@ def test_an_address_that_does_not_answer_gives_way_to_the_next(
 ) -> None:
     stuck = Address(socket.AF_INET, ("127.0.0.1", 1))
     with BrokerThread() as server:
-        monkeypatch.setattr(node_module, "resolve", lambda host, port: [stuck, Address(socket.AF_INET, server.address)])
+        monkeypatch.setattr(
+            node_module, "resolve", lambda host, port, family: [stuck, Address(socket.AF_INET, server.address)]
+        )
         real = network_module.connecting_socket
         unconnected: list[socket.socket] = []
 
@@ -432,7 +434,7 @@ def test_an_address_that_does_not_answer_gives_way_to_the_next(
 def test_an_unknown_name_fails_at_the_resolve_stage(
     make_pool: MakePool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unknown(host: str, port: int) -> list[Address]:
+    def unknown(host: str, port: int, family: int) -> list[Address]:
         raise socket.gaierror(-2, "Name or service not known")
 
     monkeypatch.setattr(node_module, "resolve", unknown)
@@ -449,7 +451,7 @@ def test_a_slow_resolver_delays_nobody_else(
 ) -> None:
     release = threading.Event()
 
-    def slow(host: str, port: int) -> list[Address]:
+    def slow(host: str, port: int, family: int) -> list[Address]:
         release.wait(30)
         return []
 
@@ -1008,9 +1010,9 @@ def test_brokers_of_the_metadata_are_followed_to_allowed_hosts_only(
     resolved = []
     resolve = node_module.resolve
 
-    def watched(name: str, port: int) -> list[Address]:
+    def watched(name: str, port: int, family: int) -> list[Address]:
         resolved.append(name)
-        return [found for found in resolve(name, port) if found.family == socket.AF_INET]
+        return [found for found in resolve(name, port, family=family) if found.family == socket.AF_INET]
 
     monkeypatch.setattr(node_module, "resolve", watched)
     with BrokerThread() as first, BrokerThread() as second:
