@@ -156,13 +156,10 @@ class Group:
     def check_commit(self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int) -> ErrorCode:
         """Whether this sender may commit offsets now; counts as a sign of life.
 
-        Without generation it is an administrator or a consumer that does not join, which may have an id all the same:
-        the group must be empty.
+        Without generation it is an administrator, or a consumer that does not join: the group must be empty.
         """
         if generation_id < 0 and self.state is GroupState.EMPTY:
             return ErrorCode.NONE
-        if generation_id < 0 and not member_id and instance_id is None and self.state is not GroupState.DEAD:
-            return ErrorCode.UNKNOWN_MEMBER_ID
         error = self._check_sender(member_id, instance_id, generation_id, now_ms)
         is_early = error is ErrorCode.NONE and self.state is GroupState.COMPLETING
         return ErrorCode.REBALANCE_IN_PROGRESS if is_early else error
@@ -174,9 +171,8 @@ class Group:
 
         Without member and generation it is a producer that does not know its consumer's group: nothing is checked.
         """
-        if generation_id < 0 and self.state is GroupState.EMPTY:
-            return ErrorCode.NONE
-        if generation_id < 0 and not member_id and instance_id is None and self.state is not GroupState.DEAD:
+        is_unknown = not member_id and instance_id is None and self.state is not GroupState.DEAD
+        if generation_id < 0 and (is_unknown or self.state is GroupState.EMPTY):
             return ErrorCode.NONE
         return self._check_sender(member_id, instance_id, generation_id, now_ms)
 
@@ -386,12 +382,11 @@ class Group:
     def _check_sender(self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int) -> ErrorCode:
         """Whether the sender is a member of this generation; if so it is alive."""
         error = self._check_member(member_id, instance_id)
-        if error is not ErrorCode.NONE:
-            return error
-        if generation_id != self.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        self.members[member_id].keep_alive(now_ms)
-        return ErrorCode.NONE
+        if error is ErrorCode.NONE and generation_id != self.generation_id:
+            error = ErrorCode.ILLEGAL_GENERATION
+        if error is ErrorCode.NONE:
+            self.members[member_id].keep_alive(now_ms)
+        return error
 
     def _remove(self, member: Member, error: ErrorCode) -> None:
         self._unsynced_ids.discard(member.member_id)
