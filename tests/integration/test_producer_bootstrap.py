@@ -28,7 +28,7 @@ def failure_of(**options: Any) -> KafkaError:
     return caught.value
 
 
-def unresolvable(host: str, _: int) -> Any:
+def unresolvable(host: str, _: int, *, family: int) -> Any:
     raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
@@ -73,7 +73,7 @@ def test_a_name_that_can_be_resolved_later_is_used_then(
             with pytest.raises(BootstrapError):
                 producer.send("topic", b"value")
         address = Address(socket.AF_INET, (host, int(port)))
-        monkeypatch.setattr("kafkaprod.net.node.resolve", lambda *_: [address])
+        monkeypatch.setattr("kafkaprod.net.node.resolve", lambda *_, **__: [address])
         wait_until(producer.bootstrap_connected, 30, "connection")  # tried on even while nobody sends
         assert producer.send("topic", b"value").result(30).offset == 0
 
