@@ -1,27 +1,37 @@
-"""Tables and a chart from the JSON of a comparison.
+"""Tables and a chart from the JSON of one or more comparisons.
 
-    python -m benchmarks.compare.report OUT.json [--readme] [--svg docs/throughput.svg] [--settings]
+    python -m benchmarks.compare.report OUT.json [...] [--readme] [--svg docs/throughput.svg] [--settings]
 
-Without options it prints every case as a Markdown table. ``--readme`` writes the README's section from it, ``--svg``
-the chart of the plain case, ``--settings`` prints what each client was set to. Figures are medians of the turns, with
+Without options it prints every case of each as a Markdown table. ``--readme`` writes the README's section and the page
+of all cases, as ranges over the comparisons; ``--svg`` makes the chart of the plain case of the last one,
+``--settings`` prints what each client of it was set to. Figures are medians of the turns, with
 the smallest and largest; ratios are to confluent-kafka's ``produce()``, taken within each turn. "CPU, bare sends" is
 the CPU time a record as a multiple of sending prebuilt requests with the same bytes, the figure that follows the host.
 """
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.compare.chart import chart
 from benchmarks.compare.figures import CaseFigures, PeerFigures, Spread
+from benchmarks.compare.ranges import HEAD, range_rows, versions
 from benchmarks.far_ends import ROOT
 from benchmarks.peers.task import Turn
 
 README_BEGIN = "<!-- made by python -m benchmarks.compare.report: begin -->"
 README_END = "<!-- end -->"
-README_CASES = ("table", "kafka1")
+README_CASES = ("table", "not-idempotent")
+ALL_CASES = ROOT / "docs" / "figures.md"
+ALL_CASES_HEAD = """# Figures
+
+Every case that was compared, with the lowest and highest median of the comparisons named at the end. Ratios are to
+confluent-kafka's `produce()`, turn by turn; "CPU, bare sends" is the CPU time a record as a multiple of sending
+prebuilt requests with the same bytes. `benchmarks/README.md` says how it is measured; this page is written by
+`python -m benchmarks.compare.report benchmarks/results/20*.json --readme`.
+"""
 BUSY = (
     "**The machine was busy with other work: all rates are low, and clients that need many threads or a warm virtual "
     "machine look worse than they are.**"
@@ -55,14 +65,11 @@ def _row(case: CaseFigures, peer: PeerFigures) -> list[str]:
     ]
 
 
-_HEAD = ["client", "records/s", "CPU ns a record", "rate, times", "CPU efficiency, times", "CPU, bare sends", "MiB"]
-
-
 def case_lines(case: CaseFigures) -> Iterator[str]:
     """A case as aligned text."""
     yield f"\n{case.name}: {case.title}; {case.far_end}"
-    rows = [_HEAD, *(_row(case, peer) for peer in case.measured())]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    rows = [list(HEAD), *(_row(case, peer) for peer in case.measured())]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     for row in rows:
         first, *others = row
         cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
@@ -70,11 +77,15 @@ def case_lines(case: CaseFigures) -> Iterator[str]:
     yield from (f"not measured: {peer.label}: {peer.missing.splitlines()[0]}" for peer in case.peers if peer.missing)
 
 
+def _table(rows: Iterable[list[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(HEAD)} |"
+    yield "|---|" + "---:|" * (len(HEAD) - 1)
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+
+
 def markdown_table(case: CaseFigures) -> Iterator[str]:
     """A case as a Markdown table."""
-    yield f"| {' | '.join(_HEAD)} |"
-    yield "|---|" + "---:|" * (len(_HEAD) - 1)
-    yield from (f"| {' | '.join(_row(case, peer))} |" for peer in case.measured())
+    yield from _table(_row(case, peer) for peer in case.measured())
     yield from (f"\nNot measured: {peer.label}: {peer.missing.splitlines()[0]}." for peer in case.peers if peer.missing)
 
 
@@ -92,13 +103,39 @@ def machine_sentence(result: Mapping[str, Any]) -> str:
     )
 
 
-def readme_section(result: Mapping[str, Any], cases: Mapping[str, CaseFigures]) -> str:
+def readme_section(results: Sequence[Mapping[str, Any]], cases: Mapping[str, Sequence[CaseFigures]]) -> str:
     """The README's section between its two markers."""
-    lines = [README_BEGIN, f"{machine_sentence(result)}"]
+    lines = [README_BEGIN]
     for name in README_CASES:
         if name in cases:
-            lines += ["", f"{cases[name].far_end}:", "", *markdown_table(cases[name])]
-    return "\n".join([*lines, README_END])
+            lines += [f"{_title(cases[name])}:", "", *_table(range_rows(cases[name])), ""]
+    lines += [runs_sentence(results), README_END]
+    return "\n".join(lines)
+
+
+def all_cases_page(results: Sequence[Mapping[str, Any]], cases: Mapping[str, Sequence[CaseFigures]]) -> str:
+    """The page of every case."""
+    lines = [ALL_CASES_HEAD]
+    for same in cases.values():
+        lines += [f"## {_title(same)}", "", *_table(range_rows(same)), ""]
+    every = [case for same in cases.values() for case in same]
+    return "\n".join([*lines, "## Where and when", "", runs_sentence(results), "", f"Versions: {versions(every)}.", ""])
+
+
+def runs_sentence(results: Sequence[Mapping[str, Any]]) -> str:
+    """The comparisons that a range is over."""
+    runs = dict.fromkeys(
+        f"{result['date']}, commit {result['commit']} ({about['processor']}, {about['cores']} cores, Linux "
+        f"{about['kernel']}, Python {about['python']})"
+        for result in results
+        for about in [result["machine"]]
+    )
+    return f"Lowest and highest median of these comparisons: {'; '.join(runs)}."
+
+
+def _title(same: Sequence[CaseFigures]) -> str:
+    last = same[-1]
+    return f"{last.title[0].upper()}{last.title[1:]}, {last.far_end}"
 
 
 def settings_lines(case: CaseFigures) -> Iterator[str]:
@@ -118,25 +155,30 @@ def write_readme(section: str, readme: Path) -> None:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare.report", description=__doc__.partition("\n")[0])
-    parser.add_argument("result", type=Path)
-    parser.add_argument("--readme", action="store_true", help="write the README's section")
+    parser.add_argument("results", type=Path, nargs="+", help="oldest first")
+    parser.add_argument("--readme", action="store_true", help=f"write the README's section and {ALL_CASES.name}")
     parser.add_argument("--svg", type=Path, nargs="?", const=ROOT / CHART, help=f"write the chart, to {CHART}")
     parser.add_argument("--settings", action="store_true", help="print what each client was set to")
     options = parser.parse_args()
-    result = json.loads(options.result.read_text())
-    cases = {value["name"]: CaseFigures.from_json(value) for value in result["cases"]}
+    results = [json.loads(path.read_text()) for path in options.results]
+    compared = [[CaseFigures.from_json(value) for value in result["cases"]] for result in results]
+    cases: dict[str, list[CaseFigures]] = {}
+    for case in (case for each in compared for case in each):
+        cases.setdefault(case.name, []).append(case)
     if options.readme:
-        write_readme(readme_section(result, cases), ROOT / "README.md")
+        write_readme(readme_section(results, cases), ROOT / "README.md")
+        ALL_CASES.write_text(all_cases_page(results, cases))
     if options.svg:
-        case = cases[CHARTED_CASE]
+        case = cases[CHARTED_CASE][-1]
         bars = [(peer.label, peer.spread(_rate), peer.client == "kafkaprod_client") for peer in case.measured()]
         options.svg.write_text(chart(bars, f"M records/s, 100-byte values, {case.far_end}"))
     if options.settings:
-        print("\n".join(settings_lines(cases[CHARTED_CASE])))
+        print("\n".join(settings_lines(cases[CHARTED_CASE][-1])))
     if not (options.readme or options.svg or options.settings):
-        print(machine_sentence(result))
-        for case in cases.values():
-            print("\n".join(["", f"### {case.title}", "", f"{case.far_end}:", "", *markdown_table(case)]))
+        for result, each in zip(results, compared, strict=True):
+            print(machine_sentence(result))
+            for case in each:
+                print("\n".join(["", f"### {case.title}", "", f"{case.far_end}:", "", *markdown_table(case)]))
 
 
 def _rate(turn: Turn) -> float:

@@ -15,7 +15,16 @@ from benchmarks.compare import turns
 from benchmarks.compare.cases import BARE_SEND, CASES, JAVA, SEND, YARDSTICK, Case
 from benchmarks.compare.chart import chart
 from benchmarks.compare.figures import CaseFigures, Spread
-from benchmarks.compare.report import README_BEGIN, README_END, case_lines, markdown_table, write_readme
+from benchmarks.compare.ranges import range_rows
+from benchmarks.compare.report import (
+    README_BEGIN,
+    README_END,
+    all_cases_page,
+    case_lines,
+    markdown_table,
+    readme_section,
+    write_readme,
+)
 from benchmarks.macro import growth
 from benchmarks.macro.latency import Percentiles
 from benchmarks.peers.build import PeerUnavailableError
@@ -129,6 +138,28 @@ def test_cases_of_many_topics_have_rows_enough_to_reach_each() -> None:
     cases = [case for table in growth.TABLES.values() for case in table if "topics" in case.options] + list(CASES)
     for case in cases:
         assert case.records >= case.options.get("call_records", 1) * case.options.get("topics", 1), case.title
+
+
+def test_ranges_keep_each_comparisons_own_ratio() -> None:
+    slow = CaseFigures.of(CASES[0], "sink", {YARDSTICK: [_figures(1e6, 1000)], SEND: [_figures(4e6, 500)]}, {})
+    fast_runs = {YARDSTICK: [_figures(4e6, 400)], SEND: [_figures(8e6, 100)], BARE_SEND: [_figures(4e7, 20)]}
+    fast = CaseFigures.of(CASES[0], "sink", fast_runs, {})
+    rows = {row[0]: row[1:] for row in range_rows([slow, fast])}
+    # The lowest rate of ours to the highest of theirs would be 1.0: no comparison showed that.
+    assert rows[SEND.label] == ["4.00-8.00 M", "100-500", "2.0-4.0", "2.0-4.0", "5.0", "10"]
+    assert rows[YARDSTICK.label][:3] == ["1.00-4.00 M", "400-1,000", "1.0"]
+    assert rows[BARE_SEND.label][:2] == ["40.00 M", "20"]
+    assert list(range_rows([])) == []
+
+
+def test_kept_comparisons_are_what_the_figures_page_shows() -> None:
+    root = Path(__file__).parents[3]
+    results = [json.loads(path.read_text()) for path in sorted((root / "benchmarks" / "results").glob("20*.json"))]
+    cases: dict[str, list[CaseFigures]] = {}
+    for case in (CaseFigures.from_json(value) for result in results for value in result["cases"]):
+        cases.setdefault(case.name, []).append(case)
+    assert (root / "docs" / "figures.md").read_text() == all_cases_page(results, cases)
+    assert readme_section(results, cases) in (root / "README.md").read_text()
 
 
 def test_readme_section_is_replaced_and_the_rest_is_kept(tmp_path: Path) -> None:
