@@ -128,6 +128,7 @@ cdef struct Partition:
     bint needs_new_epoch        # a sequence may be missing from the log: nothing new until a new epoch
     int in_flight_count
     int64_t transaction         # number of the last transaction that it was added to; see drain.pyx
+    int64_t named_transaction   # number of the last transaction for which new_members() has named it
     # set under lock by metadata updates
     int32_t leader              # node id, -1: none
     int32_t leader_epoch

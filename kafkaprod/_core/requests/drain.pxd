@@ -43,6 +43,7 @@ cdef class Drain:
 
     cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil
     cdef bint _is_member(self, const Partition *p) noexcept nogil
+    cdef bint _is_unnamed(self, const Partition *p) noexcept nogil
     cdef bint _may_go(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil
     cdef bint _node_ready(self, NodeQueues node, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil
     cdef void _take_all(self, NodeQueues node, int64_t now_ms, ProduceRequest request) noexcept nogil

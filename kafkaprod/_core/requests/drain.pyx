@@ -128,7 +128,10 @@ cdef class Drain:
         self.adds_implicitly = adds_implicitly
 
     def new_members(self):
-        """Take the (topic, partition) pairs that hold batches and are not in the open transaction."""
+        """Take the (topic, partition) pairs that hold batches and wait to be added to the open transaction.
+
+        Each is named once for a transaction: whoever takes it has it added, however long that takes.
+        """
         cdef TopicQueues topic
         cdef Partition *p
         cdef int32_t i
@@ -139,7 +142,8 @@ cdef class Drain:
         for topic in self.accumulator.topic_list:
             for i in range(topic.allocated_count):
                 p = topic.partitions[i]
-                if p.transaction != self.transaction and load32(&p.queue_length) > 0:
+                if self._is_unnamed(p) and load32(&p.queue_length) > 0:
+                    p.named_transaction = self.transaction
                     found.append((topic.name, i))
         return found
 
@@ -270,8 +274,12 @@ cdef class Drain:
             return False
         if self.adds_implicitly or p.transaction == self.transaction:
             return True
-        self.has_new_members = True
+        if self._is_unnamed(p):
+            self.has_new_members = True
         return False
+
+    cdef bint _is_unnamed(self, const Partition *p) noexcept nogil:
+        return p.transaction != self.transaction and p.named_transaction != self.transaction
 
     cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil:
         cdef int64_t wait

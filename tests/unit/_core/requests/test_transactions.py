@@ -149,3 +149,21 @@ def test_request_can_be_collected_together_with_its_accumulator() -> None:
         holder["self"] = holder
         del engine, holder
     gc.collect()
+
+
+def test_partition_that_waits_is_named_once_so_that_the_sender_can_sleep() -> None:
+    engine = transactional([1, 1])
+    engine.drain.set_transaction(1, False)
+    engine.append(b"v", 1)
+    assert engine.ready_nodes() == []
+    assert engine.drain.new_members() == [(TOPIC, 1)]
+    assert engine.ready_nodes() == []
+    assert not engine.drain.has_new_members  # while the coordinator is asked, which may take long
+    engine.append(b"v", 0)
+    assert engine.ready_nodes() == []
+    assert engine.drain.has_new_members
+    assert engine.drain.new_members() == [(TOPIC, 0)]
+    engine.drain.set_transaction(0, False)
+    engine.drain.set_transaction(2, False)
+    assert engine.ready_nodes() == []
+    assert engine.drain.new_members() == [(TOPIC, 0), (TOPIC, 1)]
