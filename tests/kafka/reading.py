@@ -1,13 +1,14 @@
 """Read back what a producer wrote, with clients that are not ours: librdkafka and the Java console consumer."""
 
+import subprocess
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from tests.kafka.runtime import run_java, tools_class_path
+from tests.kafka.runtime import FAST_START, java, run_java, tools_class_path
 
 CREATE_TIME = 1
 LOG_APPEND_TIME = 2
@@ -100,6 +101,42 @@ def read_all(
         consumer.close()
 
 
+def read_values(bootstrap: str, topic: str, *, isolation_level: str = "read_committed") -> Iterator[bytes]:
+    """Yield the values of a topic up to the end of each partition, without keeping them.
+
+    Raises:
+        KafkaException: the broker or a batch is bad.
+        TimeoutError: no record and no end came for 60 s.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"read-{uuid.uuid4().hex}",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "check.crcs": True,
+            "isolation.level": isolation_level,
+            "log_level": 0,
+        }
+    )
+    try:
+        unread = set(_partitions_of(consumer, topic))
+        consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in unread])
+        while unread:
+            message = consumer.poll(60)
+            if message is None:
+                raise TimeoutError(f"{topic}: end of partitions {sorted(unread)} not reached")
+            error = message.error()
+            if error is None:
+                yield message.value() or b""
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard(cast(int, message.partition()))
+            else:
+                raise KafkaException(error)
+    finally:
+        consumer.close()
+
+
 def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
     """The next offset of each partition (control records count)."""
     consumer = Consumer(
@@ -151,6 +188,24 @@ def read_with_java(
         partition, record = _parse_java_line(line)
         records.setdefault(partition, []).append(record)
     return records
+
+
+def values_with_java(
+    bootstrap: str, topic: str, most: int, *, isolation_level: str = "read_committed", timeout_ms: int = 20_000
+) -> Iterator[bytes]:
+    """Yield the values that Java's console consumer prints, which ends after `most` or when none comes for a while.
+
+    Values must be text without line ends. Ask for one more than there should be, to see the one too many.
+    """
+    arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning", "--max-messages", str(most)]
+    arguments += ["--timeout-ms", str(timeout_ms), "--isolation-level", isolation_level]
+    command = java(tools_class_path(), "org.apache.kafka.tools.consumer.ConsoleConsumer", arguments, FAST_START)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            yield line.removesuffix(b"\n")
+    if process.returncode:
+        raise RuntimeError(f"Java's console consumer ended with {process.returncode}")
 
 
 def _parse_java_line(line: str) -> tuple[int, ReadRecord]:
