@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.compat.suites.reasons import AIOKAFKA, CONFLUENT_KAFKA
+from tests.foreign.python_packages import PLUGINS as FOREIGN_PLUGINS
 from tests.foreign.python_packages import PythonSuite as Download
 from tests.foreign.python_packages import unpack
 
@@ -73,7 +74,7 @@ SUITES: Mapping[str, Suite] = {
     ),
     "aiokafka": Suite(
         tests=("tests/test_producer.py", "tests/test_transactional_producer.py", "tests/test_partitioner.py"),
-        conftest="aiokafka_conftest.py",
+        conftest="aiokafka_producer_conftest.py",
         reasons=AIOKAFKA,
     ),
 }
@@ -107,7 +108,7 @@ def main() -> int:
 
 def run(suite: Suite, source: Path, report: Path) -> None:
     """Run the tests in their own directory, whose package `tests` comes before ours."""
-    paths = os.pathsep.join(map(str, (source, PLUGINS, ROOT)))
+    paths = os.pathsep.join(map(str, (source, PLUGINS, FOREIGN_PLUGINS, ROOT)))
     environment = {**os.environ, **suite.environment, "PYTHONPATH": paths, "KAFKAPROD_ROOT": str(ROOT)}
     plugin = ["-p", suite.plugin] if suite.plugin else []
     command = [sys.executable, "-P", "-m", "pytest", "-q", "--tb=no", "--timeout=60", f"--junitxml={report}", *plugin]
