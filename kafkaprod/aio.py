@@ -165,6 +165,10 @@ class AsyncProducer:
         """Producer.flush without blocking the event loop."""
         await _run(self._host.flush(timeout, _LoopWaiter))
 
+    async def purge(self, *, in_queue: bool = True, in_flight: bool = True) -> int:
+        """Producer.purge without blocking the event loop."""
+        return await _run(self._host.purge(_LoopWaiter, in_queue=in_queue, in_flight=in_flight))
+
     async def close(self, timeout: float | None = None) -> None:
         """Producer.close without blocking the event loop."""
         await _run(self._host.close(timeout, _LoopWaiter))

@@ -9,6 +9,7 @@
       DeliveryTimeoutError(TimeoutError)         delivery_timeout_ms passed before an answer
       MetadataTimeoutError(TimeoutError)         a topic's metadata did not arrive in time
       RequestTimedOutError(TimeoutError)         a broker did not answer one request in time: retried for you
+      PurgedError                                purge() has failed the record
       ProducerClosedError                        the producer is closed: fix the program
       IllegalStateError                          the call is not legal in this state: fix the program
       ForkedProducerError                        a producer was used in a forked child: make a new one there
@@ -118,6 +119,21 @@ class RequestTimedOutError(KafkaError, TimeoutError):
     """One request got no answer within request_timeout_ms; the record may be in the log. Retried for you."""
 
     retriable = True
+
+
+class PurgedError(KafkaError, RuntimeError):
+    """`purge()` has failed the record before it had an outcome.
+
+    Attributes:
+        was_in_flight: Whether it was in a request without an answer; else it waited to be sent.
+    """
+
+    def __init__(
+        self, message: str = "", *, possibly_persisted: bool = False, was_in_flight: bool = False, **context: Any
+    ) -> None:
+        super().__init__(message, **context)
+        self.possibly_persisted = possibly_persisted
+        self.was_in_flight = was_in_flight
 
 
 class ProducerClosedError(KafkaError, RuntimeError):

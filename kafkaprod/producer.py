@@ -282,6 +282,13 @@ class Producer(RecordSender):
         """
         run(self._host.flush(timeout, Waiter))
 
+    def purge(self, *, in_queue: bool = True, in_flight: bool = True) -> int:
+        """Fail records that wait to be sent, or are in requests without an answer, with PurgedError; return how many.
+
+        Those in flight may be in the log (`possibly_persisted`). In a delivery callback it acts later and returns 0.
+        """
+        return run(self._host.purge(Waiter, in_queue=in_queue, in_flight=in_flight))
+
     def close(self, timeout: float | None = None) -> None:
         """Refuse further records, deliver those queued, and end the sender thread.
 
@@ -293,8 +300,7 @@ class Producer(RecordSender):
         and returns at once. Failures that were never checked are logged.
 
         Raises:
-            TimeoutError: The sender thread has not ended a second after the timeout; most often a delivery callback
-                has not returned. The message says what runs.
+            TimeoutError: The sender thread has not ended a second after the timeout; the message names what it runs.
         """
         run(self._host.close(timeout, Waiter))
         self._host.join()
@@ -333,8 +339,7 @@ class Producer(RecordSender):
     def check(self, timeout: float = 10.0) -> None:
         """Find out now whether the cluster can be reached with these options, and not with the first record.
 
-        It connects once, logs in and reads the cluster's metadata, on a connection of its own. What is tried again
-        while sending, such as a refused port, is an error here.
+        It connects, logs in and reads metadata once, on a connection of its own: a refused port is an error here.
 
         Args:
             timeout: Seconds for all of it.

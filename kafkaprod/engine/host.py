@@ -1,7 +1,7 @@
 """Runs an engine in its thread until its producer is closed or dropped, the process forks, or the program exits.
 
 Kept apart from the producers so that the sender thread, which holds the engine, does not keep a forgotten one alive.
-Thread-safe. The waits of `flush` and `close` are steps (`engine.steps`).
+Thread-safe. The waits of `flush`, `purge` and `close` are steps (`engine.steps`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from kafkaprod.engine.engine import Engine
 from kafkaprod.engine.flushes import Flush
+from kafkaprod.engine.purges import Purge
 from kafkaprod.engine.steps import MakeWaiter, Steps
 from kafkaprod.errors import (
     DeliveryFailedError,
@@ -162,6 +163,16 @@ class EngineHost:
         return TimeoutError(
             f"flush() timed out after {timeout} s: all batches are settled, but callbacks are still running: {work}"
         )
+
+    def purge(self, make_waiter: MakeWaiter, *, in_queue: bool, in_flight: bool) -> Steps[int]:
+        """Fail records that have no outcome, as steps; return how many. In a callback it does so after it: 0."""
+        self.check_usable()
+        waiter = make_waiter()
+        purge = Purge(waiter.wake, in_queue=in_queue, in_flight=in_flight)
+        self.engine.sender.add_purge(purge)
+        while not (purge.is_over or self.is_in_callback):
+            yield waiter, None
+        return purge.record_count
 
     # --- close -----------------------------------------------------------------------------------------------------
 

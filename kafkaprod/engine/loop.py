@@ -1,12 +1,13 @@
 """The sender thread of a producer: ready -> drain -> send -> poll -> settle -> expire, until closed.
 
 It takes records from the accumulator and gives them their results. Everything here runs on the sender thread, except
-`wakeup`, `add_flush` and `close`. It waits only in `NodePool.poll`; time comes from the clock given.
+`wakeup`, `add_flush`, `add_purge` and `close`. It waits only in `NodePool.poll`; time comes from the clock given.
 
     answers    settles produce requests that have ended
     identity   producer id, epoch, transactions
     upkeep     metadata, expiry, failed connections, metrics
     flushes    callers of flush()
+    purges     callers of purge()
 Source: org.apache.kafka.clients.producer.internals.Sender.
 """
 
@@ -30,6 +31,7 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.answers import LAST_VERSION_BY_NAME, Answers
 from kafkaprod.engine.flushes import Flush, Flushes
 from kafkaprod.engine.identity import MAX_WAIT_MS, IdempotentIdentity, Identity
+from kafkaprod.engine.purges import Purge, Purges
 from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.engine.upkeep import Upkeep
 from kafkaprod.errors import ConnectionLostError, ProducerClosedError, UnsupportedVersionError
@@ -104,6 +106,7 @@ class Sender:
             config.retries, backoff, random, accumulator, pool, metadata, metrics, identity, self._upkeep
         )
         self._flushes = Flushes(accumulator)
+        self._purges = Purges(accumulator, identity, metrics)
         self._next_load_update_ms = 0
         self._ended: deque[InFlightRequest] = deque()  # requests whose outcome was not settled yet
         self._unsent: ProduceRequest | None = None  # drained, and not given to the pool yet
@@ -122,6 +125,13 @@ class Sender:
         self._flushes.add(flush)
         if self.has_ended:
             flush.wake()
+        self.wakeup()
+
+    def add_purge(self, purge: Purge) -> None:
+        """Fail the records that `purge` names in the next turn, then wake it. Thread-safe."""
+        self._purges.add(purge)
+        if self.has_ended:
+            self._purges.end_all()
         self.wakeup()
 
     @property
@@ -170,6 +180,7 @@ class Sender:
             self._pool.disconnect(self._unsent.node_id, ConnectionLostError("no memory for a request"))
         now_us = self._clock.now_us()
         now_ms = now_us // 1000
+        self._purges.run(now_ms)
         wait_ms: float = min(
             self._upkeep.observe(now_ms), self._upkeep.refresh_metadata(now_ms), self._request_identity(now_ms)
         )
@@ -350,6 +361,7 @@ class Sender:
             if self._accumulator.pool.waiter_count:
                 self._accumulator.pool.wake_waiters()
             self._flushes.wake_finished(all_of_them=True)
+            self._purges.end_all()
             self._topic_watch.tell_end()
 
     def _end_all(self, cause: BaseException | None) -> None:

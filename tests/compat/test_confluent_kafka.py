@@ -308,6 +308,25 @@ def test_purge_fails_what_waits_for_metadata_and_a_producer_without_servers_is_m
         producer.produce("t", b"v")
 
 
+def test_purge_fails_batched_records_too(servers: str, topic: str) -> None:
+    reports: Reports = []
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 60_000})
+    producer.produce(topic, b"first", callback=lambda *report: reports.append(report))
+    assert producer.flush(20) == 0
+    for number in range(5):
+        producer.produce(topic, b"%d" % number, callback=lambda *report: reports.append(report))
+    producer.purge(in_queue=False)
+    assert len(producer) == 5
+    producer.purge()
+    assert producer.flush(10) == 0
+    assert [error for error, _ in reports] == [None] + [KafkaError._PURGE_QUEUE] * 5
+    error, message = reports[1]
+    assert error is not None
+    assert "purged in the queue" in error.str()
+    assert message.value() == b"0"
+    producer.close()
+
+
 def test_what_is_not_offered_says_what_to_do(servers: str) -> None:
     producer = Producer({"bootstrap.servers": servers})
     with pytest.raises(KafkaException, match="make one with the new credentials"):

@@ -188,6 +188,7 @@ _LOCAL_CODES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (ours.AuthorizationError, "TOPIC_AUTHORIZATION_FAILED"),
     (ours.UnsupportedVersionError, "_UNSUPPORTED_FEATURE"),
     (ours.TransactionAbortedError, "_PURGE_QUEUE"),
+    (ours.PurgedError, "_PURGE_QUEUE"),
     (ours.ProducerClosedError, "_DESTROY"),
     (ours.IllegalStateError, "_STATE"),
     (ours.ForkedProducerError, "_STATE"),
@@ -205,6 +206,8 @@ def kafka_error(error: BaseException) -> KafkaError:
     code = ours.broker_code(error) if isinstance(error, Exception) else None
     if code is None:
         name = next((name for kind, name in _LOCAL_CODES if isinstance(error, kind)), "_FAIL")
+        if isinstance(error, ours.PurgedError) and error.was_in_flight:
+            name = "_PURGE_INFLIGHT"
         code = CODES[name]
     category = getattr(error, "category", None)
     return KafkaError(

@@ -326,17 +326,18 @@ class Producer:
         raise KafkaException(KafkaError(CODES["_NOT_IMPLEMENTED"], text))
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """Fail records that wait for their topic's metadata, with _PURGE_QUEUE.
-
-        Records that were batched already are sent or fail by themselves.
+        """Fail records without an outcome; poll() gives their reports.
 
         Args:
-            in_queue: Whether to do it.
-            in_flight, blocking: Have no effect.
+            in_queue: Those that wait to be sent, with _PURGE_QUEUE.
+            in_flight: Those in requests without an answer, with _PURGE_INFLIGHT.
+            blocking: Has no effect: it takes no longer than a turn of the sender thread.
         """
         self._check_open()
         if in_queue:
             self._backlog.drop(KafkaException(KafkaError(CODES["_PURGE_QUEUE"])))
+        with _theirs():
+            self._engine.purge(in_queue=in_queue, in_flight=in_flight)
 
     # --- transactions ----------------------------------------------------------------------------------------------
 
