@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from kafkaprod.broker.metadata.image import PartitionKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from tests.simulation.checker import Checker
+from tests.simulation.logs import SimulatedLog
 from tests.simulation.nodes import BrokerNode
 from tests.simulation.world import World
 
@@ -113,27 +114,30 @@ class SimulatedProducer:
 
 
 class SimulatedConsumer:
-    """Reads one partition below the high watermark of whoever leads."""
+    """Reads partitions below the high watermark of whoever leads."""
 
-    def __init__(self, world: World, brokers: dict[int, BrokerNode], checker: Checker, key: PartitionKey) -> None:
+    def __init__(
+        self, world: World, brokers: dict[int, BrokerNode], checker: Checker, keys: Iterable[PartitionKey]
+    ) -> None:
         self.world = world
         self.brokers = brokers
         self.checker = checker
-        self.key = key
-        self.offset = 0
-        self.process = world.process(f"consumer {key[1]}")
+        self.offsets = dict.fromkeys(keys, 0)
+        self.process = world.process("consumer")
         self.process.is_up = True
         self._poll()
 
     def _poll(self) -> None:
         for broker in self.brokers.values():
-            replica = broker.manager.replicas.get(self.key)
-            if not broker.process.is_up or replica is None or not replica.is_leader:
-                continue
-            log = broker.logs[self.key]
-            while self.offset < log.high_watermark:
-                value = log.value_at(self.offset)
-                assert value is not None, f"no value at {self.offset}"
-                self.checker.read(self.key, self.offset, value)
-                self.offset += 1
+            if broker.process.is_up:
+                for key, replica in broker.manager.replicas.items():
+                    if replica.is_leader and key in self.offsets:
+                        self._read(key, broker.logs[key])
         self.world.in_process(self.process, 20, self._poll)
+
+    def _read(self, key: PartitionKey, log: SimulatedLog) -> None:
+        for offset in range(self.offsets[key], log.high_watermark):
+            value = log.value_at(offset)
+            assert value is not None, f"no value at {offset}"
+            self.checker.read(key, offset, value)
+            self.offsets[key] = offset + 1

@@ -98,7 +98,7 @@ class ControllerNode:
         channel = controller.channels[broker.broker_id]
 
         def answered(answer: SliceAnswer) -> None:
-            channel.on_answer(sent, answer, self.now_ms())
+            controller.on_slice_answer(channel, sent, answer, self.now_ms())
 
         def deliver() -> None:
             answer = broker.on_slice(sent)
@@ -257,7 +257,8 @@ class BrokerNode:
                 self._fetch(fetcher, wanted)
         if self.waiting:
             self._complete_produces()
-        self.handler_broker.purgatory.run(now_ms)
+        if len(self.handler_broker.purgatory):
+            self.handler_broker.purgatory.run(now_ms)
         self._refill_producer_ids(now_ms)
 
     def produce(

@@ -23,6 +23,7 @@ from tests.simulation.world import World
 
 MAX_TURNS_AT_ONCE = 200
 MAX_RECORDS = 300
+MOST_RETRIES = 2**31 - 1
 VALUE_STEP = 1_000_000_000
 
 
@@ -79,6 +80,7 @@ class EngineNode:
             "bootstrap_servers": ",".join(f"{host}:{PORT}" for host in hosts),
             "enable_idempotence": is_idempotent,
             "acks": "all" if is_idempotent else chance.choice(("all", 1, 0)),
+            "retries": MOST_RETRIES if is_idempotent else chance.choice((0, 1, MOST_RETRIES)),
             "max_in_flight_requests_per_connection": chance.choice((1, 2, 5)),
             "linger_ms": linger_ms,
             "batch_size": chance.choice((1, 200, 1000, 16_384)),

@@ -105,7 +105,7 @@ def _forgets_sequence(retry: Callable[..., None]) -> Callable[..., None]:
 
 def _certain_without_answer(apply: Callable[..., None]) -> Callable[..., None]:
     def wrong(self: Answers, ref: Any, failure: Failure, now_ms: int) -> None:
-        apply(self, ref, replace(failure, maybe_persisted=False), now_ms)
+        apply(self, ref, replace(failure, error=None, maybe_persisted=False), now_ms)  # the error says it, too
 
     return wrong
 

@@ -137,16 +137,7 @@ class Simulation:
                 self.outcomes.check_log(key, log)
 
     def _run(self, end_ms: int) -> None:
-        left = CHECK_EACH_EVENTS
-
-        def check() -> None:
-            nonlocal left
-            left -= 1
-            if left <= 0:
-                left = CHECK_EACH_EVENTS
-                self.checker.check_all()
-
-        self.world.run_until(end_ms, check)
+        self.world.run_until(end_ms, self.checker.check_all, CHECK_EACH_EVENTS)
 
     def _create_topic(self) -> None:
         for name in ("orders", "events"):
@@ -169,11 +160,9 @@ class Simulation:
             for shift, acks in enumerate((-1, -1, 1)):
                 producer = SimulatedProducer(self.world, self.brokers, self.checker, key, 1 + number * 3 + shift, acks)
                 self.producers.append(producer)
-            SimulatedConsumer(self.world, self.brokers, self.checker, key)
         for number in range(self.world.random.choice((1, 1, 2))):
             self.engines.append(EngineNode(self.world, self.brokers, self.outcomes, number, "events"))
-        for key in self._keys("events"):
-            SimulatedConsumer(self.world, self.brokers, self.checker, key)
+        SimulatedConsumer(self.world, self.brokers, self.checker, self._keys())
 
     # -- faults --------------------------------------------------------------------------------------------------
 

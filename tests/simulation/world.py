@@ -62,7 +62,7 @@ class World:
         self.history: list[str] = []
         self.event_count = 0
         self._digest = hashlib.blake2b(digest_size=16)
-        self._events: list[tuple[int, int, Action]] = []
+        self._events: list[tuple[int, int, Action, Process | None, int]] = []
 
     def process(self, name: str) -> Process:
         """Return the process of a name; it is made down."""
@@ -98,37 +98,40 @@ class World:
     def at(self, delay_ms: int, action: Action) -> None:
         """Run an action after a delay."""
         self.event_count += 1
-        heapq.heappush(self._events, (self.now_ms + delay_ms, self.event_count, action))
+        heapq.heappush(self._events, (self.now_ms + delay_ms, self.event_count, action, None, 0))
 
     def in_process(self, process: Process, delay_ms: int, action: Action) -> None:
         """Run an action in a process after a delay, unless the process has ended by then; then pump the process."""
-        lives = process.lives
-
-        def run() -> None:
-            if not process.is_up or process.lives != lives:
-                return
-            if process.paused_until_ms > self.now_ms:
-                self.at(process.paused_until_ms - self.now_ms, run)
-                return
-            action()
-            process.pump()
-
-        self.at(delay_ms, run)
+        self.event_count += 1
+        heapq.heappush(self._events, (self.now_ms + delay_ms, self.event_count, action, process, process.lives))
 
     def send(self, source: Process, target: Process, deliver: Action) -> None:
         """Send a message: `deliver` runs in the target process, never, once or twice."""
-        rules = self.rules
-        copies = 1 + (self.random.random() < rules.repeat)
+        rules, chance = self.rules, self.random.random
+        pair = (source.name, target.name)
+        copies = 2 if chance() < rules.repeat else 1
         for _ in range(copies):
-            if (source.name, target.name) in self.cuts or self.random.random() < rules.loss:
+            if pair in self.cuts or chance() < rules.loss:
                 continue
-            delay_ms = self.random.randint(rules.min_delay_ms, rules.max_delay_ms)
-            self.in_process(target, delay_ms + self.slow.get((source.name, target.name), 0), deliver)
+            spread_ms = int(chance() * (rules.max_delay_ms - rules.min_delay_ms + 1))
+            self.in_process(target, rules.min_delay_ms + spread_ms + self.slow.get(pair, 0), deliver)
 
-    def run_until(self, end_ms: int, check: Action) -> None:
-        """Run all events up to a time, with a check after each."""
-        while self._events and self._events[0][0] <= end_ms:
-            self.now_ms, _, action = heapq.heappop(self._events)
-            action()
-            check()
+    def run_until(self, end_ms: int, check: Action, check_each_events: int) -> None:
+        """Run all events up to a time, with a check after each so many."""
+        events = self._events
+        left = check_each_events
+        while events and events[0][0] <= end_ms:
+            self.now_ms, _, action, process, lives = heapq.heappop(events)
+            if process is None:
+                action()
+            elif process.is_up and process.lives == lives:
+                if process.paused_until_ms > self.now_ms:
+                    self.in_process(process, process.paused_until_ms - self.now_ms, action)
+                else:
+                    action()
+                    process.pump()
+            left -= 1
+            if not left:
+                left = check_each_events
+                check()
         self.now_ms = end_ms

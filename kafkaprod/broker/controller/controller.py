@@ -38,7 +38,7 @@ from kafkaprod.broker.controller.events import (
     RegisterBroker,
     SessionExpired,
 )
-from kafkaprod.broker.metadata.follower import MetadataSlice
+from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
 from kafkaprod.broker.metadata.log import MetadataBatch, MetadataLog
 from kafkaprod.broker.metadata.records import NoOpRecord
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -147,6 +147,15 @@ class Controller:
         if channel is None:
             return None
         return channel.next_slice(self.log, self.epoch, self.log.end_offset, now_ms)
+
+    def on_slice_answer(self, channel: BrokerChannel, sent: MetadataSlice, answer: SliceAnswer, now_ms: int) -> None:
+        """Take a broker's answer to a slice: it has applied the log up to there, which its next heartbeat says, too."""
+        channel.on_answer(sent, answer, now_ms)
+        if answer.error == ErrorCode.NONE and self.channels.get(channel.broker_id) is channel:
+            applied = self.context.applied
+            applied[channel.broker_id] = max(
+                applied.get(channel.broker_id, 0), min(answer.end_offset, sent.commit_offset)
+            )
 
     def next_deadline_ms(self) -> int | None:
         """Return when `turn` or `next_slice` has something to do, None if never without a new event."""

@@ -166,7 +166,7 @@ class ControllerProcess:
     def _send_slice(self, channel: BrokerChannel, broker_id: int, sent: MetadataSlice) -> None:
         def answered(response: Response | None) -> None:
             if isinstance(response, ReplicateMetadataResponse):
-                channel.on_answer(sent, wire.slice_answer(response), self._clock.now_ms())
+                self.controller.on_slice_answer(channel, sent, wire.slice_answer(response), self._clock.now_ms())
                 self._push()
             else:
                 channel.on_lost(self._clock.now_ms())

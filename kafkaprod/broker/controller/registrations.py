@@ -69,7 +69,7 @@ def heartbeat(context: ControllerContext, event: Heartbeat, now_ms: int) -> Deci
         return Decision([], HeartbeatAnswer(error))
     broker = context.image.brokers[event.broker_id]
     _beat(context, event.broker_id, event.arrived_ms)
-    context.applied[event.broker_id] = event.metadata_offset
+    context.applied[event.broker_id] = max(context.applied.get(event.broker_id, 0), event.metadata_offset)
     if event.wants_shutdown:
         return _shut_down(context, broker)
     if broker.is_fenced and not event.wants_fence and event.metadata_offset > broker.epoch:

@@ -178,6 +178,7 @@ class EmbeddedCluster(ClusterFaults):
                 if name not in known:
                     self.create_topic(name, partitions)
             self.wait_until_in_sync()
+            self.wait_until_applied()  # each broker knows all the others
         except BaseException:
             self.close()
             raise

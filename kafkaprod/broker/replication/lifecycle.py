@@ -17,6 +17,9 @@ from kafkaprod.errors import IllegalStateError
 from kafkaprod.protocol.error_codes import ErrorCode
 
 RETRY_MS: Final = 100
+HURRY_MS: Final = 20
+"""Between heartbeats of a broker that waits to be unfenced or to stop."""
+
 TIMEOUT_MS: Final = 1000
 
 
@@ -80,6 +83,7 @@ class BrokerLifecycle:
         self._in_flight: LifecycleRequest | None = None
         self._lost_at_ms = 0
         self._send_at_ms = 0
+        self._beats_at_once = self._wants_shutdown = False
 
     def next_request(self, metadata_offset: int, now_ms: int) -> LifecycleRequest | None:
         """Return the registration or heartbeat that is due, None if there is none."""
@@ -90,16 +94,21 @@ class BrokerLifecycle:
         if self.state is S.REGISTERING:
             self._in_flight = self._registration
         else:
-            wants_shutdown = self.state is S.SHUTTING_DOWN
             self._in_flight = Heartbeat(
-                self._broker_id, self.broker_epoch, metadata_offset, False, wants_shutdown, now_ms
+                self._broker_id, self.broker_epoch, metadata_offset, False, self._wants_shutdown, now_ms
             )
+        self._beats_at_once = False
         self._lost_at_ms = now_ms + TIMEOUT_MS
         return self._in_flight
 
     def on_answer(self, request: LifecycleRequest, answer: Registered | HeartbeatAnswer, now_ms: int) -> None:
-        """Take the controller's answer; one to an older request is ignored."""
+        """Take the controller's answer; one to an older request is ignored, unless it lets this process stop.
+
+        Where answers take longer than TIMEOUT_MS all of them are to older requests.
+        """
         if request is not self._in_flight:
+            if self._lets_stop(request, answer):
+                self._move(S.STOPPED)
             return
         self._in_flight = None
         if isinstance(answer, Registered):
@@ -120,17 +129,25 @@ class BrokerLifecycle:
             self._in_flight = None
 
     def beat_soon(self, now_ms: int) -> None:
-        """Send the next heartbeat now if the broker waits to be unfenced or to stop: it has applied more metadata."""
+        """Send the next heartbeat now if the broker waits to be unfenced or to stop: it has applied more metadata.
+
+        If one is in flight, it says less than that: the next one follows its answer.
+        """
         if self.state in (S.STARTING, S.SHUTTING_DOWN):
             self._send_at_ms = now_ms
+            self._beats_at_once = self._in_flight is not None
 
     def shut_down(self, now_ms: int) -> None:
-        """Begin the controlled shutdown. A broker that is not registered yet stops at once."""
-        if self.state is S.REGISTERING:
+        """Begin the controlled shutdown. A broker that is not registered yet stops at once.
+
+        One whose registration is lost meanwhile registers again, and shuts down then.
+        """
+        if self.state is S.REGISTERING and not self._wants_shutdown:
             self._in_flight = None
             self._move(S.STOPPED)
-        else:
+        elif self.state is not S.REGISTERING:
             self._move(S.SHUTTING_DOWN)
+        self._wants_shutdown = True
         self._send_at_ms = now_ms
 
     def next_deadline_ms(self) -> int:
@@ -143,6 +160,8 @@ class BrokerLifecycle:
             return
         self.broker_epoch = answer.broker_epoch
         self._move(S.STARTING)
+        if self._wants_shutdown:
+            self._move(S.SHUTTING_DOWN)
         self._send_at_ms = now_ms
 
     def _on_heartbeat(self, answer: HeartbeatAnswer, now_ms: int) -> None:
@@ -156,7 +175,13 @@ class BrokerLifecycle:
         elif self.state is S.RUNNING and answer.is_fenced:
             self._move(S.STARTING)
         in_a_hurry = self.state in (S.STARTING, S.SHUTTING_DOWN)
-        self._send_at_ms = now_ms + (RETRY_MS if in_a_hurry else self._heartbeat_ms)
+        rest_ms = min(HURRY_MS, self._heartbeat_ms) if in_a_hurry else self._heartbeat_ms
+        self._send_at_ms = now_ms + (0 if self._beats_at_once else rest_ms)
+
+    def _lets_stop(self, request: LifecycleRequest, answer: Registered | HeartbeatAnswer) -> bool:
+        is_ours = isinstance(request, Heartbeat) and request.broker_epoch == self.broker_epoch
+        may_stop = isinstance(answer, HeartbeatAnswer) and answer.should_shut_down
+        return is_ours and may_stop and self.state is S.SHUTTING_DOWN
 
     def _move(self, target: BrokerState) -> None:
         if target not in TRANSITIONS[self.state]:

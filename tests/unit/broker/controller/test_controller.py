@@ -20,6 +20,7 @@ from kafkaprod.broker.controller.events import (
     RegisterBroker,
 )
 from kafkaprod.broker.controller.placement import place
+from kafkaprod.broker.metadata.follower import SliceAnswer
 from kafkaprod.broker.metadata.image import BrokerImage, PartitionImage, RecoveryState
 from kafkaprod.protocol.error_codes import ErrorCode as E
 
@@ -163,6 +164,18 @@ def test_a_controlled_shutdown_moves_leaders_and_then_ends(rig: Rig) -> None:
     assert not rig.beat(1, wants_shutdown=True).should_shut_down
     rig.beat(2)
     rig.beat(3)
+    assert rig.beat(1, wants_shutdown=True).should_shut_down
+
+
+def test_answers_to_slices_count_as_applied_metadata(rig: Rig) -> None:
+    """A controlled shutdown does not wait for the heartbeats of all others."""
+    rig.beat(1, wants_shutdown=True)
+    for broker_id in (2, 3):
+        channel = rig.controller.channels[broker_id]
+        sent = rig.controller.next_slice(broker_id, rig.now_ms)
+        assert sent is not None
+        assert not rig.beat(1, wants_shutdown=True).should_shut_down
+        rig.controller.on_slice_answer(channel, sent, SliceAnswer(E.NONE, sent.commit_offset, 0), rig.now_ms)
     assert rig.beat(1, wants_shutdown=True).should_shut_down
 
 
