@@ -153,3 +153,12 @@ RULES: dict[str, Callable[[], Any]] = {
     **PRODUCER_RULES,
     "late answers are ignored": lambda: replaced(Fetcher, "_is_current", staticmethod(lambda *_: True)),
 }
+
+BY_CASE = {
+    "a follower joins from the epoch's start on": "KAFKA-7128",
+    "a leader notes where its epoch begins": "KAFKA-7415",
+    "an answer of the controller keeps later proposals": "KIP-497",
+    "fetches carry the leader epoch": "KAFKA-7395",
+    "late answers are ignored": "KAFKA-7786",
+}
+"""Rules whose work other rules do in nearly all runs: the bug whose case (tests/unit/broker/kafka_bugs) notices."""
