@@ -32,6 +32,15 @@ class HostPatterns(NamedTuple):
         mapped = getattr(address, "ipv4_mapped", None)
         return any((mapped or address) in network for network in self.networks)
 
+    @staticmethod
+    def refusal_of(host: str, addresses: list[str]) -> str:
+        """Say why a host is not connected to; `addresses` is empty if its name was not looked up."""
+        if not addresses:
+            return f"allowed_brokers does not have the name {host}, and no address or network, so it was not looked up"
+        if addresses == [host]:
+            return f"allowed_brokers does not have the address {host}"
+        return f"allowed_brokers has neither the name {host} nor one of its addresses: {', '.join(addresses)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Hosts:

@@ -145,7 +145,7 @@ class NodeConnection:
         is_named = self._allowed.allows_name(self.node.host)
         usable = [found for found in addresses if is_named or self._allowed.allows_address(found.sockaddr[0])]
         if not usable and not is_named:
-            self._close_for(None, f"allowed_brokers does not have it: {[found.sockaddr[0] for found in addresses]}")
+            self._close_for(None, self._allowed.refusal_of(self.node.host, [found.sockaddr[0] for found in addresses]))
             return
         self._addresses.extend(usable)
         self._connect_next(now_ms, None)
