@@ -19,7 +19,8 @@ from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, Set
 from kafkaprod.broker.cluster.topics import FILE_NAME as TOPICS_FILE
 from kafkaprod.broker.cluster.topics import Topic, TopicTable, read_saved_topics
 from kafkaprod.broker.config import BrokerConfig
-from kafkaprod.broker.coordinator.consumer_group import ConsumerGroupConfig, SubscribableTopic, Topics
+from kafkaprod.broker.coordinator.consumer_group import SubscribableTopic, Topics
+from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
 from kafkaprod.broker.coordinator.internal_log import CoordinatorLog
@@ -204,10 +205,18 @@ class Broker:
         def make() -> PartitionLog:
             if self.image is not None:  # in a cluster only the topic's leader has a coordinator, and that has a log
                 raise RequestRefusedError(ErrorCode.NOT_COORDINATOR, "Another broker is the coordinator.")
-            topic = self.topics.get(name) or self.topics.create(name, 1, _INTERNAL_TOPIC_PROPERTIES)
-            return topic.partitions[0].log
+            return self.make_internal_topic(name).partitions[0].log
 
         return make
+
+    def make_internal_topic(self, name: str) -> Topic:
+        """Return the topic of a coordinator's log, and make it if it is missing; on the control thread.
+
+        Raises:
+            RequestRefusedError: 56, the disk refused.
+            LogError: The same.
+        """
+        return self.topics.get(name) or self.topics.create(name, 1, _INTERNAL_TOPIC_PROPERTIES)
 
     def coordinators(self) -> tuple[GroupCoordinator, TransactionCoordinator]:
         """Return the coordinators of now, for the control thread's timers."""
@@ -234,12 +243,7 @@ class Broker:
         )
 
     def _consumer_group_config(self, group_id: str) -> ConsumerGroupConfig:
-        own = self.settings.get(GROUP_OPTIONS).get(group_id, {})
-        config = self.config.consumer_groups
-        return config._replace(
-            heartbeat_interval_ms=int(own.get("consumer.heartbeat.interval.ms", config.heartbeat_interval_ms)),
-            session_timeout_ms=int(own.get("consumer.session.timeout.ms", config.session_timeout_ms)),
-        )
+        return self.config.consumer_groups.with_own(self.settings.get(GROUP_OPTIONS).get(group_id, {}))
 
     def _subscribable_topics(self) -> Topics:
         """All topics as consumer groups see them; the same object as long as the table is the same."""

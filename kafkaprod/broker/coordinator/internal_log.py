@@ -1,7 +1,7 @@
 """A coordinator's log: one partition of an internal topic, read at start, appended to and rewritten after that.
 
-It is made at the first append. The control thread owns it. Each append is synced before it returns, if the flush policy
-syncs before answers.
+It is made at the first append, if FindCoordinator has not made it. The control thread owns it. Each append is synced
+before it returns, if the flush policy syncs before answers.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """FindCoordinator (10): the broker that coordinates a group or a transactional id. Alone it is this
-broker; in a cluster the leader of the internal topic's partition.
+broker; in a cluster the leader of the internal topic's partition. The first request makes that topic, as in Kafka.
 
 4    several keys in one request     6  share groups, which have no coordinator here: 42
 """
 
 from __future__ import annotations
+
+import logging
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarding import create_in_background
@@ -13,9 +15,12 @@ from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+logger = logging.getLogger(__name__)
 
 API = ApiKey.FIND_COORDINATOR
 LANE = Lane.CONTROL
@@ -27,18 +32,14 @@ _FIRST_VERSION_WITH_KEYS = 4
 
 
 def handle(broker: Broker, request: ClientRequest[FindCoordinatorRequest]) -> FindCoordinatorResponse:
-    """Name this broker; 42 for a kind of key it does not know, or an empty transactional id."""
+    """Name the broker; 42 for a kind of key it does not know, or an empty transactional id; 15 without the topic."""
     body = request.body
     keys = body.coordinator_keys if request.version >= _FIRST_VERSION_WITH_KEYS else [body.key]
     if body.key_type not in (_GROUP, _TRANSACTION) or (body.key_type == _TRANSACTION and not all(keys)):
         return refuse(request, ErrorCode.INVALID_REQUEST)
-    node = Node(broker.config.node_id, *(request.endpoint or broker.endpoint), None)
-    if broker.member is not None:
-        topic = OFFSETS_TOPIC if body.key_type == _GROUP else TRANSACTIONS_TOPIC
-        found = find_coordinator(broker, topic, request.endpoint)
-        if found is None:
-            return refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        node = found
+    node = find_coordinator(broker, OFFSETS_TOPIC if body.key_type == _GROUP else TRANSACTIONS_TOPIC, request.endpoint)
+    if node is None:
+        return refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if request.version < _FIRST_VERSION_WITH_KEYS:
         return FindCoordinatorResponse(node_id=node.node_id, host=node.host, port=node.port)
     return FindCoordinatorResponse(
@@ -47,7 +48,14 @@ def handle(broker: Broker, request: ClientRequest[FindCoordinatorRequest]) -> Fi
 
 
 def find_coordinator(broker: Broker, topic: str, endpoint: Endpoint | None) -> Node | None:
-    """Return the leader of a coordinator's log in a cluster, None without one; the topic is made if it is missing."""
+    """Return the leader of a coordinator's log, None without one; the topic is made if it is missing."""
+    if broker.member is None:
+        try:
+            broker.make_internal_topic(topic)
+        except BrokerError:
+            logger.exception("cannot make the topic %s", topic)
+            return None
+        return Node(broker.config.node_id, *(endpoint or broker.endpoint), None)
     partition = broker.topics.partition(topic, 0)
     if partition is None:
         create_in_background(broker, topic)

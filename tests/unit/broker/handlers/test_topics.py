@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafkaprod.broker.handlers.metadata import MAX_CREATED_AT_ONCE
+from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -104,6 +105,28 @@ def test_one_request_makes_a_hundred_topics_and_the_next_one_the_rest(tmp_path: 
     codes = [topic.error_code for topic in metadata(box, names).topics]
     assert codes == [ErrorCode.NONE] * MAX_CREATED_AT_ONCE + [ErrorCode.LEADER_NOT_AVAILABLE] * 5
     assert {topic.error_code for topic in metadata(box, names).topics} == {ErrorCode.NONE}
+
+
+@pytest.mark.parametrize(("key_type", "name"), [(0, "__consumer_offsets"), (1, "__transaction_state")])
+def test_first_request_for_a_coordinator_makes_its_topic(box: BrokerWithoutSockets, key_type: int, name: str) -> None:
+    topics = {topic.name for topic in box.broker.topics.all()}
+    for _ in range(2):
+        assert box.ask(FindCoordinatorRequest(key="g", key_type=key_type), FindCoordinatorResponse, 2).error_code == 0
+    assert {topic.name for topic in box.broker.topics.all()} - topics == {name}
+    wanted = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    described = {topic.name: topic for topic in box.ask(wanted, MetadataResponse, 9).topics}
+    assert (described[name].is_internal, len(described[name].partitions)) == (True, 1)
+
+
+def test_coordinator_without_its_topic_is_not_available(
+    box: BrokerWithoutSockets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str) -> None:
+        raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+
+    monkeypatch.setattr(box.broker, "make_internal_topic", refuse)
+    answer = box.ask(FindCoordinatorRequest(key="g"), FindCoordinatorResponse, 2)
+    assert (answer.error_code, answer.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
 
 def test_coordinator_of_groups_is_this_broker(box: BrokerWithoutSockets) -> None:
