@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafkaprod.broker.cluster.cluster_config import ClusterConfig
-from kafkaprod.broker.coordinator.consumer_group import ConsumerGroupConfig
+from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
 from kafkaprod.broker.listeners import Listener

@@ -164,7 +164,7 @@ def test_three_confluent_members_share_the_partitions_rebalance_and_resume(
 
 @pytest.fixture
 def consumer_protocol_broker() -> Iterator[EmbeddedBroker]:
-    options = {"group.consumer.heartbeat.interval.ms": 200}
+    options = {"group.consumer.min.heartbeat.interval.ms": 200, "group.consumer.heartbeat.interval.ms": 200}
     with EmbeddedBroker(auto_create_topics=True, num_partitions=3, options=options) as broker:
         yield broker
 

@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, ConsumerGroupConfig, Topics
+from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, Topics
+from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.consumer_member import MemberState
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.protocol.error_codes import ErrorCode

@@ -17,12 +17,14 @@ from kafkaprod.broker.cluster.option_types import (
     TYPE_LONG,
     Option,
     boolean,
+    choice,
     int32,
     int64,
     string,
 )
 from kafkaprod.broker.cluster.topic_options import BROKER_NAMES, TOPIC_OPTIONS, UNUSED_DEFAULTS
 from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC, BrokerConfig
+from kafkaprod.broker.coordinator.consumer_group_config import MIGRATION_POLICIES
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import ConfigError
 
@@ -104,7 +106,12 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
     "default.replication.factor": BrokerOption(int32(1, 1), default="1"),
     "fetch.max.bytes": _of("limits", "max_fetch_bytes", int32(1024)),
     "group.consumer.heartbeat.interval.ms": _of("consumer_groups", "heartbeat_interval_ms", int32(1), is_dynamic=True),
+    "group.consumer.max.heartbeat.interval.ms": _of("consumer_groups", "max_heartbeat_interval_ms", int32(1)),
+    "group.consumer.max.session.timeout.ms": _of("consumer_groups", "max_session_timeout_ms", int32(1)),
     "group.consumer.max.size": _of("consumer_groups", "max_size", int32(1), is_dynamic=True),
+    "group.consumer.migration.policy": _of("consumer_groups", "migration_policy", choice(*MIGRATION_POLICIES)),
+    "group.consumer.min.heartbeat.interval.ms": _of("consumer_groups", "min_heartbeat_interval_ms", int32(1)),
+    "group.consumer.min.session.timeout.ms": _of("consumer_groups", "min_session_timeout_ms", int32(1)),
     "group.consumer.session.timeout.ms": _of("consumer_groups", "session_timeout_ms", int32(1), is_dynamic=True),
     "group.initial.rebalance.delay.ms": _of("groups", "initial_rebalance_delay_ms", int32(0), is_dynamic=True),
     "group.max.session.timeout.ms": _of("groups", "max_session_timeout_ms", int32(1), is_dynamic=True),
@@ -145,6 +152,13 @@ def with_options(config: BrokerConfig, options: Mapping[str, str]) -> BrokerConf
     Raises:
         ConfigError: An option is unknown, or its value is of the wrong type or out of bounds.
     """
+    changed = _with_options(config, options)
+    if any(name.startswith("group.consumer.") for name in options):
+        changed.consumer_groups.check_bounds("group.consumer.")
+    return changed
+
+
+def _with_options(config: BrokerConfig, options: Mapping[str, str]) -> BrokerConfig:
     for name, text in options.items():
         check_option(name, text)
     node_id, broker_id = options.get("node.id"), options.get("broker.id")

@@ -184,22 +184,14 @@ def describe(broker: Broker, kind: int, name: str) -> list[Entry]:
     if kind == BROKER:
         return _describe_broker(broker, name)
     stored = _STORED[kind]
+    defaults = {option_name: default for option_name, (_, default) in stored.options.items()}
+    if kind == GROUP:  # the broker's options
+        defaults = {
+            option_name: broker_options.describe(broker.config)[f"group.{option_name}"] for option_name in defaults
+        }
     return [
-        Entry(
-            option_name,
-            values.get(option_name, default),
-            stored.source if option_name in values else DEFAULT_SOURCE,
-            option.kind,
-            False,
-            [
-                (
-                    option_name,
-                    values.get(option_name, default),
-                    stored.source if option_name in values else DEFAULT_SOURCE,
-                )
-            ],
-        )
-        for option_name, (option, default) in sorted(stored.options.items())
+        _stored_entry(stored, option_name, default, values.get(option_name))
+        for option_name, default in sorted(defaults.items())
     ]
 
 
@@ -256,12 +248,19 @@ def _replace_stored_values(
 ) -> None:
     for option_name, value in values.items():
         if option_name not in stored.options:
-            raise ConfigError(f"Unknown config name: {option_name}")
+            raise ConfigError(f"Unknown {stored.section.removesuffix(' options')} config name: {option_name}")
         stored.options[option_name][0].check(option_name, value)
+    if stored.section == GROUP_OPTIONS:
+        broker.config.consumer_groups.with_own(values).check_bounds("consumer.")
     if validate_only:
         return
     others = {other: saved for other, saved in broker.settings.get(stored.section).items() if other != name}
     broker.settings.put(stored.section, {**others, name: dict(values)} if values else others)
+
+
+def _stored_entry(stored: _Stored, name: str, default: str, own: str | None) -> Entry:
+    value, source = (default, DEFAULT_SOURCE) if own is None else (own, stored.source)
+    return Entry(name, value, source, stored.options[name][0].kind, False, [(name, value, source)])
 
 
 def _describe_topic(broker: Broker, values: Mapping[str, str]) -> list[Entry]:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from kafkaprod.broker.coordinator import consumer_records
 from kafkaprod.broker.coordinator.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber
+from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.consumer_member import (
     JOIN_EPOCH,
     NOTHING,
@@ -33,20 +34,6 @@ from kafkaprod.broker.coordinator.consumer_member import (
 from kafkaprod.broker.coordinator.internal_records import KeyValue
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.protocol.error_codes import ErrorCode
-
-
-class ConsumerGroupConfig(NamedTuple):
-    """The options of a group of the consumer protocol.
-
-    Attributes:
-        heartbeat_interval_ms: how often members are to send a heartbeat.
-        session_timeout_ms: a member without a heartbeat for this time is removed.
-        max_size: most members.
-    """
-
-    heartbeat_interval_ms: int = 5_000
-    session_timeout_ms: int = 45_000
-    max_size: int = 2**31 - 1
 
 
 class SubscribableTopic(NamedTuple):
@@ -224,7 +211,11 @@ class ConsumerGroup:
     # -- who asks ------------------------------------------------------------------------------------------------
 
     def _joining(self, beat: ConsumerHeartbeat) -> ConsumerMember:
-        """Return the member as it is when it joins: a new one, or one that begins again without partitions."""
+        """Return the member as it is when it joins: a new one, or a known one that joins again.
+
+        A member that joins again keeps its epoch and its partitions, and has given up what it was to give up: it owns
+        nothing (KAFKA-19233). A static one may do so under its member id only.
+        """
         instance_id = beat.instance_id
         static_id = None if instance_id is None else self._static_ids.get(instance_id)
         if static_id is not None:
@@ -239,14 +230,7 @@ class ConsumerGroup:
                 return replace(old, member_id=beat.member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
         known = self.members.get(beat.member_id)
         if known is not None:
-            return replace(
-                known,
-                epoch=JOIN_EPOCH,
-                previous_epoch=JOIN_EPOCH,
-                state=MemberState.STABLE,
-                assigned=NOTHING,
-                revoking=NOTHING,
-            )
+            return known
         if len(self.members) >= self.config.max_size:
             raise RequestRefusedError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kafkaprod.broker.coordinator import consumer_records
 from kafkaprod.broker.coordinator.assignors import ASSIGNORS
-from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, ConsumerGroupConfig, HeartbeatResult, Topics
+from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, HeartbeatResult, Topics
+from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerHeartbeat
 from kafkaprod.broker.coordinator.group_timers import GroupTimers
 from kafkaprod.broker.coordinator.internal_records import KeyValue

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, ConsumerGroupConfig, Topics
+from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, Topics
+from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.consumer_member import NOTHING, STATIC_LEAVE_EPOCH, MemberState
 from kafkaprod.broker.coordinator.topic_regex import TopicRegex
 from kafkaprod.broker.server.refusal import RequestRefusedError
@@ -20,7 +23,7 @@ def match(pattern: str, existing: Topics) -> frozenset[str]:
     return frozenset(name for name in existing if regex.matches(name))
 
 
-def new_group(**options: int) -> ConsumerGroup:
+def new_group(**options: Any) -> ConsumerGroup:
     return ConsumerGroup("g", ConsumerGroupConfig(**options), match)
 
 
@@ -91,6 +94,29 @@ def test_epochs_of_the_past_and_the_future_are_fenced() -> None:
     assert group.check_member_epoch("a", 2) is ErrorCode.NONE
     assert group.check_member_epoch("a", 1) is ErrorCode.STALE_MEMBER_EPOCH
     assert group.check_member_epoch("c", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_member_that_joins_again_keeps_its_epoch_and_partitions() -> None:
+    group = new_group()
+    a, b = Client("a", {"orders"}), Client("b", {"orders"})
+    settle(group, a, b)
+    epochs, had = (a.epoch, group.epoch), a.owned
+    a.begin_again()
+    assert a.beat(group, ORDERS).assignment == had
+    assert (a.epoch, group.epoch) == epochs
+    assert group.members["a"].previous_epoch == 1
+
+
+def test_member_that_joins_again_has_given_up_what_it_was_to_give_up() -> None:
+    group = new_group()
+    a, b = Client("a", {"orders"}), Client("b", {"orders"})
+    a.beat(group, ORDERS)
+    b.beat(group, ORDERS)
+    a.beat(group, ORDERS)
+    assert group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    a.begin_again()
+    assert (a.beat(group, ORDERS).member_epoch, len(a.owned)) == (2, 2)
+    assert len(b.beat(group, ORDERS).assignment or NOTHING) == 2
 
 
 def test_fenced_member_begins_again_under_its_id() -> None:

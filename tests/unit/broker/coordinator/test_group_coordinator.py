@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafkaprod.broker.coordinator.consumer_group import ConsumerGroupConfig
+from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
 from kafkaprod.broker.coordinator.consumer_records import decode_key
 from kafkaprod.broker.coordinator.group import GroupState

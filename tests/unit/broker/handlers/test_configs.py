@@ -97,6 +97,13 @@ def test_options_without_a_use_here_are_checked_and_kept(box: BrokerWithoutSocke
         (LOGGER, "0", "kafka", "DEBUG", ErrorCode.INVALID_REQUEST),
         (GROUP, "g", "share.isolation.level", "read_committed", ErrorCode.INVALID_CONFIG),
         (GROUP, "", "consumer.session.timeout.ms", "5", ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", "consumer.session.timeout.ms", "44999", ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", "consumer.session.timeout.ms", "60001", ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", "consumer.heartbeat.interval.ms", "4999", ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", "consumer.heartbeat.interval.ms", "15001", ErrorCode.INVALID_CONFIG),
+        (BROKER, "0", "group.consumer.session.timeout.ms", "44999", ErrorCode.INVALID_CONFIG),
+        (BROKER, "0", "group.consumer.heartbeat.interval.ms", "15001", ErrorCode.INVALID_CONFIG),
+        (BROKER, "0", "group.consumer.min.session.timeout.ms", "1", ErrorCode.INVALID_REQUEST),
         (METRICS, "m", "interval.ms", "99", ErrorCode.INVALID_CONFIG),
         (99, "x", "y", "z", ErrorCode.INVALID_REQUEST),
     ],
@@ -109,7 +116,7 @@ def test_what_cannot_be_altered_is_refused(
 
 def test_validation_alone_changes_nothing(box: BrokerWithoutSockets) -> None:
     assert alter(box, BROKER, "0", ("group.max.size", SET, "7"), validate_only=True) == 0
-    assert alter(box, GROUP, "g", ("consumer.session.timeout.ms", SET, "7"), validate_only=True) == 0
+    assert alter(box, GROUP, "g", ("consumer.session.timeout.ms", SET, "50000"), validate_only=True) == 0
     assert described(box, BROKER, "0")["group.max.size"].value == "10000"
     assert described(box, GROUP, "g")["consumer.session.timeout.ms"].value == "45000"
 
@@ -133,6 +140,36 @@ def test_options_of_groups_and_client_metrics_are_kept_and_listed(tmp_path: Path
     assert listed(box, version=0) == [(METRICS, "m")]
     assert alter(box, GROUP, "g", ("consumer.session.timeout.ms", DELETE, None)) == 0
     assert listed(box, GROUP) == []
+
+
+def test_options_of_groups_have_the_brokers_bounds_and_defaults(tmp_path: Path) -> None:
+    options = {"group.consumer.min.session.timeout.ms": "100", "group.consumer.heartbeat.interval.ms": "6000"}
+    config = with_options(BrokerConfig(data_dir=""), options)
+    box = BrokerWithoutSockets(tmp_path, consumer_groups=config.consumer_groups)
+    assert alter(box, GROUP, "g", ("consumer.session.timeout.ms", SET, "7000")) == 0
+    shown = described(box, GROUP, "g")
+    assert shown["consumer.session.timeout.ms"].value == "7000"
+    assert (shown["consumer.heartbeat.interval.ms"].value, shown["consumer.heartbeat.interval.ms"].config_source) == (
+        "6000",
+        5,
+    )
+    assert alter(box, GROUP, "g", ("consumer.session.timeout.ms", SET, "6000")) == ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"group.consumer.session.timeout.ms": "44999"},
+        {"group.consumer.heartbeat.interval.ms": "15001"},
+        {"group.consumer.min.heartbeat.interval.ms": "5001"},
+        {"group.consumer.max.session.timeout.ms": "44999"},
+        {"group.consumer.min.session.timeout.ms": "1", "group.consumer.session.timeout.ms": "5000"},
+        {"group.consumer.migration.policy": "sideways"},
+    ],
+)
+def test_options_of_consumer_groups_out_of_bounds_are_refused(options: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"group\.consumer\."):
+        with_options(BrokerConfig(data_dir=""), options)
 
 
 CONFIG = BrokerConfig(data_dir="")
