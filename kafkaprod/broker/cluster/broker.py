@@ -19,13 +19,13 @@ from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, Set
 from kafkaprod.broker.cluster.topics import FILE_NAME as TOPICS_FILE
 from kafkaprod.broker.cluster.topics import Topic, TopicTable, read_saved_topics
 from kafkaprod.broker.config import BrokerConfig
-from kafkaprod.broker.coordinator.consumer_group import SubscribableTopic, Topics
 from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
 from kafkaprod.broker.coordinator.internal_log import CoordinatorLog
 from kafkaprod.broker.coordinator.markers import MarkerSink, MarkerWriter
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC, OffsetLog
+from kafkaprod.broker.coordinator.regex_subscriptions import SubscribableTopic, Topics
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.coordinator.transaction_coordinator import OpenTransaction, RunLater, TransactionCoordinator
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC, TransactionLog

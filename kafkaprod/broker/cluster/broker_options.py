@@ -112,6 +112,7 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
     "group.consumer.migration.policy": _of("consumer_groups", "migration_policy", choice(*MIGRATION_POLICIES)),
     "group.consumer.min.heartbeat.interval.ms": _of("consumer_groups", "min_heartbeat_interval_ms", int32(1)),
     "group.consumer.min.session.timeout.ms": _of("consumer_groups", "min_session_timeout_ms", int32(1)),
+    "group.consumer.regex.refresh.interval.ms": _of("consumer_groups", "regex_refresh_interval_ms", int32(10_000)),
     "group.consumer.session.timeout.ms": _of("consumer_groups", "session_timeout_ms", int32(1), is_dynamic=True),
     "group.initial.rebalance.delay.ms": _of("groups", "initial_rebalance_delay_ms", int32(0), is_dynamic=True),
     "group.max.session.timeout.ms": _of("groups", "max_session_timeout_ms", int32(1), is_dynamic=True),

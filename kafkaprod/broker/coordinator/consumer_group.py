@@ -4,7 +4,8 @@
     target epoch    the group epoch for which the assignor was asked last; behind it: Assigning
     member epoch    the target that a member has come to; behind the target: Reconciling; otherwise Stable
 
-Each heartbeat makes a new target if one is due, and takes its member one step nearer to it. Pure: no I/O, no clock.
+Each heartbeat makes a new target if one is due, and takes its member one step nearer to it. Members of the classic
+protocol come by `classic_calls`: a JoinGroup of theirs is a heartbeat with epoch 0. Pure: no I/O, no clock.
 What a call changes is collected as records: `take_changes`; a group is made again of its records (`restore`). Whoever
 owns it calls `on_time` at `next_deadline_ms`. One thread. Source: Kafka, GroupMetadataManager and ConsumerGroup.
 """
@@ -12,9 +13,8 @@ owns it calls `on_time` at `next_deadline_ms`. One thread. Source: Kafka, GroupM
 from __future__ import annotations
 
 import hashlib
-import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,24 +28,13 @@ from kafkaprod.broker.coordinator.consumer_member import (
     Assignment,
     ConsumerHeartbeat,
     ConsumerMember,
-    MemberState,
     TopicIdPartition,
 )
 from kafkaprod.broker.coordinator.internal_records import KeyValue
+from kafkaprod.broker.coordinator.member_timers import MemberTimers
+from kafkaprod.broker.coordinator.regex_subscriptions import MatchTopics, RegexSubscriptions, Topics
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.protocol.error_codes import ErrorCode
-
-
-class SubscribableTopic(NamedTuple):
-    """A topic that exists."""
-
-    topic_id: uuid.UUID
-    partition_count: int
-
-
-Topics = Mapping[str, SubscribableTopic]
-MatchTopics = Callable[[str, Topics], frozenset[str]]
-"""Names of the topics that a regular expression matches."""
 
 
 class HeartbeatResult(NamedTuple):
@@ -66,6 +55,7 @@ class ConsumerGroup:
         target_epoch: of the targets.
         members: by id.
         targets: what each member shall get.
+        timers: deadlines of the members.
     """
 
     def __init__(self, group_id: str, config: ConsumerGroupConfig, match_topics: MatchTopics) -> None:
@@ -75,13 +65,12 @@ class ConsumerGroup:
         self.target_epoch = 0
         self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Assignment] = {}
-        self._match_topics = match_topics
+        self._regexes = RegexSubscriptions(group_id, match_topics)
         self._topics: Topics | None = None  # those `_topics_hash` was last checked with
         self._topics_hash = 0  # of the topics the group is subscribed to
         self._owners: dict[TopicIdPartition, str] = {}
         self._static_ids: dict[str, str] = {}  # instance id -> member id
-        self._session_deadlines: dict[str, int] = {}
-        self._revocation_deadlines: dict[str, int] = {}
+        self.timers = MemberTimers()
         self._changes: dict[bytes, bytes | None] = {}
 
     def restore(self, records: Mapping[bytes, bytes], now_ms: int) -> None:
@@ -93,9 +82,21 @@ class ConsumerGroup:
         image = consumer_records.read_group(records)
         self.epoch, self._topics_hash, self.target_epoch = image.epoch, image.metadata_hash, image.target_epoch
         self.targets = {member_id: target for member_id, target in image.targets.items() if member_id in image.members}
+        self._regexes.restore(image.regexes)
         for member in image.members.values():
             self._place(member)
-            self._keep_alive(member, now_ms)
+            self.keep_session(member, now_ms)
+            self.timers.watch_revocation(member, now_ms)
+
+    def take_over(self, epoch: int, members: Iterable[ConsumerMember], now_ms: int) -> None:
+        """Begin, as a new group, with members that have their targets: those of a classic group."""
+        self.epoch = self.target_epoch = epoch
+        for member in members:
+            self._put(member)
+            self._set_target(member.member_id, member.assigned)
+            self.keep_session(member, now_ms)
+        self._change(consumer_records.group_record(self.group_id, epoch, self._topics_hash))
+        self._change(consumer_records.target_epoch_record(self.group_id, epoch))
 
     # -- what it looks like --------------------------------------------------------------------------------------
 
@@ -115,21 +116,21 @@ class ConsumerGroup:
         wanted = Counter(member.assignor for member in self.members.values() if member.assignor is not None)
         return wanted.most_common(1)[0][0] if wanted else DEFAULT_ASSIGNOR
 
-    def subscribed_topics(self, topics: Topics) -> frozenset[str]:
+    def subscribed_topics(self) -> frozenset[str]:
         """Return the names that members are subscribed to."""
-        names: set[str] = set()
-        regexes = set()
-        for member in self.members.values():
-            names |= member.topic_names
-            regexes.add(member.topic_regex)
-        return frozenset(names).union(*(self._match_topics(regex, topics) for regex in regexes if regex))
+        return frozenset().union(*(self._names_of(member) for member in self.members.values()))
+
+    def _names_of(self, member: ConsumerMember) -> frozenset[str]:
+        return member.topic_names | self._regexes.names(member.topic_regex)
 
     def check_member_epoch(self, member_id: str, member_epoch: int) -> ErrorCode:
         """Whether this is a member in its present epoch, as commits and fetches of offsets want it."""
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if member.epoch == member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+        if member.epoch == member_epoch:
+            return ErrorCode.NONE
+        return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
     def take_changes(self) -> list[KeyValue]:
         """Return the records of all changes since the last call, in order."""
@@ -147,24 +148,29 @@ class ConsumerGroup:
         """
         member = self._joining(beat) if beat.member_epoch == JOIN_EPOCH else self._known(beat)
         updated = member.with_wishes(beat)
-        if beat.topic_regex:
-            self._match_topics(beat.topic_regex, topics)  # refuses what is no regular expression
+        has_new_names = self._refresh_regex(updated.topic_regex, topics, beat.may_see, now_ms)
         old_id = self._static_ids.get(member.instance_id or "", member.member_id)
         if old_id != member.member_id:
             self._replace(self.members[old_id], member)
         is_new = member.member_id not in self.members
         self._put(updated)
         if is_new or not updated.has_same_subscription(member):
+            self._drop_regexes()
             self._check_topics(topics)
             self._bump_epoch()
-        elif self._topics is not topics and self._check_topics(topics):
+        elif (self._topics is not topics or has_new_names) and self._check_topics(topics):
             self._bump_epoch()
         if self.epoch > self.target_epoch:
             self._assign(topics)
         target = self.targets.get(updated.member_id, NOTHING)
         updated = updated.reconciled(self.target_epoch, target, beat.owned, self._is_free_for(updated.member_id))
         self._put(updated)
-        self._keep_alive(updated, now_ms)
+        self.keep_session(updated, now_ms)
+        if updated.classic is None:
+            self.timers.watch_revocation(updated, now_ms)
+        else:
+            self.timers.end_rebalance(updated)
+            self.timers.await_rebalance(updated, now_ms)  # it is to sync in time
         is_shown = beat.is_full or updated.assigned != member.assigned
         return HeartbeatResult(
             updated.member_id, updated.epoch, self.config.heartbeat_interval_ms, updated.assigned if is_shown else None
@@ -176,37 +182,28 @@ class ConsumerGroup:
         Raises:
             RequestRefusedError: 25 or 82: it is no member. Nothing was changed.
         """
-        if beat.instance_id is None:
-            member = self._required(beat.member_id)
-        else:
-            member = self._static(beat.instance_id, beat.member_id)
+        member = self.find(beat.member_id, beat.instance_id)
         if beat.member_epoch == STATIC_LEAVE_EPOCH:
             self._put(replace(member, epoch=STATIC_LEAVE_EPOCH, revoking=NOTHING))
-            self._revocation_deadlines.pop(member.member_id, None)
+            self.timers.end_rebalance(member)
         else:
-            self._fence(member)
+            self.fence(member)
         return HeartbeatResult(member.member_id, beat.member_epoch, 0, None)
-
-    def remove_static(self, instance_id: str) -> ErrorCode:
-        """LeaveGroup of a static member by an administrator."""
-        member_id = self._static_ids.get(instance_id)
-        if member_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        self._fence(self.members[member_id])
-        return ErrorCode.NONE
 
     # -- time ----------------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
         """When `on_time` is to be called next, None if nothing waits for time."""
-        return min((*self._session_deadlines.values(), *self._revocation_deadlines.values()), default=None)
+        return self.timers.next_deadline_ms()
 
     def on_time(self, now_ms: int) -> None:
-        """Remove members whose session has ended, and those that did not give partitions up in time."""
-        for deadlines in (self._session_deadlines, self._revocation_deadlines):
-            for member_id in [member_id for member_id, deadline in deadlines.items() if deadline <= now_ms]:
-                if member_id in self.members:
-                    self._fence(self.members[member_id])
+        """Remove members whose session has ended, and those that did not give partitions up, or join, in time."""
+        for member_id in sorted(self.timers.late(now_ms)):
+            self.fence(self.members[member_id])
+
+    def keep_session(self, member: ConsumerMember, now_ms: int) -> None:
+        """Begin the member's session again."""
+        self.timers.keep_session(member, now_ms, self.config.session_timeout_ms)
 
     # -- who asks ------------------------------------------------------------------------------------------------
 
@@ -220,29 +217,31 @@ class ConsumerGroup:
         static_id = None if instance_id is None else self._static_ids.get(instance_id)
         if static_id is not None:
             old = self.members[static_id]
-            if old.epoch != STATIC_LEAVE_EPOCH and static_id != beat.member_id:
+            is_away = old.epoch == STATIC_LEAVE_EPOCH or beat.classic is not None or old.classic is not None
+            if not is_away and static_id != beat.member_id:
                 raise RequestRefusedError(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
                     f"Static member {beat.member_id} with instance id {instance_id} cannot join the group because the "
                     f"instance id is owned by {static_id} member.",
                 )
-            if old.epoch == STATIC_LEAVE_EPOCH:
+            if old.epoch == STATIC_LEAVE_EPOCH or static_id != beat.member_id:
                 return replace(old, member_id=beat.member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
         known = self.members.get(beat.member_id)
         if known is not None:
             return known
-        if len(self.members) >= self.config.max_size:
+        self.check_room(beat.member_id)
+        return ConsumerMember(beat.member_id, instance_id=instance_id)
+
+    def check_room(self, member_id: str) -> None:
+        """Raise RequestRefusedError 81 if the group is full and this is no member."""
+        if len(self.members) >= self.config.max_size and member_id not in self.members:
             raise RequestRefusedError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The consumer group has reached its maximum capacity of {self.config.max_size} members.",
             )
-        return ConsumerMember(beat.member_id, instance_id=instance_id)
 
     def _known(self, beat: ConsumerHeartbeat) -> ConsumerMember:
-        if beat.instance_id is None:
-            member = self._required(beat.member_id)
-        else:
-            member = self._static(beat.instance_id, beat.member_id)
+        member = self.find(beat.member_id, beat.instance_id)
         if not member.accepts_epoch(beat.member_epoch, beat.owned):
             relation = "greater" if beat.member_epoch > member.epoch else "smaller"
             raise RequestRefusedError(
@@ -252,7 +251,18 @@ class ConsumerGroup:
             )
         return member
 
-    def _required(self, member_id: str) -> ConsumerMember:
+    def find(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+        """Return a member.
+
+        Raises:
+            RequestRefusedError: 25, there is none; 82, another member has the instance id.
+        """
+        if instance_id is not None:
+            static = self.static_member(instance_id)
+            if static.member_id != member_id:
+                problem = f"Static member {member_id} with instance id {instance_id} was fenced by member "
+                raise RequestRefusedError(ErrorCode.FENCED_INSTANCE_ID, f"{problem}{static.member_id}.")
+            return static
         member = self.members.get(member_id)
         if member is None:
             raise RequestRefusedError(
@@ -260,16 +270,12 @@ class ConsumerGroup:
             )
         return member
 
-    def _static(self, instance_id: str, member_id: str) -> ConsumerMember:
+    def static_member(self, instance_id: str) -> ConsumerMember:
+        """Return a static member; raise RequestRefusedError 25 if there is none."""
         known_id = self._static_ids.get(instance_id)
         if known_id is None:
             raise RequestRefusedError(
                 ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown in group {self.group_id}."
-            )
-        if known_id != member_id:
-            raise RequestRefusedError(
-                ErrorCode.FENCED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {instance_id} was fenced by member {known_id}.",
             )
         return self.members[known_id]
 
@@ -306,6 +312,11 @@ class ConsumerGroup:
         if member.instance_id is not None and self._static_ids.get(member.instance_id) == member.member_id:
             del self._static_ids[member.instance_id]
 
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether others hold partitions that the member shall get."""
+        missing = self.targets.get(member.member_id, NOTHING) - member.assigned
+        return not all(map(self._is_free_for(member.member_id), missing))
+
     def _is_free_for(self, member_id: str) -> Callable[[TopicIdPartition], bool]:
         return lambda partition: self._owners.get(partition, member_id) == member_id
 
@@ -313,15 +324,15 @@ class ConsumerGroup:
         self._release(member)
         del self.members[member.member_id]
         self.targets.pop(member.member_id, None)
-        self._session_deadlines.pop(member.member_id, None)
-        self._revocation_deadlines.pop(member.member_id, None)
+        self.timers.forget(member)
         self._forget_instance(member)
         for tombstone in consumer_records.member_tombstones(self.group_id, member.member_id):
             self._change(tombstone)
 
-    def _fence(self, member: ConsumerMember) -> None:
+    def fence(self, member: ConsumerMember) -> None:
         """Remove a member for good; the next heartbeat of another one makes a new target."""
         self._remove(member)
+        self._drop_regexes()
         if self._topics is not None:
             self._check_topics(self._topics)
         self._bump_epoch()
@@ -331,14 +342,30 @@ class ConsumerGroup:
         target = self.targets.get(old.member_id, NOTHING)
         self._remove(old)
         self._put(new)
-        self.targets[new.member_id] = target
-        self._change(consumer_records.target_record(self.group_id, new.member_id, target))
+        self._set_target(new.member_id, target)
+
+    def _set_target(self, member_id: str, target: Assignment) -> None:
+        self.targets[member_id] = target
+        self._change(consumer_records.target_record(self.group_id, member_id, target))
+
+    def _refresh_regex(self, regex: str, topics: Topics, may_see: Callable[[str], bool], now_ms: int) -> bool:
+        """Return whether the topics of the expression have changed; refuse an invalid one."""
+        if not regex:
+            return False
+        changed = self._regexes.refresh(regex, topics, may_see, now_ms, self.config.regex_refresh_interval_ms)
+        if changed is not None:
+            self._change(changed)
+        return changed is not None
+
+    def _drop_regexes(self) -> None:
+        for record in self._regexes.retain({member.topic_regex for member in self.members.values()}):
+            self._change(record)
 
     def _check_topics(self, topics: Topics) -> bool:
         """Look at the topics that the group is subscribed to; return whether they have changed."""
         self._topics = topics
         digest = hashlib.blake2b(digest_size=8)
-        for name in sorted(self.subscribed_topics(topics)):
+        for name in sorted(self.subscribed_topics()):
             if name in topics:
                 digest.update(f"{name} {topics[name].topic_id} {topics[name].partition_count}\n".encode())
         topics_hash = int.from_bytes(digest.digest(), signed=True)
@@ -361,18 +388,8 @@ class ConsumerGroup:
         self._change(consumer_records.target_epoch_record(self.group_id, self.target_epoch))
 
     def _subscriber(self, member: ConsumerMember, topics: Topics) -> Subscriber:
-        names = member.topic_names
-        if member.topic_regex:
-            names |= self._match_topics(member.topic_regex, topics)
-        topic_ids = frozenset(topics[name].topic_id for name in names if name in topics)
-        return Subscriber(member.instance_id, topic_ids, self.targets.get(member.member_id, NOTHING))
-
-    def _keep_alive(self, member: ConsumerMember, now_ms: int) -> None:
-        self._session_deadlines[member.member_id] = now_ms + self.config.session_timeout_ms
-        if member.state is MemberState.UNREVOKED_PARTITIONS:
-            self._revocation_deadlines.setdefault(member.member_id, now_ms + member.rebalance_timeout_ms)
-        else:
-            self._revocation_deadlines.pop(member.member_id, None)
+        ids = frozenset(topics[name].topic_id for name in self._names_of(member) if name in topics)
+        return Subscriber(member.instance_id, ids, self.targets.get(member.member_id, NOTHING))
 
     def _change(self, record: KeyValue) -> None:
         key, value = record

@@ -19,6 +19,7 @@ class ConsumerGroupConfig(NamedTuple):
         max_size: most members.
         min_heartbeat_interval_ms, max_heartbeat_interval_ms, min_session_timeout_ms, max_session_timeout_ms: bounds of
             the first two, for the broker and for each group.
+        regex_refresh_interval_ms: how often regular expressions are resolved again.
         migration_policy: whether groups with members may change their protocol: `bidirectional`, `upgrade` (to the
             consumer protocol), `downgrade` (to the classic one) or `disabled`.
     """
@@ -30,6 +31,7 @@ class ConsumerGroupConfig(NamedTuple):
     max_heartbeat_interval_ms: int = 15_000
     min_session_timeout_ms: int = 45_000
     max_session_timeout_ms: int = 60_000
+    regex_refresh_interval_ms: int = 600_000
     migration_policy: str = "bidirectional"
 
     @property

@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from kafkaprod.broker.coordinator import consumer_records
+from kafkaprod.broker.coordinator import classic_calls, consumer_records
 from kafkaprod.broker.coordinator.assignors import ASSIGNORS
-from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, HeartbeatResult, Topics
+from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, HeartbeatResult
 from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerHeartbeat
 from kafkaprod.broker.coordinator.group_timers import GroupTimers
 from kafkaprod.broker.coordinator.internal_records import KeyValue
+from kafkaprod.broker.coordinator.member import JoinAttempt, JoinResult, SyncAttempt, SyncResult
+from kafkaprod.broker.coordinator.regex_subscriptions import Topics
 from kafkaprod.broker.coordinator.topic_regex import TopicRegex
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.errors import BrokerError
@@ -28,7 +30,13 @@ WriteRecords = Callable[[Sequence[KeyValue]], None]
 
 
 class ConsumerGroups:
-    """See the module docstring."""
+    """See the module docstring.
+
+    Attributes:
+        max_classic_size: most members of a group that is downgraded.
+        on_downgrade: called with a group that has become a classic one, the time, and whether its
+            members are to join again.
+    """
 
     def __init__(
         self,
@@ -58,6 +66,8 @@ class ConsumerGroups:
         self._timers = GroupTimers()
         self._matched_topics: Topics = {}
         self._matches: dict[str, frozenset[str]] = {}  # regular expression -> those of `_matched_topics` that match
+        self.max_classic_size = 0
+        self.on_downgrade: Callable[[ConsumerGroup, int, bool], None] = _nothing
         for group_id in records:
             self._restore(group_id, now_ms)
 
@@ -69,12 +79,22 @@ class ConsumerGroups:
         """All groups, by id."""
         return [self._groups[group_id] for group_id in sorted(self._groups)]
 
-    def subscribed_topics(self, group: ConsumerGroup) -> frozenset[str]:
-        """The topics that a group's members are subscribed to."""
-        return group.subscribed_topics(self._topics())
+    @property
+    def topics(self) -> Topics:
+        """All topics."""
+        return self._topics()
 
-    def heartbeat(self, beat: ConsumerHeartbeat, now_ms: int) -> HeartbeatResult:
+    def new(self, group_id: str) -> ConsumerGroup:
+        """Return a group without members, for `heartbeat`."""
+        return ConsumerGroup(group_id, self._config_of(group_id), self._match_topics)
+
+    def heartbeat(self, beat: ConsumerHeartbeat, now_ms: int, upgraded: ConsumerGroup | None = None) -> HeartbeatResult:
         """ConsumerGroupHeartbeat of a request that `check` has passed. A first join makes the group.
+
+        Args:
+            beat: the request.
+            now_ms: the time.
+            upgraded: what a classic group of this id becomes.
 
         Raises:
             RequestRefusedError: see `ConsumerGroup`; 69, there is no such group; 15, the disk refused. Nothing was
@@ -85,7 +105,7 @@ class ConsumerGroups:
         if group is None:
             if beat.member_epoch != JOIN_EPOCH:
                 raise RequestRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {beat.group_id} not found.")
-            group = self._groups[beat.group_id] = self._new(beat.group_id)
+            group = self._groups[beat.group_id] = upgraded or self.new(beat.group_id)
         group.config = self._config_of(beat.group_id)
         try:
             result = group.leave(beat) if beat.member_epoch < 0 else group.heartbeat(beat, self._topics(), now_ms)
@@ -96,15 +116,48 @@ class ConsumerGroups:
         self._keep(group, now_ms)
         return result
 
-    def remove_static(self, group_id: str, instance_id: str, now_ms: int) -> ErrorCode:
-        """LeaveGroup of a static member by an administrator."""
+    def classic_join(self, group_id: str, attempt: JoinAttempt, now_ms: int) -> JoinResult:
+        """JoinGroup of a group with members."""
         group = self._groups[group_id]
-        error = group.remove_static(instance_id)
+        group.config = self._config_of(group_id)
         try:
-            self._keep(group, now_ms)
-        except RequestRefusedError:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            result = classic_calls.join(group, attempt, self._topics(), now_ms)
+            self._keep(group, now_ms, is_join=True)
+        except RequestRefusedError as refusal:
+            return JoinResult(refusal.code, attempt.member_id)
+        return result
+
+    def classic_sync(self, group_id: str, attempt: SyncAttempt, now_ms: int) -> SyncResult:
+        """SyncGroup."""
+        group = self._groups[group_id]
+        try:
+            return classic_calls.sync(group, attempt, self._topics(), now_ms)
+        except RequestRefusedError as refusal:
+            return SyncResult(refusal.code)
+        finally:
+            self._timers.schedule(group_id, group.next_deadline_ms())
+
+    def classic_heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
+    ) -> int:
+        """Heartbeat."""
+        group = self._groups[group_id]
+        try:
+            error = classic_calls.heartbeat(group, member_id, instance_id, generation_id, now_ms)
+        except RequestRefusedError as refusal:
+            return refusal.code
+        self._timers.schedule(group_id, group.next_deadline_ms())
         return error
+
+    def classic_leave(self, group_id: str, member_id: str, instance_id: str | None, now_ms: int) -> int:
+        """LeaveGroup of one member."""
+        group = self._groups[group_id]
+        try:
+            classic_calls.leave(group, member_id, instance_id)
+            self._keep(group, now_ms)
+        except RequestRefusedError as refusal:
+            return refusal.code
+        return ErrorCode.NONE
 
     def delete(self, group_id: str) -> ErrorCode:
         """Forget a group; its offsets are the caller's to delete."""
@@ -131,13 +184,9 @@ class ConsumerGroups:
             except RequestRefusedError:
                 logger.exception("cannot remove members of group %r", group_id)
 
-    def _keep(self, group: ConsumerGroup, now_ms: int) -> None:
-        """Write what has changed."""
-        changes = [
-            (key, value)
-            for key, value in group.take_changes()
-            if value is not None or key in self._records.get(group.group_id, {})
-        ]
+    def _keep(self, group: ConsumerGroup, now_ms: int, *, is_join: bool = False) -> None:
+        """Write what has changed; let a group go that is to be downgraded."""
+        changes = self._needed(group.group_id, group.take_changes())
         if changes:
             try:
                 self._write(changes)
@@ -148,15 +197,42 @@ class ConsumerGroups:
                 raise RequestRefusedError(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.group_id} cannot be written: {error}"
                 ) from error
-        self._timers.schedule(group.group_id, group.next_deadline_ms())
+        if self._is_to_downgrade(group):
+            self._downgrade(group, now_ms, must_rebalance=not is_join)
+        else:
+            self._timers.schedule(group.group_id, group.next_deadline_ms())
+
+    def _needed(self, group_id: str, changes: Sequence[KeyValue]) -> list[KeyValue]:
+        """Leave out the tombstones of what is not written."""
+        known = self._records.get(group_id, {})
+        return [(key, value) for key, value in changes if value is not None or key in known]
+
+    def _is_to_downgrade(self, group: ConsumerGroup) -> bool:
+        members = group.members.values()
+        is_classic = bool(members) and all(member.classic is not None for member in members)
+        return is_classic and group.config.allows_downgrade and len(members) <= self.max_classic_size
+
+    def _downgrade(self, group: ConsumerGroup, now_ms: int, *, must_rebalance: bool) -> None:
+        """Remove the records and let the group go; if the disk refuses, the next change tries again."""
+        group_id = group.group_id
+        ordered = [
+            record for member in group.members for record in consumer_records.member_tombstones(group_id, member)
+        ]
+        ordered += consumer_records.group_tombstones(group_id)
+        others = self._records.get(group_id, {}).keys() - {key for key, _ in ordered}
+        try:
+            self._write([*((key, None) for key in others), *self._needed(group_id, ordered)])
+        except BrokerError:
+            logger.exception("cannot downgrade group %r", group_id)
+            self._timers.schedule(group_id, group.next_deadline_ms())
+            return
+        self._forget(group_id)
+        self.on_downgrade(group, now_ms, must_rebalance)
 
     def _restore(self, group_id: str, now_ms: int) -> None:
-        group = self._groups[group_id] = self._new(group_id)
+        group = self._groups[group_id] = self.new(group_id)
         group.restore(self._records[group_id], now_ms)
         self._timers.schedule(group_id, group.next_deadline_ms())
-
-    def _new(self, group_id: str) -> ConsumerGroup:
-        return ConsumerGroup(group_id, self._config_of(group_id), self._match_topics)
 
     def _match_topics(self, pattern: str, topics: Topics) -> frozenset[str]:
         """Return the names that match a regular expression of a client, internal topics included (as Kafka does).
@@ -221,3 +297,7 @@ def _why_not_join(beat: ConsumerHeartbeat) -> str | None:
     if beat.topic_names is None and beat.topic_regex is None:
         return "SubscribedTopicNames or SubscribedTopicRegex must be set in first request."
     return None
+
+
+def _nothing(*_: object) -> None:
+    """Takes the place of a call that is not needed."""

@@ -41,12 +41,30 @@ class MemberState(IntEnum):
     UNRELEASED_PARTITIONS = 2
 
 
+class ClassicMetadata(NamedTuple):
+    """What a member that uses the classic protocol brought with its JoinGroup.
+
+    Attributes:
+        protocols: name and metadata, the most preferred first.
+    """
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+def sees_all(_: str) -> bool:
+    """Let a member see every topic."""
+    return True
+
+
 class ConsumerHeartbeat(NamedTuple):
     """A ConsumerGroupHeartbeat request. None, or -1 for the timeout: as in the last one.
 
     Attributes:
         member_epoch: 0 joins, -1 leaves, -2 leaves for a restart as a static member.
         owned: the partitions that the member holds.
+        classic: of a JoinGroup request; None for the consumer protocol.
+        may_see: whether a regular expression of the member may match a topic: the client may describe it.
     """
 
     group_id: str
@@ -61,6 +79,8 @@ class ConsumerHeartbeat(NamedTuple):
     topic_regex: str | None = None
     assignor: str | None = None
     owned: Assignment | None = None
+    classic: ClassicMetadata | None = None
+    may_see: Callable[[str], bool] = sees_all
 
     @property
     def is_full(self) -> bool:
@@ -78,6 +98,7 @@ class ConsumerMember:
         previous_epoch: the one before; accepted once more, since the answer with the new one may be lost.
         assigned: what it may use.
         revoking: what it still holds and must give up.
+        classic: set if it uses the classic protocol.
     """
 
     member_id: str
@@ -94,6 +115,7 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Assignment = NOTHING
     revoking: Assignment = NOTHING
+    classic: ClassicMetadata | None = None
 
     def with_wishes(self, beat: ConsumerHeartbeat) -> Self:
         """Return the member with what a heartbeat changes."""
@@ -109,6 +131,7 @@ class ConsumerMember:
             if beat.rebalance_timeout_ms != -1
             else self.rebalance_timeout_ms,
             assignor=self.assignor if beat.assignor is None else beat.assignor,
+            classic=beat.classic,
         )
 
     def has_same_subscription(self, other: ConsumerMember) -> bool:

@@ -3,9 +3,10 @@
     key    int16 kind | group STRING [| member STRING]
     value  int16 0 | the message, flexible
     kinds  3 the group's epoch      5 a member           8 what it has now
-           6 the target's epoch     7 a member's target
+           6 the target's epoch     7 a member's target    16 the topics of a regular expression
 
-Kind 4 (metadata of topics, before 4.1) and 16 (resolved regular expressions) are computed again here, not read. Pure.
+The key of kind 16 has the expression where others have the member. Kind 4 (metadata of topics, before 4.1) is not used.
+Pure.
 """
 
 from __future__ import annotations
@@ -17,15 +18,32 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
-from kafkaprod.broker.coordinator.consumer_member import Assignment, ConsumerMember, MemberState, TopicIdPartition
+from kafkaprod.broker.coordinator.consumer_member import (
+    Assignment,
+    ClassicMetadata,
+    ConsumerMember,
+    MemberState,
+    TopicIdPartition,
+)
 from kafkaprod.broker.coordinator.internal_records import KeyValue
 from kafkaprod.errors import CorruptDataError
-from kafkaprod.protocol.field_types import INT8, INT32, INT64, NULLABLE_STRING, STRING, UUID, array
+from kafkaprod.protocol.field_types import (
+    BYTES,
+    INT8,
+    INT32,
+    INT64,
+    NULLABLE_STRING,
+    STRING,
+    UUID,
+    array,
+    struct_of,
+)
 from kafkaprod.protocol.primitives import Reader, Writer
 from kafkaprod.protocol.schema import Struct, field
 
 _INT16 = struct.Struct(">h")
 _VERSION: Final = 0
+_PRESENT: Final = 1
 _ValueT = TypeVar("_ValueT", bound=Struct)
 
 
@@ -37,26 +55,27 @@ class Kind(IntEnum):
     TARGET_EPOCH = 6
     TARGET = 7
     CURRENT = 8
+    REGEX = 16
 
 
-_OF_MEMBERS: Final = frozenset({Kind.MEMBER, Kind.TARGET, Kind.CURRENT})
+_NAMED: Final = frozenset({Kind.MEMBER, Kind.TARGET, Kind.CURRENT, Kind.REGEX})
 _KINDS: Final = frozenset(Kind)
 
 
 class RecordKey(NamedTuple):
-    """A record's key; `member_id` is empty in records of the group."""
+    """A record's key; `name` is the member's id or the regular expression, empty in records of the group."""
 
     kind: Kind
     group_id: str
-    member_id: str = ""
+    name: str = ""
 
     def encode(self) -> bytes:
         """Return the key as bytes."""
         writer = Writer()
         writer.write_int16(self.kind)
         writer.write_string(self.group_id)
-        if self.kind in _OF_MEMBERS:
-            writer.write_string(self.member_id)
+        if self.kind in _NAMED:
+            writer.write_string(self.name)
         return writer.getvalue()
 
 
@@ -70,6 +89,17 @@ class _GroupValue(Struct):
     metadata_hash: int = field(INT64, tag=0)
 
 
+class _ClassicProtocol(Struct):
+    name: str = field(STRING)
+    metadata: bytes = field(BYTES)
+
+
+class _ClassicMetadata(Struct):
+    presence: int = field(INT8)  # 1: a nullable struct in a tagged field begins so (KIP-893)
+    session_timeout_ms: int = field(INT32)
+    supported_protocols: list[_ClassicProtocol] = field(array(_ClassicProtocol))
+
+
 class _MemberValue(Struct):
     instance_id: str | None = field(NULLABLE_STRING)
     rack_id: str | None = field(NULLABLE_STRING)
@@ -79,6 +109,7 @@ class _MemberValue(Struct):
     subscribed_topic_regex: str | None = field(NULLABLE_STRING)
     rebalance_timeout_ms: int = field(INT32, default=-1)
     server_assignor: str | None = field(NULLABLE_STRING)
+    classic_member_metadata: _ClassicMetadata = field(struct_of(_ClassicMetadata), tag=0)
 
 
 class _TargetEpochValue(Struct):
@@ -97,6 +128,12 @@ class _CurrentValue(Struct):
     partitions_pending_revocation: list[_TopicPartitions] = field(array(_TopicPartitions))
 
 
+class _RegexValue(Struct):
+    topics: list[str] = field(array(STRING))
+    version: int = field(INT64)
+    timestamp: int = field(INT64)
+
+
 class GroupImage(NamedTuple):
     """A group as its records have it."""
 
@@ -105,6 +142,7 @@ class GroupImage(NamedTuple):
     target_epoch: int
     members: dict[str, ConsumerMember]
     targets: dict[str, Assignment]
+    regexes: dict[str, frozenset[str]]
 
 
 def group_record(group_id: str, epoch: int, metadata_hash: int) -> KeyValue:
@@ -124,6 +162,14 @@ def member_record(group_id: str, member: ConsumerMember) -> KeyValue:
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.assignor,
     )
+    if member.classic is not None:
+        value.classic_member_metadata = _ClassicMetadata(
+            presence=_PRESENT,
+            session_timeout_ms=member.classic.session_timeout_ms,
+            supported_protocols=[
+                _ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.classic.protocols
+            ],
+        )
     return RecordKey(Kind.MEMBER, group_id, member.member_id).encode(), _encode(value)
 
 
@@ -150,6 +196,16 @@ def current_record(group_id: str, member: ConsumerMember) -> KeyValue:
     return RecordKey(Kind.CURRENT, group_id, member.member_id).encode(), _encode(value)
 
 
+def regex_record(group_id: str, regex: str, topics: frozenset[str]) -> KeyValue:
+    """The topics that a regular expression matches."""
+    return RecordKey(Kind.REGEX, group_id, regex).encode(), _encode(_RegexValue(topics=sorted(topics)))
+
+
+def regex_tombstone(group_id: str, regex: str) -> KeyValue:
+    """Remove a regular expression that no member has."""
+    return RecordKey(Kind.REGEX, group_id, regex).encode(), None
+
+
 def member_tombstones(group_id: str, member_id: str) -> list[KeyValue]:
     """Remove a member; Kafka wants this order."""
     kinds = (Kind.CURRENT, Kind.TARGET, Kind.MEMBER)
@@ -173,7 +229,7 @@ def decode_key(key: bytes) -> RecordKey | None:
     reader = Reader(key)
     reader.skip(_INT16.size)
     group_id = reader.read_string()
-    return RecordKey(Kind(kind), group_id, reader.read_string() if kind in _OF_MEMBERS else "")
+    return RecordKey(Kind(kind), group_id, reader.read_string() if kind in _NAMED else "")
 
 
 def read_group(records: Mapping[bytes, bytes]) -> GroupImage:
@@ -186,6 +242,7 @@ def read_group(records: Mapping[bytes, bytes]) -> GroupImage:
     wishes: dict[str, ConsumerMember] = {}
     currents: dict[str, _CurrentValue] = {}
     targets: dict[str, Assignment] = {}
+    regexes: dict[str, frozenset[str]] = {}
     for raw_key, value in records.items():
         key = decode_key(raw_key)
         if key is None:
@@ -195,13 +252,15 @@ def read_group(records: Mapping[bytes, bytes]) -> GroupImage:
         elif key.kind is Kind.TARGET_EPOCH:
             target_epoch = _decode(_TargetEpochValue, value).assignment_epoch
         elif key.kind is Kind.TARGET:
-            targets[key.member_id] = _flat(_decode(_TargetValue, value).topic_partitions)
+            targets[key.name] = _flat(_decode(_TargetValue, value).topic_partitions)
         elif key.kind is Kind.CURRENT:
-            currents[key.member_id] = _decode(_CurrentValue, value)
+            currents[key.name] = _decode(_CurrentValue, value)
+        elif key.kind is Kind.REGEX:
+            regexes[key.name] = frozenset(_decode(_RegexValue, value).topics)
         else:
-            wishes[key.member_id] = _member(key.member_id, _decode(_MemberValue, value))
+            wishes[key.name] = _member(key.name, _decode(_MemberValue, value))
     members = {member_id: _with_current(member, currents.get(member_id)) for member_id, member in wishes.items()}
-    return GroupImage(group.epoch, group.metadata_hash, target_epoch, members, targets)
+    return GroupImage(group.epoch, group.metadata_hash, target_epoch, members, targets, regexes)
 
 
 def _member(member_id: str, value: _MemberValue) -> ConsumerMember:
@@ -215,7 +274,15 @@ def _member(member_id: str, value: _MemberValue) -> ConsumerMember:
         topic_regex=value.subscribed_topic_regex or "",
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         assignor=value.server_assignor,
+        classic=_classic(value.classic_member_metadata),
     )
+
+
+def _classic(value: _ClassicMetadata) -> ClassicMetadata | None:
+    if value.presence != _PRESENT:
+        return None
+    protocols = tuple((protocol.name, protocol.metadata) for protocol in value.supported_protocols)
+    return ClassicMetadata(value.session_timeout_ms, protocols)
 
 
 def _with_current(member: ConsumerMember, value: _CurrentValue | None) -> ConsumerMember:

@@ -61,7 +61,7 @@ class Group:
         generation_id: counts rebalances.
         protocol_type: what the members are ("consumer"), or were: it outlives the last one. None before the first one.
         protocol_name: the assignor all members agreed on, None outside a generation.
-        members: by id, in the order they came.
+        members: by id, in the order they came; those of `roster`.
     """
 
     def __init__(self, group_id: str, config: GroupConfig, new_uuid: Callable[[], object] = uuid.uuid4) -> None:
@@ -70,8 +70,8 @@ class Group:
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
-        self._roster = GroupMembers()
-        self.members = self._roster.by_id
+        self.roster = GroupMembers()
+        self.members = self.roster.by_id
         self.config = config
         self._new_uuid = new_uuid
         self._unsynced_ids: set[str] = set()  # of this generation
@@ -81,19 +81,19 @@ class Group:
     @property
     def leader_id(self) -> str | None:
         """The member that assigns."""
-        return self._roster.leader_id
+        return self.roster.leader_id
 
     # -- requests ------------------------------------------------------------------------------------------------
 
     def join(self, attempt: JoinAttempt, now_ms: int, reply: JoinReply) -> None:
         """JoinGroup; `reply` is called now or when the join phase ends."""
-        refusal = self._roster.why_refuse(attempt, self.protocol_type, self.config)
+        refusal = self.roster.why_refuse(attempt, self.protocol_type, self.config)
         if self.state is GroupState.DEAD:
             refusal = ErrorCode.COORDINATOR_NOT_AVAILABLE
         if refusal is not ErrorCode.NONE:
             reply(JoinResult(refusal, attempt.member_id))
-        elif attempt.member_id in self._roster.pending_ids:
-            del self._roster.pending_ids[attempt.member_id]
+        elif attempt.member_id in self.roster.pending_ids:
+            del self.roster.pending_ids[attempt.member_id]
             self._add(attempt.member_id, attempt, now_ms, reply)
         elif attempt.member_id:
             self._join_again(attempt, now_ms, reply)
@@ -129,8 +129,8 @@ class Group:
     def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> ErrorCode:
         """LeaveGroup of one member; a static one may be named by its instance id alone."""
         if instance_id is not None and not member_id:
-            member_id = self._roster.static_ids.get(instance_id, "")
-        if self._roster.pending_ids.pop(member_id, None) is not None:
+            member_id = self.roster.static_ids.get(instance_id, "")
+        if self.roster.pending_ids.pop(member_id, None) is not None:
             self._maybe_complete_join(now_ms)
             return ErrorCode.NONE
         error = self._check_member(member_id, instance_id)
@@ -180,7 +180,7 @@ class Group:
         """DeleteGroups: an empty group becomes Dead; any other is refused with 68."""
         if self.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
-        self._roster.pending_ids.clear()
+        self.roster.pending_ids.clear()
         self._transition(GroupState.DEAD)
         return ErrorCode.NONE
 
@@ -188,18 +188,18 @@ class Group:
         """Return the topics the members are subscribed to; None if they are no consumers, or say it unreadably."""
         if self.members and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
-        return self._roster.subscribed_topics()
+        return self.roster.subscribed_topics()
 
     # -- time ----------------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
         """When `on_time` is to be called next, None if nothing waits for time."""
         own = (None if self._join_phase is None else self._join_phase.deadline_ms, self._sync_deadline_ms)
-        return min((*self._roster.deadlines(), *(deadline for deadline in own if deadline is not None)), default=None)
+        return min((*self.roster.deadlines(), *(deadline for deadline in own if deadline is not None)), default=None)
 
     def on_time(self, now_ms: int) -> None:
         """Do what is due: expire ids and sessions, end the join phase, drop members that never synced."""
-        has_expired_ids = self._roster.expire_ids(now_ms)
+        has_expired_ids = self.roster.expire_ids(now_ms)
         expired = [m for m in self.members.values() if not m.is_waiting and m.session_deadline_ms <= now_ms]
         for member in expired:
             self._remove(member, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -215,7 +215,7 @@ class Group:
     def _join_dynamic(self, attempt: JoinAttempt, now_ms: int, reply: JoinReply) -> None:
         member_id = f"{attempt.client_id}-{self._new_uuid()}"
         if attempt.needs_known_id:
-            self._roster.pending_ids[member_id] = now_ms + attempt.session_timeout_ms
+            self.roster.pending_ids[member_id] = now_ms + attempt.session_timeout_ms
             reply(JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         else:
             self._add(member_id, attempt, now_ms, reply)
@@ -223,24 +223,24 @@ class Group:
     def _join_static(self, attempt: JoinAttempt, instance_id: str, now_ms: int, reply: JoinReply) -> None:
         """A static member (re)starts: it takes the place of its old self, without a rebalance if nothing changes."""
         member_id = f"{instance_id}-{self._new_uuid()}"
-        old_id = self._roster.static_ids.get(instance_id)
+        old_id = self.roster.static_ids.get(instance_id)
         if old_id is None:
             self._add(member_id, attempt, now_ms, reply)
             return
         was_leader = old_id == self.leader_id
-        member = self._roster.rename(old_id, member_id)
+        member = self.roster.rename(old_id, member_id)
         if old_id in self._unsynced_ids:
             self._unsynced_ids ^= {old_id, member_id}
         member.update(attempt)
         member.keep_alive(now_ms)
-        if self.state is GroupState.STABLE and self._roster.select_protocol() == self.protocol_name:
+        if self.state is GroupState.STABLE and self.roster.select_protocol() == self.protocol_name:
             skips = was_leader and attempt.can_skip_assignment
             # A leader that does not know SkipAssignment gets its old id as the leader's, so that it does not assign.
             leader = old_id if was_leader and not skips else str(self.leader_id)
             reply(self._join_result(member)._replace(leader=leader, skip_assignment=skips))
             return
         member.hold_join(reply)
-        self._rebalance(now_ms)
+        self.rebalance(now_ms)
 
     def _join_again(self, attempt: JoinAttempt, now_ms: int, reply: JoinReply) -> None:
         error = self._check_member(attempt.member_id, attempt.instance_id)
@@ -257,20 +257,20 @@ class Group:
             reply(self._join_result(member))  # the answer to its last join was lost
         else:
             member.hold_join(reply)
-            self._rebalance(now_ms)
+            self.rebalance(now_ms)
 
     def _add(self, member_id: str, attempt: JoinAttempt, now_ms: int, reply: JoinReply) -> None:
         if not self.members:
             self.protocol_type = attempt.protocol_type
-        member = self._roster.add(member_id, attempt, now_ms)
+        member = self.roster.add(member_id, attempt, now_ms)
         if self._join_phase is not None:
             self._join_phase.has_new_member = True
         member.hold_join(reply)
-        self._rebalance(now_ms)
+        self.rebalance(now_ms)
 
     # -- the join phase ------------------------------------------------------------------------------------------
 
-    def _rebalance(self, now_ms: int) -> None:
+    def rebalance(self, now_ms: int) -> None:
         """Begin a join phase, or continue with the one that runs."""
         if self.state is GroupState.PREPARING:
             self._maybe_complete_join(now_ms)
@@ -287,14 +287,14 @@ class Group:
         self._maybe_complete_join(now_ms)
 
     def _wait_for_joins(self, now_ms: int, initial_delay_ms: int | None) -> None:
-        self._join_phase = JoinPhase(initial_delay_ms, now_ms, self._roster.rebalance_timeout_ms())
+        self._join_phase = JoinPhase(initial_delay_ms, now_ms, self.roster.rebalance_timeout_ms())
 
     def _is_join_phase_over(self, now_ms: int) -> bool:
         return self._join_phase is not None and self._join_phase.is_over(now_ms)
 
     def _maybe_complete_join(self, now_ms: int) -> None:
         """End the join phase early if everybody is there. The initial delay is always waited out."""
-        if self._join_phase is None or self._join_phase.is_initial or self._roster.pending_ids:
+        if self._join_phase is None or self._join_phase.is_initial or self.roster.pending_ids:
             return
         if all(member.held_join is not None for member in self.members.values()):
             self._complete_join(now_ms)
@@ -311,15 +311,15 @@ class Group:
         self._join_phase = None
         self.generation_id += 1
         if not self.members:
-            self.protocol_name = self._roster.leader_id = None
+            self.protocol_name = self.roster.leader_id = None
             self._transition(GroupState.EMPTY)
             return
         if self.leader_id not in joined_ids:
-            self._roster.leader_id = joined_ids[0]
-        self.protocol_name = self._roster.select_protocol()
+            self.roster.leader_id = joined_ids[0]
+        self.protocol_name = self.roster.select_protocol()
         self._transition(GroupState.COMPLETING)
         self._unsynced_ids = set(self.members)
-        self._sync_deadline_ms = now_ms + self._roster.rebalance_timeout_ms()
+        self._sync_deadline_ms = now_ms + self.roster.rebalance_timeout_ms()
         for member in self.members.values():
             member.assignment = b""
             if member.held_join is not None:
@@ -328,7 +328,7 @@ class Group:
 
     def _join_result(self, member: Member) -> JoinResult:
         is_leader = member.member_id == self.leader_id
-        members = self._roster.with_metadata(str(self.protocol_name)) if is_leader else ()
+        members = self.roster.with_metadata(str(self.protocol_name)) if is_leader else ()
         return JoinResult(
             ErrorCode.NONE,
             member.member_id,
@@ -377,7 +377,7 @@ class Group:
     def _check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return self._roster.check(member_id, instance_id)
+        return self.roster.check(member_id, instance_id)
 
     def _check_sender(self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int) -> ErrorCode:
         """Whether the sender is a member of this generation; if so it is alive."""
@@ -390,12 +390,12 @@ class Group:
 
     def _remove(self, member: Member, error: ErrorCode) -> None:
         self._unsynced_ids.discard(member.member_id)
-        self._roster.remove(member, error)
+        self.roster.remove(member, error)
 
     def _on_loss(self, now_ms: int, *, is_member: bool = True) -> None:
         """After members, or ids that were given out, are gone."""
         if is_member and self.state in (GroupState.STABLE, GroupState.COMPLETING):
-            self._rebalance(now_ms)
+            self.rebalance(now_ms)
         else:
             self._maybe_complete_join(now_ms)
 

@@ -1,6 +1,7 @@
 """All groups of the broker and their timers: finds or makes the group a request names and passes it on.
 
-A group is of the classic or of the consumer protocol; one without members changes to the protocol of whoever joins.
+A group is of the classic or of the consumer protocol. One without members changes to the protocol of whoever joins; one
+with members as `migration` says.
 The control thread owns it; it calls `on_time` at `next_deadline_ms`. A group that is empty and has no committed
 offsets stays until the next call of `forget_unused`. Source: Kafka, GroupMetadataManager.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from kafkaprod.broker.coordinator import migration
 from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, HeartbeatResult
 from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
 from kafkaprod.broker.coordinator.consumer_member import JOIN_EPOCH, ConsumerHeartbeat
@@ -44,10 +46,13 @@ class GroupCoordinator:
         self._consumers = consumers
         self._groups: dict[str, Group] = {}  # the classic ones
         self._timers = GroupTimers()
+        consumers.max_classic_size = config.max_size
+        consumers.on_downgrade = self._downgrade
 
     def set_config(self, config: GroupConfig) -> None:
         """Change the options of the classic groups; what they wait for now is not changed."""
         self._config = config
+        self._consumers.max_classic_size = config.max_size
         for group in self._groups.values():
             group.config = config
 
@@ -76,7 +81,7 @@ class GroupCoordinator:
         """
         consumer_group = self._consumers.get(group_id)
         if consumer_group is not None:
-            return self._consumers.subscribed_topics(consumer_group)
+            return consumer_group.subscribed_topics()
         group = self.get(group_id)
         if group is None:
             raise RequestRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -84,25 +89,45 @@ class GroupCoordinator:
         return frozenset() if subscribed is None and group.state is GroupState.EMPTY else subscribed
 
     def consumer_heartbeat(self, beat: ConsumerHeartbeat, now_ms: int) -> HeartbeatResult:
-        """ConsumerGroupHeartbeat. A first join makes the group, out of an empty classic one, too.
+        """ConsumerGroupHeartbeat. A first join makes the group, out of a classic one, too.
 
         Raises:
-            RequestRefusedError: 69, it is a classic group with members; or see `ConsumerGroups`.
+            RequestRefusedError: 69, it is a classic group that cannot be upgraded; or see `ConsumerGroups`.
         """
         group = self._groups.get(beat.group_id)
-        if group is not None and (group.state is not GroupState.EMPTY or beat.member_epoch != JOIN_EPOCH):
+        if group is not None and beat.member_epoch != JOIN_EPOCH:
             raise RequestRefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a consumer group.")
-        result = self._consumers.heartbeat(beat, now_ms)
-        self._forget(beat.group_id)
+        upgraded = None
+        if group is not None and group.state is not GroupState.EMPTY:
+            upgraded = self._consumers.new(beat.group_id)
+            config = upgraded.config
+            migration.check_upgrade(group, is_allowed=config.allows_upgrade, max_size=config.max_size)
+            migration.upgrade(group, upgraded, self._consumers.topics, now_ms)
+        result = self._consumers.heartbeat(beat, now_ms, upgraded)
+        if group is not None:
+            self._forget(beat.group_id)
+            migration.end_classic(group)
         return result
+
+    def _downgrade(self, consumer_group: ConsumerGroup, now_ms: int, must_rebalance: bool) -> None:
+        group = migration.downgrade(consumer_group, self._config, self._consumers.topics, now_ms)
+        self._groups[group.group_id] = group
+        if must_rebalance:
+            group.rebalance(now_ms)
+        self._schedule(group)
 
     def join(self, group_id: str, attempt: JoinAttempt, now_ms: int, reply: JoinReply) -> None:
         """JoinGroup. A first join makes the group."""
         consumer_group = self._consumers.get(group_id)
+        if consumer_group is not None and consumer_group.members:
+            limits = self._config
+            if limits.min_session_timeout_ms <= attempt.session_timeout_ms <= limits.max_session_timeout_ms:
+                reply(self._consumers.classic_join(group_id, attempt, now_ms))
+            else:
+                reply(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, attempt.member_id))
+            return
         if consumer_group is not None:
-            error = ErrorCode.UNKNOWN_MEMBER_ID if attempt.member_id else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-            if not consumer_group.members:
-                error = self._consumers.delete(group_id)
+            error = self._consumers.delete(group_id)
             if error is not ErrorCode.NONE:
                 reply(JoinResult(error, attempt.member_id))
                 return
@@ -129,6 +154,9 @@ class GroupCoordinator:
 
     def sync(self, group_id: str, attempt: SyncAttempt, now_ms: int, reply: SyncReply) -> None:
         """SyncGroup."""
+        if self._consumers.get(group_id) is not None:
+            reply(self._consumers.classic_sync(group_id, attempt, now_ms))
+            return
         group = self.get(group_id)
         if group is None:
             reply(SyncResult(_unknown_group_error(group_id)))
@@ -136,19 +164,19 @@ class GroupCoordinator:
         group.sync(attempt, now_ms, reply)
         self._schedule(group)
 
-    def heartbeat(
-        self, group_id: str, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
-    ) -> ErrorCode:
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation_id: int, now_ms: int) -> int:
         """Heartbeat."""
+        if self._consumers.get(group_id) is not None:
+            return self._consumers.classic_heartbeat(group_id, member_id, instance_id, generation_id, now_ms)
         group = self.get(group_id)
         if group is None:
             return _unknown_group_error(group_id)
         return group.heartbeat(member_id, instance_id, generation_id, now_ms)
 
-    def leave(self, group_id: str, member_id: str, instance_id: str | None, now_ms: int) -> ErrorCode:
+    def leave(self, group_id: str, member_id: str, instance_id: str | None, now_ms: int) -> int:
         """LeaveGroup of one member; of a consumer group an administrator removes static members with it."""
-        if self._consumers.get(group_id) is not None and instance_id is not None and not member_id:
-            return self._consumers.remove_static(group_id, instance_id, now_ms)
+        if self._consumers.get(group_id) is not None:
+            return self._consumers.classic_leave(group_id, member_id, instance_id, now_ms)
         group = self.get(group_id)
         if group is None:
             return _unknown_group_error(group_id)
@@ -170,7 +198,8 @@ class GroupCoordinator:
             if generation_id < 0 and not consumer_group.members:
                 return ErrorCode.NONE
             error = consumer_group.check_member_epoch(member_id, generation_id)
-            is_old = error is not ErrorCode.UNKNOWN_MEMBER_ID and version < _FIRST_COMMIT_VERSION_OF_CONSUMERS
+            member = consumer_group.members.get(member_id)
+            is_old = member is not None and member.classic is None and version < _FIRST_COMMIT_VERSION_OF_CONSUMERS
             return ErrorCode.UNSUPPORTED_VERSION if is_old else error
         group = self.get(group_id)
         if group is None:

@@ -15,7 +15,7 @@ from kafkaprod.broker.coordinator.member import (
     Member,
     SyncResult,
 )
-from kafkaprod.broker.coordinator.subscription import read_subscription
+from kafkaprod.broker.coordinator.subscription import read_topics
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode
 
@@ -76,12 +76,16 @@ class GroupMembers:
             dict(attempt.protocols),
             now_ms + attempt.session_timeout_ms,
         )
-        self.by_id[member_id] = member
-        if attempt.instance_id is not None:
-            self.static_ids[attempt.instance_id] = member_id
-        if self.leader_id is None:
-            self.leader_id = member_id
+        self.place(member)
         return member
+
+    def place(self, member: Member) -> None:
+        """Add a member; the first one leads."""
+        self.by_id[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
 
     def rename(self, old_id: str, new_id: str) -> Member:
         """Give a static member's place to its new self; calls of the old one are answered with 82."""
@@ -140,7 +144,7 @@ class GroupMembers:
                 topic
                 for member in self.by_id.values()
                 for metadata in member.protocols.values()
-                for topic in read_subscription(metadata)
+                for topic in read_topics(metadata)
             )
         except CorruptDataError:
             return None

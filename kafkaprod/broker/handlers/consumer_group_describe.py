@@ -26,6 +26,7 @@ API = ApiKey.CONSUMER_GROUP_DESCRIBE
 LANE = Lane.CONTROL
 MAX_VERSION = 1
 
+_CLASSIC_TYPE = 0
 _CONSUMER_TYPE = 1
 
 
@@ -78,7 +79,7 @@ def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Mem
         subscribed_topic_regex=member.topic_regex or None,
         assignment=_assignment(broker, member.assigned),
         target_assignment=_assignment(broker, group.targets.get(member.member_id, NOTHING)),
-        member_type=_CONSUMER_TYPE,
+        member_type=_CONSUMER_TYPE if member.classic is None else _CLASSIC_TYPE,
     )
 
 

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 
+from kafkaprod.broker.cluster.acls import DESCRIBE, TOPIC, Acls
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.consumer_groups import check
 from kafkaprod.broker.coordinator.consumer_member import Assignment, ConsumerHeartbeat, TopicIdPartition
@@ -29,7 +31,7 @@ _FIRST_VERSION_WITH_OWN_IDS = 1
 
 def handle(broker: Broker, request: ClientRequest[ConsumerGroupHeartbeatRequest]) -> ConsumerGroupHeartbeatResponse:
     """Pass the heartbeat on to the group."""
-    beat = _heartbeat(request)
+    beat = _heartbeat(broker, request)
     try:
         check(beat, has_own_id=request.version >= _FIRST_VERSION_WITH_OWN_IDS)
         if not beat.member_id:
@@ -53,7 +55,7 @@ def refuse(request: ClientRequest[ConsumerGroupHeartbeatRequest], error_code: in
     return ConsumerGroupHeartbeatResponse(error_code=error_code)
 
 
-def _heartbeat(request: ClientRequest[ConsumerGroupHeartbeatRequest]) -> ConsumerHeartbeat:
+def _heartbeat(broker: Broker, request: ClientRequest[ConsumerGroupHeartbeatRequest]) -> ConsumerHeartbeat:
     body = request.body
     names, owned = body.subscribed_topic_names, body.topic_partitions
     return ConsumerHeartbeat(
@@ -69,7 +71,12 @@ def _heartbeat(request: ClientRequest[ConsumerGroupHeartbeatRequest]) -> Consume
         body.subscribed_topic_regex,
         body.server_assignor,
         None if owned is None else _owned(owned),
+        may_see=partial(_may_see, broker.acls, request),
     )
+
+
+def _may_see(acls: Acls, request: ClientRequest[ConsumerGroupHeartbeatRequest], topic: str) -> bool:
+    return acls.is_open or acls.is_allowed(request.principal, request.client_host, DESCRIBE, TOPIC, topic)
 
 
 def _owned(topics: list[TopicPartitions]) -> Assignment:

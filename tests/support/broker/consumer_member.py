@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
-from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, HeartbeatResult, SubscribableTopic, Topics
+from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, HeartbeatResult
 from kafkaprod.broker.coordinator.consumer_member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -15,6 +15,7 @@ from kafkaprod.broker.coordinator.consumer_member import (
     ConsumerHeartbeat,
     TopicIdPartition,
 )
+from kafkaprod.broker.coordinator.regex_subscriptions import SubscribableTopic, Topics
 
 REBALANCE_MS = 30_000
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import Acl
+from kafkaprod.broker.cluster.acls import Acl, AclFilter
+from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -215,6 +216,43 @@ def test_the_feature_is_announced_with_the_apis(box: BrokerWithoutSockets) -> No
 
 def allow(box: BrokerWithoutSockets, user: str, operation: int, resource_type: int, name: str) -> None:
     box.broker.acls.add([Acl(resource_type, name, acls.LITERAL, user, "*", operation, acls.ALLOW)])
+
+
+def shown_topics(box: BrokerWithoutSockets, member_id: str) -> set[str]:
+    (member,) = (member for member in describe(box).members if member.member_id == member_id)
+    return {topic.topic_name for topic in member.target_assignment.topic_partitions}
+
+
+def test_regular_expressions_match_topics_that_the_member_may_describe(tmp_path: Path) -> None:
+    box = BrokerWithoutSockets(tmp_path, topics={TOPIC: 1, "orders-secret": 1, "orders-eu": 1})
+    for name in (TOPIC, "orders-eu"):
+        allow(box, "User:ann", acls.DESCRIBE, acls.TOPIC, name)
+    allow(box, "User:bob", acls.DESCRIBE, acls.TOPIC, "orders-secret")
+    box.user = "ann"
+    assert beat(box, subscribed_topic_names=[], subscribed_topic_regex="orders.*").error_code == ErrorCode.NONE
+    box.user = None
+    box.broker.acls.remove(box.broker.acls.find(AclFilter(acls.ANY, None, acls.ANY, None, None, acls.ANY, acls.ANY)))
+    assert shown_topics(box, "m") == {TOPIC, "orders-eu"}
+    box.broker.close()
+    box = BrokerWithoutSockets(tmp_path)  # what was resolved outlives a restart
+    assert shown_topics(box, "m") == {TOPIC, "orders-eu"}
+    assert beat(box, 1).member_epoch == 2  # with the rights of now
+    assert shown_topics(box, "m") == {TOPIC, "orders-eu", "orders-secret"}
+
+
+def test_regular_expressions_are_resolved_again_in_time(tmp_path: Path) -> None:
+    config = ConsumerGroupConfig(regex_refresh_interval_ms=10_000)
+    box = BrokerWithoutSockets(tmp_path, topics={TOPIC: 1, "orders-eu": 1}, consumer_groups=config)
+    box.broker.make_internal_topic("__consumer_offsets")  # a new topic would be a reason, too
+    allow(box, "User:ann", acls.DESCRIBE, acls.TOPIC, TOPIC)
+    allow(box, "User:bob", acls.DESCRIBE, acls.TOPIC, "orders-eu")
+    box.user = "ann"
+    beat(box, subscribed_topic_names=[], subscribed_topic_regex="orders.*")
+    allow(box, "User:ann", acls.DESCRIBE, acls.TOPIC, "orders-eu")
+    box.advance(9_999)
+    assert (beat(box, 1).member_epoch, shown_topics(box, "m")) == (1, {TOPIC})
+    box.advance(1)
+    assert (beat(box, 1).member_epoch, shown_topics(box, "m")) == (2, {TOPIC, "orders-eu"})
 
 
 def test_topics_a_user_may_not_see_are_refused_and_hidden(box: BrokerWithoutSockets) -> None:
