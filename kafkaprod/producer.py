@@ -89,7 +89,7 @@ class Producer(RecordSender):
     ) -> BlockResult:
         """Queue a list of records; one result for all of them.
 
-        Serializers and the partitioner see them, interceptors do not.
+        Serializers and the partitioner see them, interceptors see the block.
 
         Args:
             topic: Its name.
@@ -123,7 +123,7 @@ class Producer(RecordSender):
     ) -> BlockResult:
         """Queue columns of bytes without making an object per record.
 
-        The partitioner sees them, if one is configured; serializers and interceptors do not.
+        The partitioner sees them, if one is configured, interceptors see the block; serializers do not.
 
         Args:
             topic: Its name.
@@ -155,7 +155,7 @@ class Producer(RecordSender):
     ) -> TableResult:
         """Queue every row of a table as a record.
 
-        The partitioner sees them, if one is configured; serializers and interceptors do not.
+        The partitioner sees them, if one is configured, interceptors see the block; serializers do not.
 
         Args:
             topic: Its name; with `topic_column` the topic of rows that have null there, or None.

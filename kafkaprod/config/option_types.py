@@ -255,7 +255,8 @@ class OptionTypes(TypedDict, total=False):
     value_serializer: Any
     """Turns values into bytes; as `key_serializer`."""
     interceptors: Iterable[Any]
-    """See every record before it is serialized and every outcome. One that fails is logged and never breaks a send."""
+    """See every record before it is serialized, every block, and every outcome. One that fails is logged and never
+    breaks a send."""
     interceptor_classes: Iterable[Any]
     metric_reporters: Iterable[Any]
     """Get the producer's metrics when it starts; see `kafkaprod.metrics`."""

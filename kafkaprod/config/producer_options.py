@@ -255,9 +255,15 @@ class ProducerOptions(OAuthOptions):
     )
     interceptors: tuple[Any, ...] = _RECORDS.option(
         (),
-        Hooks(Hook(("on_send", "on_acknowledgement"), accepts_callable=False)),
+        Hooks(
+            Hook(
+                ("on_send", "on_acknowledgement", "on_block", "on_block_acknowledgement"),
+                accepts_callable=False,
+            )
+        ),
         LOW,
-        "See every record before it is serialized and every outcome. One that fails is logged and never breaks a send.",
+        "See every record before it is serialized, every block, and every outcome. One that fails is logged and never "
+        "breaks a send.",
         aliases=("interceptor.classes",),
     )
 

@@ -14,7 +14,7 @@ from kafkaprod._core.queues.completion import DeliveryFuture
 from kafkaprod._core.queues.record_hooks import RecordHooks, SerializerCall, headers_list
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import InvalidRecordError
-from kafkaprod.hooks.interceptors import InterceptorChain, ProducerRecord
+from kafkaprod.hooks.interceptors import InterceptorChain, ProducerRecord, RecordBlock
 from kafkaprod.hooks.partitioners import CheckedPartitioner, make_partitioner
 from kafkaprod.hooks.serializers import BytesLike, bind_serializer
 
@@ -64,6 +64,20 @@ class Hooks(RecordHooks):
         """Pass a record that was not even queued to the interceptors."""
         if self.chain is not None:
             self.chain.on_refused(topic, partition, error)
+
+    def on_block(self, topic: str, record_count: int) -> RecordBlock | None:
+        """Show a block to the interceptors; None if none of them sees blocks."""
+        chain = self.chain
+        if not isinstance(chain, InterceptorChain) or not chain.sees_blocks:
+            return None
+        block = RecordBlock(topic, record_count)
+        chain.on_block(block)
+        return block
+
+    def on_block_end(self, block: RecordBlock, failed_count: int, error: BaseException | None) -> None:
+        """Pass a block's end to the interceptors."""
+        if isinstance(self.chain, InterceptorChain):
+            self.chain.on_block_acknowledgement(block, failed_count, error)
 
     def serialize_block(
         self, topic: str, keys: Sequence[Any] | None, values: Sequence[Any], headers: Any

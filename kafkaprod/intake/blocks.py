@@ -7,6 +7,7 @@ each part. Arguments and errors are those of `Producer.send_many`, `send_columns
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkaprod._core.columns.columns import Column, Headers
@@ -21,6 +22,7 @@ from kafkaprod.errors import (
     RecordTooLargeError,
     SerializationError,
 )
+from kafkaprod.hooks.interceptors import RecordBlock
 from kafkaprod.intake.checks import MAX_PARTITION, ColumnLike, as_column, as_records
 from kafkaprod.intake.records import Intake
 from kafkaprod.results.waiting import Waiter
@@ -181,25 +183,31 @@ class BlockIntake:
         from kafkaprod.results.block import BlockResult
 
         deadline_ms = self._intake.deadline_ms()
-        queues = yield from self._intake.queues(topic, partition, deadline_ms, make_waiter)
-        if partition is None and self._hooks.partitioner is not None:
-            rows = max(value.row_count, -1 if key is None else key.row_count, headers.row_count)
-            if rows < 0 and row_count is not None:
-                rows = checked_integer(row_count, "row_count", 0, MAX_PARTITION)
-            partitions = self._hooks.choose_partitions(topic, key, value, max(rows, 0), partitions, queues.leaders)
-        block = Block(
-            self._accumulator,
-            queues,
-            value,
-            key,
-            headers,
-            row_count,
-            timestamps_ms,
-            self._clock.wall_ms() if timestamps_ms is None else -1,
-            partitions,
-            -1 if partition is None else partition,
-        )
-        result = BlockResult(block)
+        rows = _row_count(value, key, headers, row_count)
+        seen = self._hooks.on_block(topic, rows)
+        if seen is not None and seen.added:
+            headers = headers.with_every(Headers.from_python(seen.added))
+        try:
+            queues = yield from self._intake.queues(topic, partition, deadline_ms, make_waiter)
+            if partition is None and self._hooks.partitioner is not None:
+                partitions = self._hooks.choose_partitions(topic, key, value, rows, partitions, queues.leaders)
+            block = Block(
+                self._accumulator,
+                queues,
+                value,
+                key,
+                headers,
+                row_count,
+                timestamps_ms,
+                self._clock.wall_ms() if timestamps_ms is None else -1,
+                partitions,
+                -1 if partition is None else partition,
+            )
+            result = BlockResult(block)
+        except BaseException as error:
+            if seen is not None:
+                self._hooks.on_block_end(seen, rows, error)
+            raise
         try:
             yield from self._run_block(block, deadline_ms, topic, transaction, make_waiter)
         except (BufferFullError, IllegalStateError, MemoryError) as error:
@@ -207,7 +215,17 @@ class BlockIntake:
             if not isinstance(error, IllegalStateError):  # the transaction ended meanwhile
                 self._intake.note_refused(block.row_count - block.rows_appended)
             raise
+        except BaseException as error:
+            result.refuse_rest(IllegalStateError(f"the call ended early: {type(error).__name__}"))
+            raise
+        finally:
+            if seen is not None:
+                result.add_done_callback(partial(self._end_block, seen))
         return result
+
+    def _end_block(self, seen: RecordBlock, result: BlockResult) -> None:
+        error = result.peek_error()
+        self._hooks.on_block_end(seen, 0 if error is None else result.failed_count, error)
 
     def _run_block(
         self, block: Block, deadline_ms: int, topic: str, transaction: int, make_waiter: MakeWaiter
@@ -233,6 +251,14 @@ class BlockIntake:
                 return
             self._host.check_still_sending(transaction)
             is_complete = block.run(-1, 0)
+
+
+def _row_count(value: Column, key: Column | None, headers: Headers, row_count: int | None) -> int:
+    """How many rows a block has; where nothing of it has a length, what the caller says."""
+    rows = max(value.row_count, -1 if key is None else key.row_count, headers.row_count)
+    if rows < 0 and row_count is not None:
+        rows = checked_integer(row_count, "row_count", 0, MAX_PARTITION)
+    return max(rows, 0)
 
 
 def _where(part: Part | None, first: int) -> str:

@@ -118,13 +118,17 @@ class BlockResult(RowsResult):
 
     def first_error(self) -> Exception | None:
         """Return the error of some row that failed, None if none did; all failed rows of the block count as seen."""
-        found: Exception | None = None
+        for batch, index, length in self._failed_runs():
+            batch.mark_seen(index, length)
+        return self.peek_error()
+
+    def peek_error(self) -> Exception | None:
+        """Return the error of some row that failed, None if none did; does not count as having seen it."""
+        return next((batch.error for batch, _, _ in self._failed_runs()), self._refused)
+
+    def _failed_runs(self) -> Iterator[tuple[BatchCompletion, int, int]]:
         for completion, _, first, count in self._row_runs:
-            for batch, index, length in _runs(completion, first, count):
-                if batch.error is not None:
-                    batch.mark_seen(index, length)
-                    found = found or batch.error
-        return found or self._refused
+            yield from (run for run in _runs(completion, first, count) if run[0].error is not None)
 
     @property
     def timestamps(self) -> NDArray[np.int64]:

@@ -95,6 +95,7 @@ cdef class Headers:
 
     cdef HeaderView *_reserve(self, Py_ssize_t count) except NULL
     cdef int _make_rows(self, Py_ssize_t row_count, Py_ssize_t view_count) except -1
+    cdef int _append(self, const HeaderView *views, Py_ssize_t count) except -1
     cdef int _add_row(self, object arguments, object headers, Py_ssize_t row) except -1
 
 

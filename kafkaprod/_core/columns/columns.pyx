@@ -484,13 +484,48 @@ cdef class Headers:
             if not 0 <= row < self.row_count:
                 raise InvalidRecordError(f"row {row} is outside the headers' {self.row_count}")
             count = self.c.offsets[row + 1] - self.c.offsets[row]
-            memcpy(headers._reserve(count), self.c.headers + self.c.offsets[row], <size_t>count * sizeof(HeaderView))
-            headers._view_count += count
+            headers._append(self.c.headers + self.c.offsets[row], count)
             headers._offsets[i + 1] = headers._view_count
         headers._kept = self
         headers.c.headers = headers._views
         headers.c.offsets = headers._offsets
         return headers
+
+    def with_every(self, Headers more not None):
+        """These headers with those of `more`, which are the same for every row, after each row's own.
+
+        Raises InvalidRecordError if those of `more` differ from row to row.
+        """
+        cdef Headers headers
+        cdef Py_ssize_t added = more.c.constant_count
+        cdef Py_ssize_t count
+        cdef Py_ssize_t i
+        if more.row_count >= 0:
+            raise InvalidRecordError("the headers to add must be the same for every row")
+        headers = Headers.__new__(Headers)
+        headers._kept = (self, more)
+        if self.row_count < 0:
+            headers.row_count = -1
+            headers._append(self.c.headers, self.c.constant_count)
+            headers._append(more.c.headers, added)
+            headers.c.constant_count = headers._view_count
+        else:
+            headers._make_rows(self.row_count, 0)
+            for i in range(self.row_count):
+                count = self.c.offsets[i + 1] - self.c.offsets[i]
+                headers._append(self.c.headers + self.c.offsets[i], count)
+                headers._append(more.c.headers, added)
+                headers._offsets[i + 1] = headers._view_count
+            headers.c.offsets = headers._offsets
+        headers.c.headers = headers._views
+        return headers
+
+    cdef int _append(self, const HeaderView *views, Py_ssize_t count) except -1:
+        cdef HeaderView *end = self._reserve(count)
+        if count > 0:       # the source may be NULL
+            memcpy(end, views, <size_t>count * sizeof(HeaderView))
+        self._view_count += count
+        return 0
 
     cdef int _add_row(self, object arguments, object headers, Py_ssize_t row) except -1:
         cdef RecordArguments holder = arguments

@@ -180,6 +180,10 @@ cdef class InterceptorCalls:
         else:
             self.acknowledge(RecordMetadata(future.topic, future.partition, -1, -1), error)
 
+    def note_failure(self, interceptor, str method not None, error):
+        """Count and log an interceptor that failed; called while its error is handled."""
+        self.count_failure(interceptor, method, error)
+
     @cython.final
     cdef int count_failure(self, object interceptor, str method, object error) except -1:
         cdef int64_t count = next(self._failures)       # no lock: signal handlers send records, too
