@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaprod._core.records.checksum import checksum
-from tests.support.core.faces import checksum_by_table
+from tests.support.core.faces import checksum_by_table, joined_checksum
 
 WAYS = {"instruction": checksum, "table": checksum_by_table}
 RANDOM = random.Random(1).randbytes(200_000)
@@ -57,3 +57,17 @@ def test_any_stretch_carried_on_over_any_pieces(
     for begin, end in zip([0, *cuts], [*cuts, len(piece)], strict=True):
         crc = way(piece[begin:end], crc)
     assert crc == crc32c(piece)
+
+
+@given(start=st.integers(0, 70), cut=st.integers(0, 70_000), length=st.integers(0, 100_000))
+def test_the_checksums_of_two_stretches_joined(start: int, cut: int, length: int) -> None:
+    first = memoryview(RANDOM)[start : start + cut]
+    second = memoryview(RANDOM)[start + cut : start + cut + length]
+    joined = joined_checksum(crc32c(first), crc32c(second), len(second))
+    assert joined == crc32c(memoryview(RANDOM)[start : start + cut + length])
+
+
+def test_a_joined_stretch_of_zeros_may_have_any_length() -> None:
+    crc = crc32c(b"123456789")
+    for length in (0, 1, 255, 256, 65_535, 65_536, 16_777_216):
+        assert joined_checksum(crc, crc32c(bytes(length)), length) == crc32c(bytes(length), crc)

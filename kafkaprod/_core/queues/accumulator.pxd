@@ -53,6 +53,7 @@ cdef class Accumulator:
     cdef bint has_ended                     # close() was called
     cdef public list failed_batches         # (topic, partition, error, had a sequence) of each; None: not collected
     cdef public bint ignore_keys            # partitioner_ignore_keys
+    cdef bint sums_records                  # records are summed when they are written: nothing compresses them later
     cdef public uint64_t seed               # of sticky draws of topics yet to come; differs from producer to producer
     cdef int awaited_events                 # what the sleeping sender is to be woken for; load32, store32
     cdef int flush_count                    # flushes in progress

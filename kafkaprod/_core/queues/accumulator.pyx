@@ -25,6 +25,7 @@ from kafkaprod._core.queues.batch cimport (
     batch_release_memory,
     batch_retain,
     batch_size_bytes,
+    batch_sum,
     delta_between,
     prefetch_ahead,
     prefetch_hinted,
@@ -334,6 +335,8 @@ cdef class Accumulator:
             if batch_append(o, r) > 0:
                 return APPENDED
             body = record_body_size(r, delta_between(r.timestamp, o.base_timestamp), o.record_count)
+            if self.sums_records:
+                batch_sum(b, o.position)
             status = batch_extend(b, self.pool, uvarint_size(<unsigned long long>body << 1) + body, ticket)
             if status == APPENDED:
                 batch_append(o, r)

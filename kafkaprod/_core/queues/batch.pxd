@@ -24,6 +24,8 @@ from kafkaprod._core.records.record_writer cimport record_body_size, uvarint_siz
 
 cdef enum:
     BYTES_AHEAD = 512           # between prefetching memory and writing to it
+    SUM_STEP = 768              # bytes: what checksum.pyx sums in its shortest three streams
+    SUM_FROM = 6 * SUM_STEP     # with less than that written it does not pay to look at the slab
     OPEN_BIAS = 1 << 30         # in `references` of an OPEN batch, so that they cannot come to 0
 
 
@@ -163,6 +165,7 @@ cdef int batch_move(Batch *b, BatchState state) noexcept nogil
 cdef Py_ssize_t batch_size_bytes(const Batch *b) noexcept nogil
 cdef void batch_release_memory(Batch *b, BufferPool pool) noexcept nogil
 cdef void batch_release(Batch *b, BufferPool pool) noexcept
+cdef void batch_sum(Batch *b, const char *position) noexcept nogil
 cdef int batch_seal(Batch *b) noexcept nogil
 cdef char *batch_copy(char *target, const Batch *b) noexcept nogil
 cdef list batch_records(Batch *b)

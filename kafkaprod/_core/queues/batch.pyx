@@ -13,7 +13,7 @@ from libc.string cimport memcpy
 from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES, CRC_START, LOG_OVERHEAD
 from kafkaprod._core.records.big_endian cimport put_i16, put_i32, put_i64
 from kafkaprod._core.queues.buffer_pool cimport LARGEST_CLASS, class_payload
-from kafkaprod._core.records.checksum cimport extend_crc
+from kafkaprod._core.records.checksum cimport extend_crc, join_crc
 from kafkaprod._core.machine.lock cimport add32, store64, store_address
 from kafkaprod._core.records.record_view cimport APPENDED, BATCH_FULL, OUT_OF_MEMORY, AppendStatus
 from kafkaprod._core.records.record_writer cimport record_size_bound
@@ -188,6 +188,40 @@ cdef int batch_set_compressed(Batch *b, bytes blob, int codec_id) except -1:
     return 0
 
 
+cdef void batch_sum(Batch *b, const char *position) noexcept nogil:
+    """Carry the CRC of the last slab on over whole steps of the records before `position`, while they are in the cache.
+
+    Records do not change any more, whatever header the batch is sealed with. The caller holds the partition's lock.
+    """
+    cdef Slab *slab = b.last
+    cdef Py_ssize_t start = slab.summed
+    cdef Py_ssize_t length
+    if start == 0 and slab == b.first:
+        start = BATCH_HEADER_BYTES
+    length = (position - slab.data - start) // SUM_STEP * SUM_STEP
+    if length > 0:
+        slab.crc = extend_crc(slab.crc, slab.data + start, length)
+        slab.summed = start + length
+
+
+cdef uint32_t _sum_of(const Batch *b) noexcept nogil:
+    """Return the CRC of an uncompressed batch, whose header and `used` are complete."""
+    cdef const Slab *slab = b.first
+    cdef uint32_t crc = 0
+    cdef Py_ssize_t start = CRC_START
+    if slab.summed > 0:
+        crc = extend_crc(0, slab.data + CRC_START, BATCH_HEADER_BYTES - CRC_START)
+        start = BATCH_HEADER_BYTES
+    while slab is not NULL:
+        if slab.summed > 0:
+            crc = join_crc(crc, slab.crc, slab.summed - start)
+            start = slab.summed
+        crc = extend_crc(crc, slab.data + start, slab.used - start)
+        start = 0
+        slab = slab.next
+    return crc
+
+
 cdef int batch_seal(Batch *b) noexcept nogil:
     """Write header and CRC; nothing if that was done for these header fields.
 
@@ -195,7 +229,6 @@ cdef int batch_seal(Batch *b) noexcept nogil:
     no memory any more.
     """
     cdef char *header
-    cdef Slab *slab
     cdef uint32_t crc
     if b.sealed:
         return 0
@@ -219,11 +252,7 @@ cdef int batch_seal(Batch *b) noexcept nogil:
         crc = extend_crc(0, header + CRC_START, BATCH_HEADER_BYTES - CRC_START)
         crc = extend_crc(crc, blob_start(b.compressed), blob_size(b.compressed))
     else:
-        crc = extend_crc(0, header + CRC_START, b.first.used - CRC_START)
-        slab = b.first.next
-        while slab is not NULL:
-            crc = extend_crc(crc, slab.data, slab.used)
-            slab = slab.next
+        crc = _sum_of(b)
     put_i32(header + 17, <int32_t>crc)
     b.sealed = True
     return 0

@@ -19,9 +19,11 @@ from kafkaprod._core.queues.accumulator cimport ANY_PARTITION, FEW_PARTITIONS
 from kafkaprod._core.queues.batch cimport (
     BYTES_AHEAD,
     KP_DEBUG,
+    SUM_FROM,
     batch_check_tail,
     batch_hold,
     batch_release,
+    batch_sum,
     delta_between,
     prefetch_write_position,
 )
@@ -493,6 +495,8 @@ cdef class Block:
         cdef Batch *b = o.batch
         if record_count == first_index:
             return
+        if self.accumulator.sums_records and position - o.position >= SUM_FROM:
+            batch_sum(b, position)
         store_address(&o.position, position)
         o.max_timestamp, o.record_count = max_timestamp, record_count
         if self._last_runs[partition] >= 0:

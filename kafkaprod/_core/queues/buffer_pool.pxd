@@ -36,6 +36,8 @@ cdef struct Slab:
     Py_ssize_t size             # payload bytes
     Py_ssize_t used             # payload bytes written
     Py_ssize_t total            # bytes counted against the pool
+    Py_ssize_t summed           # the CRC covers the payload's records up to here; 0: none
+    uint32_t crc
     uint32_t generation         # grows with each release: a stale reference is recognised by its old value
     uint8_t state
     int8_t size_class

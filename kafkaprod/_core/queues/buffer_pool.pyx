@@ -125,6 +125,8 @@ cdef class BufferPool:
             slab.size_class = <int8_t>size_class
         slab.next = NULL
         slab.used = 0
+        slab.summed = 0
+        slab.crc = 0
         slab.state = SLAB_OWNED
         self._in_use += total
         return slab

@@ -3,7 +3,8 @@
 The instruction takes 8 bytes and answers three cycles later, but takes the next 8 a cycle later: so long data are read
 in three streams side by side, whose CRCs are put together at the end. A CRC is a polynomial modulo another one, and
 what stands before n bytes counts x**(8 * n) as much: for the two lengths of a stream that product is looked up, byte by
-byte, in tables. Inside this file a CRC is meant before its last inversion, which only `extend_crc` makes.
+byte, in tables; for any other length it is multiplied. Inside this file a CRC is meant before its last inversion, which only
+`extend_crc` makes; `join_crc` takes either.
 
 Source: RFC 3720, appendix B.4 (vectors); Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32
 Instruction", Intel, 2011 (streams); Kounavis and Berry, "A Systematic Approach to Building High Performance
@@ -31,6 +32,7 @@ cdef bint _has_instruction = kp_has_crc()
 cdef uint32_t[8][256] _tables           # _tables[k][b]: the CRC of byte b and k zeros behind it
 cdef Shift _long_shift
 cdef Shift _short_shift
+cdef uint32_t[4][256] _powers           # _powers[k][j]: x**(8 * j * 256**k), the factor of a CRC that so many bytes follow
 
 
 cdef void _fill_tables() noexcept:
@@ -65,7 +67,30 @@ cdef void _fill_shift(Shift *shift, Py_ssize_t length) noexcept:
             shift[0][k][i] = shift[0][k][i & (i - 1)] ^ shift[0][k][i & -i]
 
 
+cdef uint32_t _product(uint32_t a, uint32_t b) noexcept nogil:
+    """Multiply two polynomials of degree below 32, the highest bit standing for 1, modulo POLYNOMIAL."""
+    cdef uint32_t product = 0
+    while a != 0:
+        if a & <uint32_t>0x80000000:
+            product ^= b
+        a <<= 1
+        b = (b >> 1) ^ (<uint32_t>POLYNOMIAL if b & 1 else 0)
+    return product
+
+
+cdef void _fill_powers() noexcept:
+    cdef uint32_t step = 1 << 23        # x**8
+    cdef int k
+    cdef int j
+    for k in range(4):
+        _powers[k][0] = <uint32_t>1 << 31
+        for j in range(1, 256):
+            _powers[k][j] = _product(_powers[k][j - 1], step)
+        step = _product(_powers[k][255], step)
+
+
 _fill_tables()
+_fill_powers()
 if _has_instruction:
     _fill_shift(&_long_shift, LONG_STREAM)
     _fill_shift(&_short_shift, SHORT_STREAM)
@@ -134,6 +159,17 @@ cdef uint32_t extend_crc(uint32_t crc, const char *data, Py_ssize_t length) noex
     if _has_instruction:
         return ~<uint32_t>_by_instruction(~crc, data, length)
     return ~_by_table(~crc, data, length)
+
+
+cdef uint32_t join_crc(uint32_t crc, uint32_t following, Py_ssize_t length) noexcept nogil:
+    """Return the CRC of bytes whose CRC is `crc` and `length` bytes (below 4 GiB) behind them whose own is `following`."""
+    cdef int k = 0
+    while length > 0:
+        if length & 0xFF:
+            crc = _product(_powers[k][length & 0xFF], crc)
+        length >>= 8
+        k += 1
+    return crc ^ following
 
 
 cdef uint32_t extend_crc_by_table(uint32_t crc, const char *data, Py_ssize_t length) noexcept nogil:

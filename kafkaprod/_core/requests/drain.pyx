@@ -100,6 +100,7 @@ cdef class Drain:
         self.mutes = mutes
         self.codec = codec
         self.compresses = codec is not None
+        accumulator.sums_records = codec is None
         self.workers = workers
         self.is_adaptive = is_adaptive
         self.availability_timeout_ms = availability_timeout_ms

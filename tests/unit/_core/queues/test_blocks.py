@@ -5,6 +5,7 @@ import gc
 import struct
 import sys
 from itertools import chain
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -467,3 +468,32 @@ def test_partition_buffer_keeps_the_block_alive():
     del made
     gc.collect()
     assert set(view) == {0}
+
+
+@pytest.mark.parametrize("size", [100, 1_000, 10_000])
+def test_batches_of_several_slabs_have_the_sum_of_their_records(size):
+    engine = Engine(leaders=[1, 1], batch_size=1 << 18, max_request_bytes=1 << 22)
+    random = Random(size)
+    sent: list[list[Any]] = [[], []]
+    while engine.pool.in_use < 700_000:
+        row_count = random.randrange(1, 75_000 // size + 2)
+        rows = [random.randbytes(random.randrange(size)) for _ in range(row_count)]
+        placed = array.array("i", [random.randrange(2) for _ in rows])
+        assert block(engine, rows, partitions=placed).run(engine.now_ms)
+        for row, partition in zip(rows, placed, strict=True):
+            sent[partition].append(row)
+        sent[0].append(b"alone")
+        engine.append(b"alone")
+    assert queued_values(engine) == dict(enumerate(sent))
+
+
+def test_a_batch_that_is_sealed_again_has_the_right_sum():
+    engine = Engine(batch_size=1 << 18, is_idempotent=True)
+    engine.introduce()
+    rows = [bytes([i % 251]) * 1_000 for i in range(200)]
+    assert block(engine, rows).run(engine.now_ms)
+    (ref,) = engine.take().refs()
+    assert ref.forget_sequence()
+    ref.requeue(engine.now_ms, 0)
+    engine.drain.set_producer(4000, 2)
+    assert queued_values(engine) == {0: rows}

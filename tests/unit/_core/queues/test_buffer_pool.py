@@ -8,7 +8,7 @@ from tests.support.core.faces import SlabLease
 
 KIB = 1024
 CLASSES = [KIB, 2 * KIB, 4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB]
-SLAB_HEADER = 48  # what a slab keeps for itself
+SLAB_HEADER = 64  # what a slab keeps for itself
 
 
 def class_of(need):
