@@ -8,8 +8,9 @@ A writer in a process of its own makes one transaction after another, every fift
     connections  are cut, and lose requests and answers, in a proxy before each broker
 
 The writer says what it will do before each step, so that the outcome of each transaction is known even if it is killed.
-Afterwards a reader of committed data must get every committed record once and in order, no other one, and a transaction
-whose outcome the writer never learned as a whole or not at all; no transaction may be open.
+Afterwards a reader of committed data (librdkafka's; with `--java` Java's, too) must get every committed record once and
+in order, no other one, and a transaction whose outcome the writer never learned as a whole or not at all; no
+transaction may be open.
 """
 
 from __future__ import annotations
@@ -22,15 +23,12 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafkaprod import Producer
-from kafkaprod.admin.client import ClusterClient
-from kafkaprod.admin.topics import READ_COMMITTED, READ_UNCOMMITTED, log_offsets
-from kafkaprod.admin.transactions import list_transactions
-from kafkaprod.config import ProducerConfig
-from kafkaprod.errors import KafkaError, TransactionTimeoutError
+from kafkaprod.errors import KafkaError
 from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.proxy import (
     ADD_PARTITIONS_TO_TXN,
@@ -42,11 +40,11 @@ from tests.kafka.proxy import (
     FaultProxy,
 )
 from tests.kafka.proxy_actions import Action, Cut, Delay, DropAndReset, ForwardAndReset
-from tests.kafka.reading import read_all
+from tests.kafka.reading import read_all, values_with_java
+from tests.support.producer.transactions import check_ends, finish, ready_producer
 
 TOPIC, PARTITIONS, NAME = "bounced", 6, "bounces"
 LOG = "__transaction_state"
-OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 PATIENCE_S = 180.0
 CALL_S = 30.0
 APIS = (
@@ -191,7 +189,7 @@ def write_one(producer: Producer, number: int, records: int) -> None:
         if number % 5 != 4:
             is_committing = True
             say("commit", number)
-            finish(producer.commit_transaction)
+            finish(producer.commit_transaction, call_s=CALL_S, patience_s=PATIENCE_S)
             say("committed", number)
             return
     except KafkaError as error:
@@ -199,7 +197,7 @@ def write_one(producer: Producer, number: int, records: int) -> None:
         if is_unknown or error.category not in (None, "abortable"):
             raise
     say("abort", number)
-    finish(producer.abort_transaction)
+    finish(producer.abort_transaction, call_s=CALL_S, patience_s=PATIENCE_S)
     say("aborted", number)
 
 
@@ -208,37 +206,17 @@ def say(word: str, number: int) -> None:
 
 
 def make_producer(servers: str) -> Producer:
-    """A producer that is ready; made again until the cluster lets it be."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        producer = Producer(
-            bootstrap_servers=servers,
-            transactional_id=NAME,
-            linger_ms=0,
-            request_timeout_ms=5000,
-            delivery_timeout_ms=60_000,
-            reconnect_backoff_max_ms=300,
-        )
-        try:
-            producer.init_transactions(CALL_S)
-        except KafkaError:
-            producer.close(0)
-            if time.monotonic() > deadline:
-                raise
-        else:
-            print("producer", flush=True)
-            return producer
-
-
-def finish(call: Callable[[float], None]) -> None:
-    """Make the same call until it has its outcome."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return call(CALL_S)
-        except TransactionTimeoutError:
-            if time.monotonic() > deadline:
-                raise
+    producer = ready_producer(
+        servers,
+        NAME,
+        call_s=CALL_S,
+        patience_s=PATIENCE_S,
+        request_timeout_ms=5000,
+        delivery_timeout_ms=60_000,
+        reconnect_backoff_max_ms=300,
+    )
+    print("producer", flush=True)
+    return producer
 
 
 class Bounces:
@@ -346,7 +324,7 @@ def partition_of(transactional_id: str, partitions: int) -> int:
     return (code & 0x7FFFFFFF) % max(partitions, 1)
 
 
-def run(goals: Goals, seed: int) -> Tally:
+def run(goals: Goals, seed: int, *, reads_with_java: bool = False) -> Tally:
     """See the module. Raises AssertionError for what must not be."""
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -372,22 +350,16 @@ def run(goals: Goals, seed: int) -> Tally:
         assert writer.failure is None, writer.failure
         cluster.wait_until_ready()
         make_producer(servers).close(CALL_S)  # ends what a killed writer left
-        check_ends(cluster.direct_bootstrap())
+        check_ends(cluster.direct_bootstrap(), TOPIC)
         tally = bounces.tally
         tally.records = check(cluster.direct_bootstrap(), writer.outcomes, goals.records)
+        if reads_with_java:
+            check_with_java(cluster.direct_bootstrap(), tally.records)
     words = writer.outcomes
     tally.begun, tally.committed, tally.aborted = len(words.words), words.count("committed"), words.count("aborted")
     tally.unknown, tally.producers = words.count("commit"), words.producers
     tally.seconds = round(time.monotonic() - started, 1)
     return tally
-
-
-def check_ends(servers: str) -> None:
-    """No transaction hangs, and the last stable offset is at the end of each partition."""
-    with ClusterClient(ProducerConfig.from_options({"bootstrap.servers": servers})) as client:
-        wait_until(lambda: list_transactions(client, states=OPEN_STATES) == [], 60, "end of the last transaction")
-        ends = log_offsets(client, TOPIC, isolation=READ_UNCOMMITTED)
-        wait_until(lambda: log_offsets(client, TOPIC, isolation=READ_COMMITTED) == ends, 60, "last stable offset")
 
 
 def check(servers: str, outcomes: Outcomes, records: int) -> int:
@@ -411,6 +383,14 @@ def check(servers: str, outcomes: Outcomes, records: int) -> int:
     return count
 
 
+def check_with_java(servers: str, records: int) -> None:
+    """Compare what Java's consumer of committed data gets with what librdkafka's got."""
+    from_java = Counter(values_with_java(servers, TOPIC, records + 1))
+    librdkafka = Counter(record.value or b"" for read in read_all(servers, TOPIC).values() for record in read)
+    assert from_java == librdkafka, f"Java reads {from_java.total()} records, librdkafka {librdkafka.total()}"
+    print(f"Java reads the same {from_java.total()} records", flush=True)
+
+
 def main() -> None:
     """Run as the arguments say."""
     if sys.argv[1:2] == ["--writer"]:
@@ -424,11 +404,12 @@ def main() -> None:
     parser.add_argument("--client-kills", type=int, default=20)
     parser.add_argument("--moves", type=int, default=10, help="of the writer's coordinator without a kill")
     parser.add_argument("--faults", type=int, default=500, help="of connections")
+    parser.add_argument("--java", action="store_true", help="read with Java's consumer, too")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     options = vars(parser.parse_args())
-    seed = options.pop("seed")
+    seed, reads_with_java = options.pop("seed"), options.pop("java")
     print(f"seed {seed}", flush=True)
-    print(run(Goals(**options), seed), flush=True)
+    print(run(Goals(**options), seed, reads_with_java=reads_with_java), flush=True)
     return None
 
 

@@ -22,21 +22,17 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from kafkaprod import Producer
-from kafkaprod.admin.client import ClusterClient
-from kafkaprod.admin.topics import READ_COMMITTED, READ_UNCOMMITTED, log_offsets
-from kafkaprod.admin.transactions import list_transactions
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.embedding.faults import Fault, close, close_after_handling, drop_reply, reply_with
-from kafkaprod.config import ProducerConfig
-from kafkaprod.errors import CommitUnknownError, KafkaError, TransactionTimeoutError
+from kafkaprod.errors import CommitUnknownError, KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
+from tests.support.producer.transactions import check_ends, finish, ready_producer
 
 SOURCE, TARGET, PARTITIONS = "source", "target", 3
 CALL_S = 20.0
 PATIENCE_S = 120.0
 RECORDS_A_FAULT = 100  # of the copying loop, a transaction of which has up to 100
-OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 FAULTS: tuple[Fault, ...] = (
     close(),
     close_after_handling(),
@@ -113,36 +109,15 @@ class Killer(threading.Thread):
 
 
 def make_producer(servers: str, name: str) -> Producer:
-    """A producer that is ready; tried again until the cluster lets it be."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        producer = Producer(
-            bootstrap_servers=servers,
-            transactional_id=name,
-            linger_ms=0,
-            request_timeout_ms=1500,
-            delivery_timeout_ms=30_000,
-            reconnect_backoff_max_ms=200,
-        )
-        try:
-            producer.init_transactions(CALL_S)
-            return producer
-        except KafkaError:
-            producer.close(0)
-            if time.monotonic() > deadline:
-                raise
-
-
-def finish(call: Callable[[float], None]) -> None:
-    """Make the same call until it has its outcome."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            call(CALL_S)
-            return
-        except TransactionTimeoutError:
-            if time.monotonic() > deadline:
-                raise
+    return ready_producer(
+        servers,
+        name,
+        call_s=CALL_S,
+        patience_s=PATIENCE_S,
+        request_timeout_ms=1500,
+        delivery_timeout_ms=30_000,
+        reconnect_backoff_max_ms=200,
+    )
 
 
 def run_kills(kills: int, level: int, seed: int) -> Tally:
@@ -189,16 +164,16 @@ def write_one(producer: Producer, number: int, rng: random.Random, outcomes: Out
         if rng.random() < 0.3:
             producer.flush(CALL_S)
         if number % 3 == 2:
-            finish(producer.abort_transaction)
+            finish(producer.abort_transaction, call_s=CALL_S, patience_s=PATIENCE_S)
         else:
-            finish(producer.commit_transaction)
+            finish(producer.commit_transaction, call_s=CALL_S, patience_s=PATIENCE_S)
             outcomes.committed.append(number)
     except (KafkaError, TimeoutError) as error:
         if isinstance(error, KafkaError) and error.category not in (None, "abortable"):
             raise
         if getattr(error, "outcome", "") == "unknown":
             raise
-        finish(producer.abort_transaction)
+        finish(producer.abort_transaction, call_s=CALL_S, patience_s=PATIENCE_S)
 
 
 def run_copy(records: int, level: int, seed: int) -> Tally:
@@ -305,7 +280,7 @@ def copy_some(producer: Producer, consumer: Consumer, records: int, drops: threa
                     CALL_S,
                 )
         except CommitUnknownError:
-            finish(producer.commit_transaction)
+            finish(producer.commit_transaction, call_s=CALL_S, patience_s=PATIENCE_S)
         tally.committed += 1
 
 
@@ -331,14 +306,6 @@ def all_committed(consumer: Consumer, records: int) -> bool:
 def finish_open(servers: str) -> None:
     """The last producer may have been dropped inside a transaction: its successor ends that."""
     make_producer(servers, "copy").close(CALL_S)
-
-
-def check_ends(servers: str, topic: str) -> None:
-    """No transaction is open, and the last stable offset is at the end of each partition."""
-    with ClusterClient(ProducerConfig.from_options({"bootstrap.servers": servers})) as client:
-        assert list_transactions(client, states=OPEN_STATES) == []
-        stable = log_offsets(client, topic, isolation=READ_COMMITTED)
-        assert stable == log_offsets(client, topic, isolation=READ_UNCOMMITTED)
 
 
 def read_committed(servers: str, topic: str) -> Iterator[list[bytes]]:

@@ -35,6 +35,8 @@ def _options(task: Task) -> dict[str, Any]:
         options["batch.size"] = task.batch_bytes
     if task.buffer_bytes:
         options["queue.buffering.max.kbytes"] = task.buffer_bytes // 1024
+    if task.transactional:
+        options["transactional.id"] = "benchmark"
     return options
 
 
@@ -79,6 +81,8 @@ class Sender(_Producer):
         self._producer = confluent_kafka.Producer(config)
         for topic in task.topic_names():
             self._producer.list_topics(topic)
+        if task.transactional:
+            self._producer.init_transactions()
         self._poller: threading.Thread | None = None
         self._batches = []
         if task.way == "produce_batch":
@@ -137,6 +141,12 @@ class Sender(_Producer):
     def _poll_for_ever(self) -> None:
         while True:
             self._producer.poll(1)
+
+    def begin(self) -> None:
+        self._producer.begin_transaction()
+
+    def commit(self) -> None:
+        self._producer.commit_transaction()
 
     def flush(self) -> None:
         if self._producer.flush(120):

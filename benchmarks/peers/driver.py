@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from benchmarks.peers.task import Figures, Records, Task, read_records
 
@@ -33,6 +33,17 @@ class Client(Protocol):
         """Return when every record sent has its outcome; raise if one failed."""
 
 
+@runtime_checkable
+class TransactionalClient(Protocol):
+    """What a client with transactions has besides."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    def commit(self) -> None:
+        """Commit it."""
+
+
 def main(make_client: Callable[[Task, Records], Client]) -> None:
     """Body of a client program: read the task, run it, print the figures."""
     task = Task.from_arguments(sys.argv[1:])
@@ -45,7 +56,9 @@ def _at_full_speed(task: Task, client: Client, round_records: int) -> Figures:
     warm_up_rounds = _rounds(task, client, task.warm_up_s)
     started, cpu = time.perf_counter(), time.process_time()
     rounds = _rounds(task, client, task.seconds)
-    return _figures(client, rounds * round_records, warm_up_rounds * round_records, started, cpu)
+    figures = _figures(client, rounds * round_records, warm_up_rounds * round_records, started, cpu)
+    figures.transactions = (rounds + warm_up_rounds) * task.transactional
+    return figures
 
 
 def _rounds(task: Task, client: Client, seconds: float) -> int:
@@ -53,11 +66,17 @@ def _rounds(task: Task, client: Client, seconds: float) -> int:
     end = time.perf_counter() + seconds
     counts = [0] * task.threads
     errors: list[BaseException] = []
+    transactions = client if task.transactional and isinstance(client, TransactionalClient) else None
+    assert not task.transactional or transactions is not None, "this client has no transactions"
 
     def send(thread: int) -> None:
         try:
             while not counts[thread] or time.perf_counter() < end:
+                if transactions is not None:
+                    transactions.begin()
                 client.send_round()
+                if transactions is not None:
+                    transactions.commit()
                 if task.flush_rounds:
                     client.flush()
                 counts[thread] += 1

@@ -22,6 +22,8 @@ def _options(task: Task) -> dict[str, Any]:
         options["batch_size"] = task.batch_bytes
     if task.buffer_bytes:
         options["buffer_memory"] = task.buffer_bytes
+    if task.transactional:
+        options["transactional_id"] = "benchmark"
     return options
 
 
@@ -38,9 +40,17 @@ class _Producer:
         self._producer = kafkaprod.Producer(bootstrap_servers=task.bootstrap, **self.settings)
         for topic in self._topics:
             self._producer.partitions_for(topic)
+        if task.transactional:
+            self._producer.init_transactions()
 
     def idle(self, seconds: float) -> None:
         time.sleep(seconds)
+
+    def begin(self) -> None:
+        self._producer.begin_transaction()
+
+    def commit(self) -> None:
+        self._producer.commit_transaction()
 
     def flush(self) -> None:
         self._producer.flush()

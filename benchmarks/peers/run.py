@@ -59,9 +59,10 @@ def run(peer: Peer, task: Task, far_end: FarEnd, partition_counts: Mapping[str, 
     if done.returncode != 0:
         raise RuntimeError(f"{peer.label} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
     figures = Figures.from_json(done.stdout.strip().splitlines()[-1])
-    arrived = _arrived(far_end, partition_counts, before + figures.all_records) - before
-    if arrived != figures.all_records:
-        raise LostRecordsError(f"{peer.label}: {arrived} records arrived, {figures.all_records} were sent; {task}")
+    expected = figures.all_records + figures.transactions * sum(partition_counts.values())
+    arrived = _arrived(far_end, partition_counts, before + expected) - before
+    if arrived != expected:
+        raise LostRecordsError(f"{peer.label}: {arrived} records arrived, {expected} were sent; {task}")
     return figures
 
 

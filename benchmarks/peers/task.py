@@ -35,6 +35,7 @@ class Task:
         rate: records a second, evenly spaced, from one thread; 0: as fast as it goes. See `benchmarks.macro.latency`.
         sample_every: with a rate, the latency of every so-manieth record is taken.
         flush_rounds: flush after every round, not only at the end.
+        transactional: each round is a transaction, which is committed at its end; with one thread.
         threads: application threads that send at the same time.
         call_records: rows of one call where a call takes many; 0: a whole round.
         batch_bytes: largest batch; 0: what the client's documentation advises, else its default.
@@ -52,6 +53,7 @@ class Task:
     rate: int = 0
     sample_every: int = 1
     flush_rounds: bool = False
+    transactional: bool = False
     threads: int = 1
     call_records: int = 0
     acks: str = "all"
@@ -118,12 +120,14 @@ class Figures(Turn):
         all_records: those of the measurement and of the warm-up: what must have arrived.
         version: of the client library.
         settings: what it was set to, under the client's own names.
+        transactions: committed, with those of the warm-up: each leaves a control record in every partition.
         latencies_us: with a rate: of each sampled record from the time it was to be sent to its acknowledgement.
     """
 
     all_records: int
     version: str
     settings: Mapping[str, Any]
+    transactions: int = 0
     latencies_us: list[int] = field(default_factory=list)
 
     def turn(self) -> Turn:

@@ -56,12 +56,18 @@ final class Bench {
         settings.put("compression.type", task.get("compression"));
         settings.put("batch.size", number("batch_bytes") == 0 ? "262144" : task.get("batch_bytes"));
         settings.put("buffer.memory", number("buffer_bytes") == 0 ? "67108864" : task.get("buffer_bytes"));
+        if (number("transactional") == 1) {
+            settings.put("transactional.id", "benchmark");
+        }
         Properties all = new Properties();
         all.putAll(settings);
         all.put("bootstrap.servers", task.get("bootstrap"));
         producer = new KafkaProducer<>(all, new ByteArraySerializer(), new ByteArraySerializer());
         for (String topic : topics) {
             producer.partitionsFor(topic);
+        }
+        if (number("transactional") == 1) {
+            producer.initTransactions();
         }
     }
 
@@ -143,7 +149,13 @@ final class Bench {
     private void sendUntil(long end, double cpuSeconds, long[] counts, int thread) {
         try {
             do {
+                if (number("transactional") == 1) {
+                    producer.beginTransaction();
+                }
                 sendRound();
+                if (number("transactional") == 1) {
+                    producer.commitTransaction();
+                }
                 if (number("flush_rounds") == 1) {
                     producer.flush();
                 }
@@ -228,11 +240,13 @@ final class Bench {
         long started = System.nanoTime();
         double cpu = cpuSeconds();
         long records;
+        long transactions = 0;
         if (rate > 0) {
             records = Math.max(1, (long) (rate * seconds));
             pace(records, latencies);
         } else {
             records = rounds(seconds, 0) * values.size();
+            transactions = number("transactional") * (before + records) / values.size();
         }
         double elapsed = (System.nanoTime() - started) / 1e9;
         cpu = cpuSeconds() - cpu;
@@ -243,8 +257,8 @@ final class Bench {
         String list = latencies.stream().map(String::valueOf).collect(Collectors.joining(", ", "[", "]"));
         System.out.printf(
             "{\"records\": %d, \"all_records\": %d, \"seconds\": %.6f, \"cpu_s\": %.6f, \"max_rss_mb\": %.1f, "
-                + "\"version\": \"%s\", \"settings\": %s, \"latencies_us\": %s}%n",
-            records, before + records, elapsed, cpu, maxRssMb(), version(), shown, list);
+                + "\"version\": \"%s\", \"settings\": %s, \"transactions\": %d, \"latencies_us\": %s}%n",
+            records, before + records, elapsed, cpu, maxRssMb(), version(), shown, transactions, list);
         producer.close();
     }
 
