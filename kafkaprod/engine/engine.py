@@ -147,17 +147,8 @@ class Engine:
         if config.transactional_id is None:
             return None
         from kafkaprod.engine.transactions.identity import TransactionalIdentity
-        from kafkaprod.engine.transactions.intents import TransactionSettings
 
-        settings = TransactionSettings(
-            config.transactional_id,
-            config.transaction_timeout_ms,
-            config.retry_backoff_ms,
-            config.retry_backoff_max_ms,
-        )
-        return TransactionalIdentity(
-            settings, self.accumulator, self.drain, self.node_pool, self._random, config.max_block_ms
-        )
+        return TransactionalIdentity(config, self.accumulator, self.drain, self.node_pool, self._random)
 
     def _add_gauges(self) -> None:
         """Add the metrics that are computed when they are read, and cost nothing until then."""

@@ -16,9 +16,9 @@ from typing import Any, Final
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.settlement import BatchRef, abort_batches
+from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.identity import MAX_WAIT_MS, IdentityRequest
 from kafkaprod.engine.transactions.calls import Call, Failure
-from kafkaprod.engine.transactions.intents import TransactionSettings
 from kafkaprod.engine.transactions.machine import TransactionMachine
 from kafkaprod.engine.transactions.offsets import read_group_metadata, read_offsets
 from kafkaprod.engine.transactions.requests import TransactionRequest
@@ -48,10 +48,9 @@ class TransactionalIdentity:
     """See the module.
 
     Args:
-        settings: Options.
+        config: Options; an open transaction has its max_block_ms to be aborted when the producer closes.
         accumulator, drain, pool: The parts of the engine that it steers.
         random: Jitter of backoffs, in [0, 1).
-        max_close_ms: How long an open transaction may take to be aborted when the producer closes.
     """
 
     keeps_producer_id = True  # a newer epoch comes from the coordinator, never from the producer alone
@@ -59,27 +58,26 @@ class TransactionalIdentity:
 
     def __init__(
         self,
-        settings: TransactionSettings,
+        config: ProducerConfig,
         accumulator: Accumulator,
         drain: Drain,
         pool: NodePool,
         random: Callable[[], float],
-        max_close_ms: int,
     ) -> None:
-        self.transactional_id: str | None = settings.transactional_id
+        self.transactional_id: str | None = config.transactional_id
         self._accumulator = accumulator
         self._drain = drain
         self._pool = pool
         self._lock = threading.Lock()
         # guarded by _lock:
-        self._machine = TransactionMachine(settings, random)
+        self._machine = TransactionMachine(config, random)
         self._closed: Failure | None = None  # the sender thread has ended
         self._is_idle = False  # no request is due until a call or an outcome comes
         self._has_news = True  # the machine has changed, the core has not yet
         # sender thread only:
         self._prepared: tuple[TransactionRequest, IdentityRequest] | None = None  # to be sent, or in flight
         self._is_in_flight = False
-        self._max_close_ms = max_close_ms
+        self._max_close_ms = config.max_block_ms
         self._closing_since_ms: int | None = None
         self._features = (-1, 0)  # (epoch, level of transactions) as last finalized by the cluster
         self._announced: dict[int, BrokerVersions] = {}  # by node: the versions that were last noted

@@ -8,8 +8,8 @@ given up, by aborting their transaction.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.transactions.calls import Call, CallKind, Failure, OffsetsCall
 from kafkaprod.engine.transactions.members import Members
 from kafkaprod.engine.transactions.offsets import GroupMetadata, OffsetAndMetadata
@@ -18,21 +18,11 @@ from kafkaprod.errors import CommitUnknownError, IllegalStateError, KafkaError, 
 from kafkaprod.structs import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionSettings:
-    """Options of a transactional producer; names and units as in the configuration."""
-
-    transactional_id: str
-    transaction_timeout_ms: int = 60_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1000
-
-
 class Intents:
     """State, and the calls of the application.
 
     Args:
-        settings: Options.
+        config: Options, a transactional id among them.
 
     Attributes:
         state: Where the producer is.
@@ -42,8 +32,10 @@ class Intents:
         failure: Why the transaction must be aborted, or the producer closed: the first reason.
     """
 
-    def __init__(self, settings: TransactionSettings) -> None:
-        self._settings = settings
+    def __init__(self, config: ProducerConfig) -> None:
+        if config.transactional_id is None:
+            raise IllegalStateError("transactions need a transactional_id")
+        self._name = config.transactional_id
         self.state = State.UNINITIALIZED
         self.producer_id = -1
         self.epoch = -1
@@ -208,5 +200,6 @@ class Intents:
         self.state = target
 
     def _who(self) -> str:
-        name = self._settings.transactional_id
-        return f"transactional_id={name!r}, producer id {self.producer_id}, epoch {self.epoch}, {self.state.value}"
+        return (
+            f"transactional_id={self._name!r}, producer id {self.producer_id}, epoch {self.epoch}, {self.state.value}"
+        )

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.transactions import failures, requests
 from kafkaprod.engine.transactions.answers import (
     FATAL_FOR_BATCHES,
@@ -29,7 +30,7 @@ from kafkaprod.engine.transactions.answers import (
     worst,
 )
 from kafkaprod.engine.transactions.calls import Failure, OffsetsCall
-from kafkaprod.engine.transactions.intents import Intents, TransactionSettings
+from kafkaprod.engine.transactions.intents import Intents
 from kafkaprod.engine.transactions.members import Members
 from kafkaprod.engine.transactions.pauses import Pauses
 from kafkaprod.engine.transactions.requests import TransactionRequest
@@ -54,7 +55,7 @@ class TransactionMachine(Intents):
     """The sender's half: which request is next, and what its answer means.
 
     Args:
-        settings: Options.
+        config: Options.
         random: Jitter of backoffs, in [0, 1).
 
     Attributes:
@@ -64,14 +65,15 @@ class TransactionMachine(Intents):
             by the sender.
     """
 
-    def __init__(self, settings: TransactionSettings, random: Callable[[], float]) -> None:
-        super().__init__(settings)
+    def __init__(self, config: ProducerConfig, random: Callable[[], float]) -> None:
+        super().__init__(config)
+        self._timeout_ms = config.transaction_timeout_ms
         self.can_use_v2 = False
         self.refuses_late = True
         self._in_flight: TransactionRequest | None = None
         self._coordinator: Node | None = None
         self._group_coordinators: dict[str, Node] = {}
-        self._pauses = Pauses(ExponentialBackoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms), random)
+        self._pauses = Pauses(ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms), random)
         self._not_before_ms = 0
         self._can_bump = True
         self._is_bump_due = False
@@ -124,10 +126,10 @@ class TransactionMachine(Intents):
         state, members = self.state, self.members
         if has_batches and members.is_v2 and state in ENDING:
             return None  # the usual turn between a commit and the last outcome
-        me = requests.Producer(self._settings.transactional_id, self.producer_id, self.epoch)
+        me = requests.Producer(self._name, self.producer_id, self.epoch)
         is_ending = state is State.ABORTING
         if state is State.INITIALIZING:
-            timeout_ms, is_bump = self._settings.transaction_timeout_ms, not self._is_first_init
+            timeout_ms, is_bump = self._timeout_ms, not self._is_first_init
             return self._to(lambda node: requests.init_producer_id(me, node, timeout_ms, is_bump=is_bump))
         if state not in (State.IN_TRANSACTION, State.COMMITTING, State.ABORTING):
             return None
@@ -150,13 +152,13 @@ class TransactionMachine(Intents):
     def _to(self, make: Callable[[Node], TransactionRequest]) -> TransactionRequest:
         """A request to the transaction coordinator, or one to find it."""
         if self._coordinator is None:
-            return requests.find_coordinator(self._settings.transactional_id, None)
+            return requests.find_coordinator(self._name, None)
         return make(self._coordinator)
 
     def _to_group(self, me: requests.Producer, call: OffsetsCall) -> TransactionRequest:
         node = self._group_coordinators.get(call.group.group_id)
         if node is None:
-            return requests.find_coordinator(self._settings.transactional_id, call.group.group_id)
+            return requests.find_coordinator(self._name, call.group.group_id)
         return requests.commit_offsets(me, node, call, is_v2=self.members.is_v2)
 
     def _can_skip_end(self, has_batches: bool) -> bool:
@@ -225,7 +227,7 @@ class TransactionMachine(Intents):
     def _take(self) -> TransactionRequest:
         request = self._in_flight
         if request is None:
-            raise IllegalStateError(f"no request of transactional_id={self._settings.transactional_id!r} is in flight")
+            raise IllegalStateError(f"no request of transactional_id={self._name!r} is in flight")
         self._in_flight = None
         return request
 

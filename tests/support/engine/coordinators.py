@@ -7,7 +7,6 @@ from typing import Any
 
 from kafkaprod.engine.transactions.answers import Step
 from kafkaprod.engine.transactions.calls import Call
-from kafkaprod.engine.transactions.intents import TransactionSettings
 from kafkaprod.engine.transactions.machine import TransactionMachine
 from kafkaprod.engine.transactions.requests import TransactionRequest
 from kafkaprod.errors import ConnectionLostError, KafkaError
@@ -26,6 +25,7 @@ from kafkaprod.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from kafkaprod.structs import TopicPartition
+from tests.support.config import unchecked_config
 
 
 def answer(request: TransactionRequest, code: int = 0, producer: tuple[int, int] = (-1, -1)) -> Any:
@@ -99,7 +99,9 @@ class Bench:
     """
 
     def __init__(self, *, is_v2: bool = False, timeout_ms: int = 60_000) -> None:
-        self.machine = TransactionMachine(TransactionSettings("tx", timeout_ms), lambda: 0.5)
+        self.machine = TransactionMachine(
+            unchecked_config(transactional_id="tx", transaction_timeout_ms=timeout_ms), lambda: 0.5
+        )
         self.machine.can_use_v2 = is_v2
         self.now_ms = 0
         self.has_batches = False

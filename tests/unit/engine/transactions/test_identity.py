@@ -9,7 +9,6 @@ from kafkaprod.engine.identity import MAX_WAIT_MS, IdentityRequest
 from kafkaprod.engine.transactions.answers import Step
 from kafkaprod.engine.transactions.calls import Call
 from kafkaprod.engine.transactions.identity import TransactionalIdentity
-from kafkaprod.engine.transactions.intents import TransactionSettings
 from kafkaprod.errors import (
     ConnectionLostError,
     DeliveryFailedError,
@@ -23,6 +22,7 @@ from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.protocol.negotiation import BrokerVersions
 from kafkaprod.structs import Node
+from tests.support.config import unchecked_config
 from tests.support.core.core_engine import TOPIC, Engine, only_ref, succeed
 from tests.support.engine.coordinators import answer
 
@@ -72,12 +72,11 @@ class Bench:
         self.engine = Engine([1, 1], is_idempotent=True, linger_ms=0)
         self.pool = Nodes(*(brokers or [broker()]))
         self.identity = TransactionalIdentity(
-            TransactionSettings("tx"),
+            unchecked_config(transactional_id="tx", max_block_ms=5_000),
             self.engine.accumulator,
             self.engine.drain,
             self.pool,  # type: ignore[arg-type]
             lambda: 0.5,
-            5_000,
         )
         self.now_ms = 0
 

@@ -4,10 +4,10 @@ from itertools import product
 
 import pytest
 
-from kafkaprod.engine.transactions.intents import TransactionSettings
 from kafkaprod.engine.transactions.machine import TransactionMachine
 from kafkaprod.engine.transactions.states import TRANSITIONS, State
 from kafkaprod.errors import IllegalStateError
+from tests.support.config import unchecked_config
 
 ILLEGAL = [(a, b) for a, b in product(State, State) if b not in TRANSITIONS[a]]
 
@@ -18,7 +18,7 @@ def test_every_state_has_a_row() -> None:
 
 @pytest.mark.parametrize(("source", "target"), ILLEGAL)
 def test_illegal_move_raises_and_changes_nothing(source: State, target: State) -> None:
-    machine = TransactionMachine(TransactionSettings("tx"), lambda: 0.5)
+    machine = TransactionMachine(unchecked_config(transactional_id="tx"), lambda: 0.5)
     machine.state = source
     with pytest.raises(IllegalStateError, match="cannot go from"):
         machine._move(target)
