@@ -11,14 +11,19 @@ from pathlib import Path
 _starter = ThreadPoolExecutor(1, thread_name_prefix="process-starter")
 
 
+def guarded(command: Sequence[str]) -> list[str]:
+    """Return the command so that the kernel kills it when the thread that starts it ends."""
+    guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+    return [*guard, *command]
+
+
 def start_process(command: Sequence[str], output: Path) -> subprocess.Popen[bytes]:
     """Start a command whose both outputs are appended to a file; it is killed when this interpreter ends."""
-    guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
 
     def start() -> subprocess.Popen[bytes]:
         with output.open("ab") as file:
             return subprocess.Popen(
-                [*guard, *command],
+                guarded(command),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,

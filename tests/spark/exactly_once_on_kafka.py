@@ -7,6 +7,9 @@ A standalone Spark cluster of two hosts, speculation on, writes text files, some
 workers and executors are killed with -9, at the places that `faulty_daemon` has; a slow task waits for a speculative
 copy of it; JVM and driver are killed with -9 inside micro-batches, and the stream starts again from its checkpoint.
 Afterwards consumers of librdkafka and Java must read each row once with `read_committed`.
+
+With `--local` the stream runs in one JVM, without executors that could be killed and without speculation: for the full
+count on a small machine.
 """
 
 from __future__ import annotations
@@ -29,12 +32,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tests.kafka.cluster import KafkaCluster
+from tests.kafka.process import guarded
 from tests.kafka.reading import read_values, values_with_java
 from tests.spark.faulty_daemon import PLACES, VARIABLE
 from tests.spark.standalone import standalone_cluster
 
 ROOT = Path(__file__).parents[2]
 TOPIC, PARTITIONS, TASKS = "rows", 4, 4
+LOCAL = "local[2,8]"  # two tasks at a time, each up to eight times
 WIDTH = 100  # bytes of a row in the files, with its line end
 PATIENCE_S = 300.0  # without a new micro-batch
 DRIVER_RUNS = 4  # more than there are kills: a task that failed too often ends a driver, too
@@ -50,6 +55,7 @@ class Goals:
     task_failures: int
     driver_kills: int
     slow_tasks: int
+    is_local: bool
     seed: int
 
 
@@ -126,7 +132,8 @@ class Plan:
 
     def __init__(self, goals: Goals, faults: Path) -> None:
         rng = random.Random(goals.seed)
-        kinds = [("worker", "executor")[number % 3 == 2] for number in range(goals.worker_kills)]
+        is_local = goals.is_local  # there the executor is the driver
+        kinds = [("worker", "executor")[number % 3 == 2 and not is_local] for number in range(goals.worker_kills)]
         kinds += ["fail"] * goals.task_failures
         places = [PLACES[number % len(PLACES)] for number in range(len(kinds))]
         rng.shuffle(places)
@@ -158,7 +165,8 @@ class Stream:
     def __init__(self, settings: dict[str, Any], goals: Goals, tally: Tally, directory: Path) -> None:
         self._settings, self._goals, self._tally = settings, goals, tally
         self._checkpoint = directory / "checkpoint"
-        self._plan = Plan(goals, directory / "faults")
+        self._faults = directory / "faults"
+        self._plan = Plan(goals, self._faults)
         self._rng = random.Random(goals.seed + 1)
         self._log = directory / "driver.out"
 
@@ -167,9 +175,12 @@ class Stream:
         goals, tally = self._goals, self._tally
         command = [sys.executable, "-m", "tests.spark.exactly_once_on_kafka", "--driver", json.dumps(self._settings)]
         environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment |= {"PYTHONPATH": str(ROOT), VARIABLE: str(self._faults)}  # for tasks in the driver's own JVM
         while True:
             with self._log.open("ab") as log:
-                process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=log, process_group=0)
+                process = subprocess.Popen(
+                    guarded(command), env=environment, cwd=ROOT, stdout=log, stderr=log, process_group=0
+                )
             try:
                 self._watch(process)
             finally:
@@ -267,7 +278,7 @@ def run(goals: Goals, *, reads_with_java: bool) -> Tally:
         kafka = stack.enter_context(KafkaCluster(1))
         kafka.create_topic(TOPIC, PARTITIONS)
         settings = {
-            "master": stack.enter_context(standalone_cluster(directory / "cluster")),
+            "master": LOCAL if goals.is_local else stack.enter_context(standalone_cluster(directory / "cluster")),
             "servers": kafka.bootstrap(),
             "source": str(directory / "in"),
             "checkpoint": str(directory / "checkpoint"),
@@ -302,7 +313,10 @@ def main() -> None:
     parser.add_argument("--slow-tasks", type=int, default=1, help="tasks of which Spark runs a copy")
     parser.add_argument("--java", action="store_true", help="read with Java's consumer, too")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--local", action="store_true", dest="is_local", help="one JVM for Spark; see above")
     options = vars(parser.parse_args())
+    if options["is_local"]:
+        options["slow_tasks"] = 0
     reads_with_java = options.pop("java")
     print(f"seed {options['seed']}", flush=True)
     print(run(Goals(**options), reads_with_java=reads_with_java), flush=True)

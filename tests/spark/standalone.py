@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pyspark
 
+from tests.kafka.process import guarded
+
 HOSTS = ("127.0.0.2", "127.0.0.3")
 PATIENCE_S = 120.0
 _SPARK = Path(pyspark.__file__).parent
@@ -26,7 +28,7 @@ class _Part:
     def __init__(self, directory: Path, pattern: str, *arguments: str) -> None:
         environment = os.environ | {"SPARK_HOME": str(_SPARK), "SPARK_WORKER_DIR": str(directory)}
         self._process = subprocess.Popen(
-            [str(_SPARK / "bin" / "spark-class"), *arguments],
+            guarded([str(_SPARK / "bin" / "spark-class"), *arguments]),
             env=environment | {"SPARK_LOG_DIR": str(directory), "SPARK_NO_DAEMONIZE": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
