@@ -9,6 +9,7 @@ Java and Maven.
     noop        Spark's own null sink: the cost of making the rows
     null-arrow  the same interface as this package's, sending nothing
     kafkaprod   this package
+    exactly     this package with delivery=transactional
     jvm         Spark's own Kafka sink
     foreach     foreachPartition with confluent-kafka, a tenth of the rows
 """
@@ -34,6 +35,7 @@ PARTITIONS = 6
 LINGER_MS = "5"
 BATCH_BYTES = "262144"
 FOREACH_SHARE = 10
+WITH_TOPIC = ("kafkaprod", "exactly", "jvm", "foreach")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -119,6 +121,11 @@ def ways(servers: str, codec: str, json: bool) -> dict[str, tuple[Callable[[Data
         sink = df.write.format("kafkaprod").mode("append").options(**options, topic=topic)
         (sink.option("value.format", "json") if json else sink).save()
 
+    def exactly(df: DataFrame, topic: str) -> None:
+        exactly_once = {"delivery": "transactional", "write.id": topic}
+        sink = df.write.format("kafkaprod").mode("append").options(**options, **exactly_once, topic=topic)
+        (sink.option("value.format", "json") if json else sink).save()
+
     def foreach(df: DataFrame, topic: str) -> None:
         settings = {name: value for name, value in kafka.items() if name != "batch.size"}
         as_value(df).foreachPartition(lambda rows: send_partition(rows, settings, topic))
@@ -127,6 +134,7 @@ def ways(servers: str, codec: str, json: bool) -> dict[str, tuple[Callable[[Data
         "noop": (lambda df, topic: as_value(df).write.format("noop").mode("overwrite").save(), 1),
         "null-arrow": (lambda df, topic: df.write.format("null_arrow").mode("append").save(), 1),
         "kafkaprod": (kafkaprod, 1),
+        "exactly": (exactly, 1),
         "jvm": (lambda df, topic: as_value(df).write.format("kafka").options(**options, topic=topic).save(), 1),
     }
     if not json:
@@ -172,7 +180,7 @@ def measure(
                 print(f"{label}, {codec}: measuring", flush=True)
             topic = f"t-{value_bytes}-{codec}-{number}".replace(" ", "-")
             for name, (write, share) in found.items():
-                if name in ("kafkaprod", "jvm", "foreach"):
+                if name in WITH_TOPIC:
                     cluster.create_topic(f"{topic}-{name}", PARTITIONS)
                 cpu, start = cpu_time(os.getpid(), cluster.pid(1)), time.perf_counter()
                 write(frames[share], f"{topic}-{name}")
@@ -182,7 +190,7 @@ def measure(
                 if number >= 0:
                     figures[name].append((count / seconds, count / max(sum(used), 1 / _TICKS)))
                     costs[name].append(CpuTime(used.jvm / count * 1e6, used.python / count * 1e6))
-                if name in ("kafkaprod", "jvm", "foreach"):
+                if name in WITH_TOPIC:
                     cluster.delete_topic(f"{topic}-{name}")
     print(f"\n{label}, {codec}, {rows} rows, {arguments.master}; median (least..most) of {arguments.rounds} rounds")
     base = statistics.median(core for _, core in figures.get("jvm", [(0, 1)]))
@@ -207,12 +215,13 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--value-bytes", type=int, nargs="+", default=[100, 1000, 0], help="0: 8 columns as JSON")
     parser.add_argument("--codec", nargs="+", default=["none", "zstd"])
-    parser.add_argument("--ways", nargs="+", default=["noop", "null-arrow", "kafkaprod", "jvm", "foreach"])
+    parser.add_argument("--ways", nargs="+", default=["noop", "null-arrow", "kafkaprod", "exactly", "jvm", "foreach"])
     parser.add_argument("--default-arrow", action="store_true", help="leave Spark's Arrow settings alone")
     arguments = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    jars = spark_connector_class_path().replace(os.pathsep, ",")
-    with KafkaCluster(1) as cluster, local_session(arguments.master, spark__jars=jars) as spark:
+    # The connector's jars are of one version of Spark: only its own sink needs them.
+    jars = {"spark__jars": spark_connector_class_path().replace(os.pathsep, ",")} if "jvm" in arguments.ways else {}
+    with KafkaCluster(1) as cluster, local_session(arguments.master, **jars) as spark:
         from kafkaprod.spark import tune
 
         if not arguments.default_arrow:
