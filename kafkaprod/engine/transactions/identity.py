@@ -206,9 +206,10 @@ class TransactionalIdentity:
                 # Counted under the lock: else a record could be sent, and its commit begin, before the count is used.
                 has_batches = self._accumulator.incomplete_batch_count > 0
                 if state in ENDING and not has_batches:
-                    self._look_at_brokers()
                     if self._drain.has_drained:
                         machine.on_drained()
+                    else:
+                        self._look_at_brokers()  # a transaction that nothing was sent in may end here
                 request = machine.next_request(now_ms, has_batches=has_batches)
                 self._is_idle = request is None and machine.is_idle
             if machine.state is not state:

@@ -249,6 +249,11 @@ class TransactionMachine(Intents):
     ) -> bool:
         """Do what an answer calls for; return whether it was success."""
         step = request.step
+        if code == 0:
+            if step is not Step.FIND_COORDINATOR:  # which is only a step back to the request that is repeated
+                self._pauses.reset()
+                self._has_asked_again = False
+            return True
         facts = Facts(self.members.is_v2, request.is_commit, self._can_bump, self._is_first_init)
         verdict = judge(step, code, facts)
         if verdict is Verdict.FATAL and self._may_ask_again(now_ms):
@@ -256,11 +261,6 @@ class TransactionMachine(Intents):
             verdict = Verdict.FIND_COORDINATOR
         is_unknown = step is Step.END and self._has_lost_commit and code in UNANSWERED_COMMIT and request.is_commit
         who = self._who() if text is None else f"{self._who()}; the broker adds: {text}"
-        if verdict is Verdict.DONE:
-            if step is not Step.FIND_COORDINATOR:  # which is only a step back to the request that is repeated
-                self._pauses.reset()
-                self._has_asked_again = False
-            return True
         if verdict is Verdict.FIND_COORDINATOR:
             self._forget_coordinator(request)
             if code == NOT_COORDINATOR and step is not Step.COMMIT_OFFSETS:
