@@ -35,13 +35,13 @@ from tests.kafka.cluster import KafkaCluster
 from tests.kafka.process import guarded
 from tests.kafka.reading import read_values, values_with_java
 from tests.spark.faulty_daemon import PLACES, VARIABLE
-from tests.spark.standalone import standalone_cluster
+from tests.spark.standalone import JAVA_OPTIONS, standalone_cluster
 
 ROOT = Path(__file__).parents[2]
 TOPIC, PARTITIONS, TASKS = "rows", 4, 4
 LOCAL = "local[2,8]"  # two tasks at a time, each up to eight times
 WIDTH = 100  # bytes of a row in the files, with its line end
-PATIENCE_S = 300.0  # without a new micro-batch
+PATIENCE_S = 1200.0  # without a new micro-batch: a machine may do much else
 DRIVER_RUNS = 4  # more than there are kills: a task that failed too often ends a driver, too
 
 
@@ -175,6 +175,7 @@ class Stream:
         goals, tally = self._goals, self._tally
         command = [sys.executable, "-m", "tests.spark.exactly_once_on_kafka", "--driver", json.dumps(self._settings)]
         environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment |= JAVA_OPTIONS
         environment |= {"PYTHONPATH": str(ROOT), VARIABLE: str(self._faults)}  # for tasks in the driver's own JVM
         while True:
             with self._log.open("ab") as log:

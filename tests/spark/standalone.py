@@ -16,9 +16,11 @@ from pathlib import Path
 import pyspark
 
 from tests.kafka.process import guarded
+from tests.kafka.runtime import FAST_START
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
+JAVA_OPTIONS = {"JAVA_TOOL_OPTIONS": " ".join(FAST_START)}  # Spark's programs live for a minute
 _SPARK = Path(pyspark.__file__).parent
 
 
@@ -26,7 +28,7 @@ class _Part:
     """A process of the cluster, and the first match of a pattern in its output."""
 
     def __init__(self, directory: Path, pattern: str, *arguments: str) -> None:
-        environment = os.environ | {"SPARK_HOME": str(_SPARK), "SPARK_WORKER_DIR": str(directory)}
+        environment = os.environ | JAVA_OPTIONS | {"SPARK_HOME": str(_SPARK), "SPARK_WORKER_DIR": str(directory)}
         self._process = subprocess.Popen(
             guarded([str(_SPARK / "bin" / "spark-class"), *arguments]),
             env=environment | {"SPARK_LOG_DIR": str(directory), "SPARK_NO_DAEMONIZE": "1"},
