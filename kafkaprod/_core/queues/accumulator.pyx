@@ -15,6 +15,7 @@ from libc.string cimport memcpy
 
 from kafkaprod._core.queues.batch cimport (
     CLOSED,
+    SUM_FROM,
     OpenBatch,
     batch_append,
     batch_extend,
@@ -335,7 +336,7 @@ cdef class Accumulator:
             if batch_append(o, r) > 0:
                 return APPENDED
             body = record_body_size(r, delta_between(r.timestamp, o.base_timestamp), o.record_count)
-            if self.sums_records:
+            if self.sums_records and o.position - b.last.data >= SUM_FROM:
                 batch_sum(b, o.position)
             status = batch_extend(b, self.pool, uvarint_size(<unsigned long long>body << 1) + body, ticket)
             if status == APPENDED:
