@@ -6,7 +6,7 @@ thread-safe are kept per thread.
 | codec  | id | levels        | written as                                                               |
 |--------|----|---------------|--------------------------------------------------------------------------|
 | none   | 0  |               | records as they are                                                      |
-| gzip   | 1  | -1, 1..9      | RFC 1952; isal for levels 1 and 2 where it is installed                  |
+| gzip   | 1  | -1, 1..9      | RFC 1952; isal for levels -1, 1 and 2 where it is installed              |
 | snappy | 2  |               | xerial stream, 32 KiB blocks                                             |
 | lz4    | 3  | 1..17, 9=fast | LZ4 frame, independent 64 KiB blocks, no checksums: what Java can read   |
 | zstd   | 4  | -131072..22   | one frame                                                                |
@@ -142,10 +142,11 @@ def _damaged(codec_id: int, data: BytesLike, error: Exception) -> str:
 
 def _gzip_compressor(level: int) -> Callable[[Sequence[BytesLike]], bytes]:
     library: Any = zlib
-    if level in (1, 2):
+    if level in (-1, 1, 2):
         with contextlib.suppress(ImportError):
-            # isal's level 1 is four times as fast as zlib's and compresses about as well.
-            library, level = import_module("isal.isal_zlib"), 1
+            # isal's level 1 is four times as fast as zlib's and compresses about as well. Its default, 2, takes an
+            # eighteenth of the time of zlib's, 6, and makes JSON 14 % larger: who wants it small gives a level.
+            library, level = import_module("isal.isal_zlib"), 2 if level == -1 else 1
 
     def compress(parts: Sequence[BytesLike]) -> bytes:
         stream = library.compressobj(level, zlib.DEFLATED, _GZIP_WBITS)

@@ -185,7 +185,11 @@ class ProducerOptions(OAuthOptions):
         aliases=("compression.codec",),
     )
     compression_gzip_level: int = _COMPRESSION.option(
-        -1, Integer(-1, 9, excluded=0), MEDIUM, "Level of gzip; -1 is the library's default."
+        -1,
+        Integer(-1, 9, excluded=0),
+        MEDIUM,
+        "Level of gzip; -1 is the library's default: 6 of zlib; with the extra `kafkaprod[gzip]` 2 of ISA-L, which "
+        "takes an eighteenth of the time for 14 % more bytes of JSON.",
     )
     compression_lz4_level: int = _COMPRESSION.option(
         9, Integer(1, 17), MEDIUM, "Level of lz4; 9 is the fast compressor, as in Java."

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import os
+import sys
 import threading
 import zlib
 
@@ -10,6 +11,7 @@ import cramjam
 import lz4.frame
 import pytest
 import zstandard
+from isal import isal_zlib
 
 from kafkaprod.compression import CODEC_IDS, decompress, make_codec
 from kafkaprod.errors import ConfigError, CorruptDataError
@@ -98,6 +100,18 @@ def test_snappy_is_a_xerial_stream_of_32_kib_blocks():
         sizes.append(len(cramjam.snappy.decompress_raw(blob[at + 4 : at + 4 + size])))
         at += 4 + size
     assert sizes == [32768, 32768, 70_000 - 65536]
+
+
+def test_gzip_without_a_level_takes_the_faster_library():
+    fast, small = (codec_of("gzip", level).compress([TEXT]) for level in (-1, 6))
+    assert fast == isal_zlib.compress(TEXT, 2, 31)
+    assert small == zlib.compress(TEXT, 6, 31)
+
+
+def test_gzip_without_the_faster_library_takes_the_default_of_the_standard_one(monkeypatch):
+    monkeypatch.setitem(sys.modules, "isal", None)
+    monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)
+    assert codec_of("gzip").compress([TEXT]) == zlib.compress(TEXT, 6, 31)
 
 
 def test_gzip_is_read_by_the_standard_library():
