@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.requests.drain import Drain
@@ -40,7 +40,6 @@ from kafkaprod.metrics import ProducerMetrics
 from kafkaprod.net.pool import NodePool
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.in_flight import InFlightRequest, OnDone
-from kafkaprod.protocol.outgoing import ByteChain
 from kafkaprod.retry import ExponentialBackoff
 
 LOAD_UPDATE_MS: Final = 10  # how often the sticky partitioners get the queue lengths
@@ -283,21 +282,23 @@ class Sender:
         if not self._identity.may_drain() or self._unsent is not None:
             return wait_ms
         for node_id in ready:
-            self._drain.note_node(node_id, now_ms, self._pool.is_ready(node_id, now_ms))
-            while self._pool.is_ready(node_id, now_ms):
+            can_send = self._pool.is_ready(node_id, now_ms)
+            self._drain.note_node(node_id, now_ms, can_send)
+            while can_send:
                 started_ns = time.monotonic_ns()
                 request = self._unsent = self._drain.drain(node_id, now_ms)
                 if request is None:
                     break
-                self._metrics.on_stage("seal", (time.monotonic_ns() - started_ns) // 1000, len(request))
-                self._send(request, self._answers.expect(request), now_ms)
+                seal_us = (time.monotonic_ns() - started_ns) // 1000
+                self._send(request, self._answers.expect(request), now_ms, seal_us)
                 self._unsent = None
+                can_send = self._pool.is_ready(node_id, now_ms)
             delay_ms = self._pool.ready_delay_ms(node_id, now_ms)
             if delay_ms:
                 wait_ms = min(wait_ms, delay_ms)
         return wait_ms
 
-    def _send(self, request: ProduceRequest, on_done: OnDone, now_ms: int) -> None:
+    def _send(self, request: ProduceRequest, on_done: OnDone, now_ms: int, seal_us: int) -> None:
         node_id = request.node_id
         lowest, highest = self._identity.produce_versions
         if not request.all_topic_ids_known:
@@ -310,12 +311,12 @@ class Sender:
         body = request.body(
             version, self._config.acks, self._config.request_timeout_ms, self._identity.transactional_id
         )
-        self._metrics.on_request(node_id, request.sums(now_ms), body.nbytes, now_ms)
+        self._metrics.on_request(node_id, request.sums(now_ms), body.nbytes, now_ms, seal_us)
         self._pool.send_body(
             node_id,
             ApiKey.PRODUCE,
             version,
-            [cast(ByteChain, body)],  # exported slab memory is a buffer, too
+            [body],
             body.nbytes,
             on_done=on_done,
             now_ms=now_ms,

@@ -54,7 +54,7 @@ class Ending(Generic[T]):
 
 def run(steps: Steps[T]) -> T:
     """Run the steps of a call on this thread; return its outcome or raise its error. Waiters must be `Waiter`s."""
-    ending = Ending[T]()
+    ending: Ending[T] = Ending()  # Ending[T]() would be three calls of typing's
     kept = ending.of(steps)
     try:
         step = next(kept, None)  # with a default: its end raises nothing

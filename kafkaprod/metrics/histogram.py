@@ -63,6 +63,21 @@ class LatencyHistogram:
         if value > self.highest:
             self.highest = value
 
+    def record_all(self, values: Sequence[tuple[int, int]], scale: int) -> None:
+        """Count pairs of a value and how often it occurs; each value is multiplied by `scale`."""
+        if len(values) == 1:
+            self.record(values[0][0] * scale, values[0][1])
+            return
+        counts = self._counts
+        for value, count in values:
+            value = min(max(value * scale, 0), MAX_VALUE)
+            shift = value.bit_length() - _PRECISION_BITS - 1
+            counts[value if shift <= 0 else (shift << _PRECISION_BITS) + (value >> shift)] += count
+            self.count += count
+            self.total += value * count
+            if value > self.highest:
+                self.highest = value
+
     @property
     def mean(self) -> float:
         """The average; 0.0 without values."""

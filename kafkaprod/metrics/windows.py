@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
+from kafkaprod.clock import NEVER_MS
+
 
 @dataclass(slots=True)
 class Sample:
@@ -35,23 +37,26 @@ class SampleRing(Generic[S]):
         make: Makes an empty sample.
         sample_count: Windows kept.
         window_ms: Length of one.
+
+    Attributes:
+        newest: The sample to record into before `end_ms`; from then on `current` has the next one.
+        end_ms: When the current window ends.
     """
 
-    __slots__ = ("_make", "_sample_count", "_state", "_window_ms")
+    __slots__ = ("_make", "_sample_count", "_state", "_window_ms", "end_ms", "newest")
 
     def __init__(self, make: Callable[[], S], sample_count: int, window_ms: int) -> None:
         self._make = make
         self._sample_count = sample_count
         self._window_ms = window_ms
+        self.newest = make()
+        self.end_ms = -NEVER_MS
         # The sum of old samples, and (start, sample) of the others, oldest first. Replaced together: readers see both.
         self._state: tuple[S, list[tuple[int, S]]] = (make(), [])
 
     def current(self, now_ms: int) -> S:
         """Return the sample to record into now."""
-        samples = self._state[1]
-        if samples and now_ms < samples[-1][0] + self._window_ms:
-            return samples[-1][1]
-        return self._begin_window(now_ms)
+        return self.newest if now_ms < self.end_ms else self._begin_window(now_ms)
 
     def _begin_window(self, now_ms: int) -> S:
         folded, samples = self._state
@@ -63,6 +68,8 @@ class SampleRing(Generic[S]):
             total.add(kept.pop(0)[1])
             folded = total
         self._state = (folded, kept)
+        self.newest = fresh
+        self.end_ms = now_ms + self._window_ms
         return fresh
 
     def recent(self, now_ms: int) -> tuple[S, float]:

@@ -221,7 +221,8 @@ class NodeConnection:
         if transport is None:
             return
         protocol = self.protocol
-        while protocol.outgoing_bytes:
+        out = protocol.outgoing
+        while out.queued_position != out.sent_position:
             try:
                 sent_bytes = transport.send(protocol.data_to_send(IOV_MAX))
             except OSError as error:

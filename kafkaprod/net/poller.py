@@ -72,6 +72,8 @@ class Poller:
         self._wakeup_receiver.setblocking(False)
         self._wakeup_sender.setblocking(False)
         self._selector.register(self._wakeup_receiver, READABLE, None)
+        # By descriptor, as the selector's own map has it: that costs two calls a look.
+        self._data: dict[int, Any] = {self._wakeup_receiver.fileno(): None}
         self._wakeup_bytes = bytearray(64)
         self.wakeup = Wakeup(self._wakeup_sender.fileno())
         self._is_closed = False
@@ -83,20 +85,22 @@ class Poller:
         """
         if interest:
             self._selector.register(file, interest, data)
+            self._data[file.fileno()] = data
 
     def modify(self, file: HasFileno, interest: int, data: Any) -> None:
         """Change what `file` is watched for; 0 stops watching. Registers it if it was not registered."""
-        is_registered = file.fileno() in self._selector.get_map()
+        is_registered = file.fileno() in self._data
         if interest and is_registered:
             self._selector.modify(file, interest, data)
+            self._data[file.fileno()] = data
         elif interest:
-            self._selector.register(file, interest, data)
+            self.register(file, interest, data)
         elif is_registered:
-            self._selector.unregister(file)
+            self.unregister(file)
 
     def unregister(self, file: HasFileno) -> None:
         """Stop watching `file`. Call this before closing it. Does nothing if it is not watched."""
-        if file.fileno() in self._selector.get_map():
+        if self._data.pop(file.fileno(), None) is not None:
             self._selector.unregister(file)
 
     def poll(self, timeout_ms: float | None) -> list[tuple[Any, int]]:
@@ -121,8 +125,8 @@ class Poller:
         if self._set_fd is None:
             timeout_s = None if timeout_ms is None else max(timeout_ms, 0) / 1000
             return [(key.data, mask) for key, mask in self._selector.select(timeout_s)]
-        files = self._selector.get_map()
-        return [(files[fd].data, mask) for fd, mask in wait_ready(self._set_fd, timeout_ms)]
+        data = self._data
+        return [(data[fd], mask) for fd, mask in wait_ready(self._set_fd, timeout_ms)]
 
     def _drain_wakeup(self) -> None:
         # Empty the pipe first, then rearm. The other order would lose wakeups: a byte written in between would be

@@ -126,7 +126,7 @@ class NodePool:
         state = self.members.states.get(node_id)
         if state is None:
             return False
-        if state.can_connect(now_ms):
+        if state.connection is None and state.can_connect(now_ms):
             self._check_open()
             self._connector.connect(state, now_ms)
         return state.can_send(now_ms, self._max_in_flight)
@@ -354,7 +354,7 @@ class NodePool:
             connection = state.connection
             if connection is None:
                 continue
-            if connection.is_ready and not state.was_ready:
+            if not state.was_ready and connection.is_ready:
                 state.was_ready = True
                 self.ready_count += 1
                 usable = connection.protocol.usable_version(ApiKey.API_VERSIONS, IDENTITY_VERSION, IDENTITY_VERSION)

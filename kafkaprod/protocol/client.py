@@ -73,6 +73,9 @@ class Connection:
         random: Spreads the times of re-authentication.
         node_id: The broker's id, for the requests' outcomes.
         finished: The list to which ended requests are appended, in order; several connections may share it.
+
+    Attributes:
+        outgoing: What the socket has not taken yet; for reading its positions.
     """
 
     def __init__(
@@ -92,7 +95,7 @@ class Connection:
         self._node_id = node_id
         self._client_id = client_id
         self._handshake_timeout_ms = handshake_timeout_ms
-        self._out = OutgoingBytes()
+        self.outgoing = OutgoingBytes()
         self._splitter = FrameSplitter(FRAME_LIMITS[State.CREATED])
         self._in_flight = InFlightRequests()
         self._events: list[Event] = []
@@ -108,7 +111,7 @@ class Connection:
         )
 
     def __repr__(self) -> str:
-        return f"<Connection {self.state.name} in_flight={len(self._in_flight)} outgoing={len(self._out)}>"
+        return f"<Connection {self.state.name} in_flight={len(self._in_flight)} outgoing={len(self.outgoing)}>"
 
     # --- state -----------------------------------------------------------------------------------------------------
 
@@ -124,22 +127,22 @@ class Connection:
 
     def takes_request(self, max_in_flight: int) -> bool:
         """Return whether it is ready, the socket has taken all bytes, and fewer than that many have no outcome."""
-        out = self._out
+        out = self.outgoing
         return (
             self._handshake.state is State.READY
             and out.queued_position == out.sent_position
-            and len(self._in_flight) < max_in_flight
+            and len(self._in_flight.requests) < max_in_flight
         )
 
     @property
     def in_flight_count(self) -> int:
         """The number of requests without an outcome, including those of the handshake."""
-        return len(self._in_flight)
+        return len(self._in_flight.requests)
 
     @property
     def outgoing_bytes(self) -> int:
         """Bytes the socket has not taken yet."""
-        return self._out.queued_position - self._out.sent_position
+        return self.outgoing.queued_position - self.outgoing.sent_position
 
     @property
     def versions(self) -> BrokerVersions | None:
@@ -246,7 +249,7 @@ class Connection:
         return correlation_id
 
     def _enqueue(self, parts: Sequence[Buffer | ByteChain], request: InFlightRequest) -> None:
-        request.end_position = self._out.append(parts)
+        request.end_position = self.outgoing.append(parts)
         self._in_flight.add(request)
 
     def _take_correlation_id(self) -> int:
@@ -258,13 +261,13 @@ class Connection:
 
     def data_to_send(self, limit: int) -> list[Buffer]:
         """Return at most `limit` buffers for the socket, in order, none empty; invalid after `data_sent`."""
-        return self._out.front(limit)
+        return self.outgoing.front(limit)
 
     def data_sent(self, nbytes: int, now_ms: int) -> None:
         """Note that the socket took `nbytes` of what `data_to_send` returned."""
-        self._out.advance(nbytes)
-        if self._in_flight.note_written(self._out.sent_position, now_ms):
-            self.finished += self._in_flight.take_sent_without_response(self._out.sent_position)
+        self.outgoing.advance(nbytes)
+        if self._in_flight.note_written(self.outgoing.sent_position, now_ms):
+            self.finished += self._in_flight.take_sent_without_response(self.outgoing.sent_position)
 
     def receive_data(self, data: Buffer, now_ms: int) -> int:
         """Take bytes from the socket, split anywhere; return how many requests they answer.
@@ -307,7 +310,7 @@ class Connection:
 
     def _on_frame(self, frame: Buffer, now_ms: int) -> bool:
         """Finish the request that a frame answers; return False for the connection's own requests."""
-        request = self._in_flight.answered_by(peek_correlation_id(frame), self._out.sent_position)
+        request = self._in_flight.answered_by(peek_correlation_id(frame), self.outgoing.sent_position)
         is_flexible = _is_flexible(request.api_key, request.version)
         _, body = split_response(frame, request.api_key, is_flexible)
         if request.on_done is _on_handshake:
@@ -387,8 +390,8 @@ class Connection:
         if self._handshake.state is State.CLOSED:
             return
         self._handshake.close()
-        sent_position = self._out.sent_position
-        self._out.clear()
+        sent_position = self.outgoing.sent_position
+        self.outgoing.clear()
         for request in self._in_flight.take_all():
             if request.on_done is not _on_handshake:
                 request.is_possibly_persisted = request.end_position <= sent_position

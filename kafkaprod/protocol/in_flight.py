@@ -25,6 +25,7 @@ class InFlightRequest:
         on_done: Called once, with this object and the time in ms, when the outcome is known; never by the connection.
         sent_at_ms: When it was queued.
         deadline_ms: When it counts as unanswered; a throttle moves it, to `latest_deadline_ms` at most.
+        latest_deadline_ms: So far throttles may move the deadline; 0 before the first one.
         expects_response: False for acks=0: the request then ends when the socket has taken its last byte.
         response_type: Declaration that decodes the response; None: the raw body.
         max_response_bytes: A longer response ends the connection.
@@ -47,7 +48,6 @@ class InFlightRequest:
     expects_response: bool = True
     response_type: type[Response] | None = None
     max_response_bytes: int = MAX_FRAME_BYTES
-    latest_deadline_ms: int = 0
     end_position: int = 0
     written_at_ms: int | None = None
     response: Any = None
@@ -55,9 +55,7 @@ class InFlightRequest:
     error: KafkaError | None = None
     is_possibly_persisted: bool = False
     latency_ms: int = 0
-
-    def __post_init__(self) -> None:
-        self.latest_deadline_ms = 2 * self.deadline_ms - self.sent_at_ms
+    latest_deadline_ms: int = 0
 
     @property
     def write_ms(self) -> int:
@@ -69,24 +67,28 @@ OnDone: TypeAlias = Callable[[InFlightRequest, int], object]
 
 
 class InFlightRequests:
-    """A queue: answers must come in the order of the requests (protocol guide, "Network")."""
+    """A queue: answers must come in the order of the requests (protocol guide, "Network").
+
+    Attributes:
+        requests: Those in flight, oldest first; only the methods change it.
+    """
 
     def __init__(self) -> None:
-        self._requests: deque[InFlightRequest] = deque()
+        self.requests: deque[InFlightRequest] = deque()
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return len(self.requests)
 
     def __iter__(self) -> Iterator[InFlightRequest]:
-        return iter(self._requests)
+        return iter(self.requests)
 
     def add(self, request: InFlightRequest) -> None:
         """Append the newest request."""
-        self._requests.append(request)
+        self.requests.append(request)
 
     def next_answered(self) -> InFlightRequest | None:
         """Return the request that the next response must answer; None if none is expected."""
-        for request in self._requests:  # mostly the first
+        for request in self.requests:  # mostly the first
             if request.expects_response:
                 return request
         return None
@@ -110,15 +112,15 @@ class InFlightRequests:
 
     def remove(self, request: InFlightRequest) -> None:
         """Remove a request that was answered; mostly the oldest one."""
-        if self._requests[0] is request:
-            self._requests.popleft()
+        if self.requests[0] is request:
+            self.requests.popleft()
         else:
-            self._requests.remove(request)
+            self.requests.remove(request)
 
     def note_written(self, sent_position: int, now_ms: int) -> bool:
         """Note that the socket has taken the bytes before `sent_position`; return whether one expects no response."""
         is_any_over = False
-        for request in self._requests:
+        for request in self.requests:
             if request.end_position <= sent_position:
                 if request.written_at_ms is None:
                     request.written_at_ms = now_ms
@@ -127,26 +129,28 @@ class InFlightRequests:
 
     def take_sent_without_response(self, sent_position: int) -> list[InFlightRequest]:
         """Remove and return the requests that expect no response and were sent to their last byte."""
-        done = [r for r in self._requests if not r.expects_response and r.end_position <= sent_position]
+        done = [r for r in self.requests if not r.expects_response and r.end_position <= sent_position]
         for request in done:
-            self._requests.remove(request)
+            self.requests.remove(request)
         return done
 
     def take_all(self) -> list[InFlightRequest]:
         """Remove and return everything, oldest first."""
-        requests = list(self._requests)
-        self._requests.clear()
+        requests = list(self.requests)
+        self.requests.clear()
         return requests
 
     def expired(self, now_ms: int) -> InFlightRequest | None:
         """Return the first request whose deadline has come, if any."""
-        return next((request for request in self._requests if request.deadline_ms <= now_ms), None)
+        return next((request for request in self.requests if request.deadline_ms <= now_ms), None)
 
     def next_deadline_ms(self) -> int | None:
         """Return the earliest deadline; None when nothing is in flight."""
-        return min([request.deadline_ms for request in self._requests], default=None)
+        return min([request.deadline_ms for request in self.requests], default=None)
 
     def extend_deadlines(self, extra_ms: int) -> None:
         """Give every request more time, up to twice its timeout."""
-        for request in self._requests:
+        for request in self.requests:
+            if request.latest_deadline_ms == 0:
+                request.latest_deadline_ms = 2 * request.deadline_ms - request.sent_at_ms
             request.deadline_ms = min(request.deadline_ms + extra_ms, request.latest_deadline_ms)

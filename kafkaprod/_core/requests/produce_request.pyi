@@ -17,7 +17,8 @@ class SlabBuffer:
 class RequestBody:
     nbytes: int
     def __init__(self, *_: object) -> None: ...  # refused: made by ProduceRequest.body()
-    def from_byte(self, start: int, limit: int = 0x7FFFFFFF) -> list[bytes | memoryview | SlabBuffer]: ...
+    # In fact SlabBuffers, too: they export slab memory as a memoryview does.
+    def from_byte(self, start: int, limit: int = 0x7FFFFFFF) -> list[bytes | bytearray | memoryview]: ...
 
 @final
 class ProduceRequest:

@@ -217,11 +217,10 @@ def test_gauges_are_read_when_asked_for(metrics: ProducerMetrics) -> None:
 
 
 def test_stages_have_percentiles(metrics: ProducerMetrics) -> None:
-    metrics.on_request(1, sums_of([Batch("a", 1, 100, 0)], 5), 100, 5)
+    metrics.on_request(1, sums_of([Batch("a", 1, 100, 0), Batch("a", 1, 100, 3)], 5), 100, 5, seal_us=50)
     metrics.on_response(1, 7, 12)
-    metrics.on_stage("seal", 50, 3)
     latencies = metrics.snapshot(12)["producer-latency-metrics"]
-    assert latencies["append-time-us-max"] == 5000
+    assert (latencies["append-time-us-max"], latencies["append-time-us-avg"]) == (5000, 3500)
     assert latencies["ack-time-us-p50"] == 7000
     assert (latencies["seal-time-us-p99"], latencies["seal-time-us-avg"], latencies["send-time-us-max"]) == (50, 50, 0)
 
