@@ -7,12 +7,14 @@ import contextlib
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from benchmarks.delay_proxy import DelayProxy
 from benchmarks.sink import Sink
+from benchmarks.tls_proxy import TlsProxy
 
 ROOT = Path(__file__).resolve().parent.parent
 ONE_WAY_MS = 50.0
@@ -25,9 +27,11 @@ class FarEnd(Protocol):
     Attributes:
         bootstrap: its addresses.
         description: for the table.
+        tls_ca: file of the authority that its certificate is checked with; empty: connections are plain.
     """
 
     bootstrap: str
+    tls_ca: str
     description: str
 
     @contextlib.contextmanager
@@ -42,8 +46,9 @@ class FarEnd(Protocol):
 class SinkEnd:
     """The broker-less sink. Its topics are fixed when it starts."""
 
-    def __init__(self, sink: Sink, description: str) -> None:
+    def __init__(self, sink: Sink, description: str, tls_ca: str = "") -> None:
         self.sink = sink
+        self.tls_ca = tls_ca
         self.description = description
         self.bootstrap = sink.bootstrap
 
@@ -81,6 +86,19 @@ def distant_sink_end(partition_counts: Mapping[str, int]) -> Iterator[FarEnd]:
 
 
 @contextlib.contextmanager
+def tls_sink_end(partition_counts: Mapping[str, int]) -> Iterator[FarEnd]:
+    """A sink with these topics behind TLS."""
+    from tests.support.net.certificates import Authority  # its library is not there for every Python either
+
+    with tempfile.TemporaryDirectory() as directory:
+        authority = Authority(Path(directory))
+        pem = authority.issue("sink", ["127.0.0.1"])
+        with TlsProxy(pem.certfile, pem.keyfile) as proxy, Sink(partition_counts, advertised=[proxy.port]) as sink:
+            proxy.forward_to(sink.ports[0])
+            yield SinkEnd(sink, "broker-less sink behind TLS 1.3", str(authority.cafile))
+
+
+@contextlib.contextmanager
 def kafka_end(nodes: int) -> Iterator[FarEnd]:
     """Apache Kafka with one or three nodes, for benchmarks: the JVM's optimizing compiler on."""
     command = [sys.executable, "-m", "tests.kafka", "--nodes", str(nodes), "--full-speed"]
@@ -105,6 +123,7 @@ def kafka_end(nodes: int) -> Iterator[FarEnd]:
 FAR_ENDS: Mapping[str, Callable[[Mapping[str, int]], contextlib.AbstractContextManager[FarEnd]]] = {
     "sink": sink_end,
     "distant": distant_sink_end,
+    "tls": tls_sink_end,
     "kafka1": lambda _: kafka_end(1),
     "kafka3": lambda _: kafka_end(3),
 }

@@ -16,6 +16,7 @@ class KafkaEnd:
     def __init__(self, bootstrap: str, description: str) -> None:
         self.bootstrap = bootstrap
         self.description = description
+        self.tls_ca = ""
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
     @contextlib.contextmanager

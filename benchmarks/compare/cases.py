@@ -81,7 +81,7 @@ class Case:
 
     def with_bare_send(self) -> Self:
         """Let the bare send take part, if what it sends would be the same bytes and one node leads all partitions."""
-        if self.options.get("compression") or self.far_end == "kafka3":
+        if self.options.get("compression") or self.far_end in ("kafka3", "tls"):
             return self
         return dataclasses.replace(self, peers=(*self.peers, BARE_SEND))
 
@@ -112,6 +112,8 @@ _CASES = (
     *(Case(codec, f"JSON values, {codec}", STRONGEST, content="json", options={"compression": codec})
       for codec in CODECS),
     Case("distant", "100 ms round trip", STRONGEST, "distant", options={"seconds": 3.0}),
+    Case("tls", "TLS", (YARDSTICK, *OURS), "tls"),
+    Case("tls-1kB", "TLS, 1,000-byte values", (YARDSTICK, *OURS), "tls", value_bytes=1_000, records=10_000),
     *(Case(f"kafka1-{codec}", f"Apache Kafka, one node, JSON values, {codec}", STRONGEST, "kafka1", content="json",
            options={"compression": codec}) for codec in ("lz4", "zstd")),
     Case("kafka3", "Apache Kafka, three nodes", STRONGEST, "kafka3"),

@@ -41,6 +41,6 @@ def run_case(case: Case, *, turns: int, seconds: float) -> CaseFigures:
 def run_once(case: Case, peer: Peer, records: Path, end: FarEnd, seconds: float) -> Figures:
     """One client once. Raises what `benchmarks.peers.run.run` raises."""
     options: dict[str, Any] = {"seconds": seconds, "warm_up_s": WARM_UP_S.get(peer.client, 0.3), **case.options}
-    task = Task(end.bootstrap, TOPIC, str(records), peer.way, **options)
+    task = Task(end.bootstrap, TOPIC, str(records), peer.way, tls_ca=end.tls_ca, **options)
     with end.topics(case.topics()):
         return run(peer, task, end, case.topics())

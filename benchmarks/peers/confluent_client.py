@@ -31,6 +31,8 @@ def _options(task: Task) -> dict[str, Any]:
     }
     if task.results == "ignored" and not task.rate:
         options["delivery.report.only.error"] = True
+    if task.tls_ca:
+        options |= {"security.protocol": "ssl", "ssl.ca.location": task.tls_ca}
     if task.batch_bytes:
         options["batch.size"] = task.batch_bytes
     if task.buffer_bytes:

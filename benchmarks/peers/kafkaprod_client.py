@@ -18,6 +18,8 @@ def _options(task: Task) -> dict[str, Any]:
         "linger_ms": task.linger_ms,
         "compression_type": task.compression,
     }
+    if task.tls_ca:
+        options |= {"security_protocol": "SSL", "ssl_cafile": task.tls_ca}
     if task.batch_bytes:
         options["batch_size"] = task.batch_bytes
     if task.buffer_bytes:

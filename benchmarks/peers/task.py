@@ -40,6 +40,7 @@ class Task:
         call_records: rows of one call where a call takes many; 0: a whole round.
         batch_bytes: largest batch; 0: what the client's documentation advises, else its default.
         buffer_bytes: what may wait in the client; 0: as each client program says.
+        tls_ca: file of the authority to check the far end's certificate with; empty: no TLS.
     """
 
     bootstrap: str
@@ -62,6 +63,7 @@ class Task:
     batch_bytes: int = 0
     buffer_bytes: int = 0
     compression: str = "none"
+    tls_ca: str = ""
 
     def arguments(self) -> list[str]:
         """The command line: booleans as 0 and 1."""

@@ -20,7 +20,7 @@ from benchmarks.compare.cases import (
     YARDSTICK,
 )
 from benchmarks.delay_proxy import DelayProxy
-from benchmarks.far_ends import FarEnd, sink_end
+from benchmarks.far_ends import FarEnd, sink_end, tls_sink_end
 from benchmarks.peers.run import LostRecordsError, Peer, run
 from benchmarks.peers.task import Task, write_records
 from benchmarks.workloads import make_workload
@@ -71,7 +71,7 @@ class _Forgetful:
 
     def __init__(self, end: FarEnd) -> None:
         self._end = end
-        self.bootstrap, self.description = end.bootstrap, end.description
+        self.bootstrap, self.description, self.tls_ca = end.bootstrap, end.description, end.tls_ca
         self._is_first = True
 
     @contextlib.contextmanager
@@ -88,6 +88,12 @@ def test_a_lost_record_is_noticed(far_end: FarEnd, records: str, monkeypatch: py
     monkeypatch.setattr("benchmarks.peers.run.SETTLE_S", 0.0)
     with pytest.raises(LostRecordsError, match="999 records arrived, 1000 were sent"):
         run(OURS[0], _task(far_end, records, OURS[0]), _Forgetful(far_end), TOPICS)
+
+
+def test_every_record_arrives_behind_tls(records: str) -> None:
+    with tls_sink_end(TOPICS) as end:
+        for peer in (YARDSTICK, *OURS):
+            assert run(peer, _task(end, records, peer, tls_ca=end.tls_ca), end, TOPICS).records == RECORDS
 
 
 def test_delay_proxy_holds_bytes_back_in_both_directions() -> None:
