@@ -1,6 +1,6 @@
 """Attacks on a broker of its own, one at a time, while an honest client asks: how long it waits, what memory it takes.
 
-    python -m tests.hostile_clients [attack ...] [--seconds 5]
+    python -m tests.hostile_clients [attack ...] [--seconds 5] [--large]
 
 Each attack is made in another process, again and again. The honest client opens a connection, produces a record, reads
 it back and asks for metadata, ten times a second. Exit code 1 if a wait exceeds
@@ -15,7 +15,7 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -51,6 +51,8 @@ MIB = 1 << 20
 TOPIC = "orders"
 MANY = 24_000
 """Elements of a request, a little below the broker's limit."""
+MANY_PARTITIONS = {"many": 10_000}
+MANY_TOPICS = {f"many-{number}": 10 for number in range(1_000)}
 USERS = {"ada": "lovelace"}
 
 
@@ -160,6 +162,49 @@ def topic_of_many_partitions() -> Iterator[bytes]:
         yield frame_of(DeleteTopicsRequest(topic_names=["many"], timeout_ms=1000), 5)
 
 
+def on_topics(counts: Mapping[str, int]) -> tuple[bytes, list[bytes], bytes]:
+    """Return requests that make topics, use all their partitions, and delete them."""
+    topics = [CreatableTopic(name=name, num_partitions=count, replication_factor=1) for name, count in counts.items()]
+    batch = bytes(make_batch())
+    data = [
+        TopicProduceData(
+            name=name, partition_data=[PartitionProduceData(index=index, records=batch) for index in range(count)]
+        )
+        for name, count in counts.items()
+    ]
+    wanted = [
+        ListOffsetsTopic(
+            name=name, partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(count)]
+        )
+        for name, count in counts.items()
+    ]
+    uses = [
+        frame_of(MetadataRequest(topics=None), 9),
+        frame_of(ProduceRequest(acks=-1, timeout_ms=1, topic_data=data), 9),
+        frame_of(ListOffsetsRequest(replica_id=-1, topics=wanted), 5),
+        fetch_all(counts, min_bytes=1),
+    ]
+    return (
+        frame_of(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5),
+        uses,
+        frame_of(DeleteTopicsRequest(topic_names=list(counts), timeout_ms=60_000), 5),
+    )
+
+
+def fetch_all(counts: Mapping[str, int], min_bytes: int) -> bytes:
+    """A Fetch of all partitions, which waits for up to 30 s."""
+    topics = [
+        FetchTopic(
+            topic=name,
+            partitions=[
+                FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=MIB) for index in range(count)
+            ],
+        )
+        for name, count in counts.items()
+    ]
+    return frame_of(FetchRequest(max_wait_ms=30_000, min_bytes=min_bytes, topics=topics), 11)
+
+
 def empty_members() -> bytes:
     member = compressed("gzip", b"")
     return produce(batch_of(1, member * (MIB // len(member) - 10), CODEC_IDS["gzip"], 0))
@@ -218,6 +263,36 @@ def talk(make: Callable[[], Iterator[bytes]]) -> Callable[[str], None]:
                     client.socket.sendall(frame)
                     client.receive_frame()
                     frame = next(frames)
+
+    return attack
+
+
+def made_and_deleted(counts: Mapping[str, int]) -> Callable[[str], None]:
+    """An attack that makes topics and deletes them."""
+
+    def make() -> Iterator[bytes]:
+        create, _, delete = on_topics(counts)
+        while True:
+            yield create
+            yield delete
+
+    return talk(make)
+
+
+def used(counts: Mapping[str, int]) -> Callable[[str], None]:
+    """An attack that asks for, writes to and reads all partitions of topics while a fetch waits for all of them."""
+
+    def attack(address: str) -> None:
+        create, uses, _ = on_topics(counts)
+        with RawClient(address, patience_s=600) as waiting, RawClient(address, patience_s=600) as client:
+            client.socket.sendall(create)
+            client.receive_frame()
+            waiting.socket.sendall(fetch_all(counts, min_bytes=2**31 - 1))
+            ready()
+            while True:
+                for frame in uses:
+                    client.socket.sendall(frame)
+                    client.receive_frame()
 
     return attack
 
@@ -282,6 +357,13 @@ ATTACKS: dict[str, Callable[[str], None]] = {
     "crowd before the login": crowd(900),
     "crowd": crowd(900),
 }
+LARGE_ATTACKS: dict[str, Callable[[str], None]] = {
+    "10,000 partitions": made_and_deleted(MANY_PARTITIONS),
+    "1,000 topics": made_and_deleted(MANY_TOPICS),
+    "use of 10,000 partitions": used(MANY_PARTITIONS),
+    "use of 1,000 topics": used(MANY_TOPICS),
+}
+"""With 40,000 files and more; they take from seconds to minutes."""
 _WITH_LOGIN = {"crowd before the login"}
 _ready = multiprocessing.get_context("fork").Event()
 
@@ -330,10 +412,12 @@ def run_attack(name: str, seconds: float) -> Outcome:
         address = broker.bootstrap_servers
         ask(address, with_login)
         _ready.clear()
-        attacker = multiprocessing.get_context("fork").Process(target=ATTACKS[name], args=(address,), daemon=True)
+        attacker = multiprocessing.get_context("fork").Process(
+            target=(ATTACKS | LARGE_ATTACKS)[name], args=(address,), daemon=True
+        )
         attacker.start()
         try:
-            assert _ready.wait(60), f"{name} did not begin"
+            assert _ready.wait(600), f"{name} did not begin"
             waits = []
             ends_s = time.monotonic() + seconds
             while time.monotonic() < ends_s:
@@ -374,14 +458,15 @@ def quiet_errors() -> Iterator[None]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("attacks", nargs="*", metavar="attack", help=f"of: {', '.join(ATTACKS)}")
+    parser.add_argument("attacks", nargs="*", metavar="attack", help=f"of: {', '.join(ATTACKS | LARGE_ATTACKS)}")
+    parser.add_argument("--large", action="store_true", help="those with 10,000 partitions, too")
     parser.add_argument("--seconds", type=float, default=5.0, help="for each attack")
     options = parser.parse_args()
-    unknown = set(options.attacks) - set(ATTACKS)
+    unknown = set(options.attacks) - set(ATTACKS | LARGE_ATTACKS)
     if unknown:
         parser.error(f"unknown attack: {', '.join(sorted(unknown))}")
     outcomes = []
-    for name in options.attacks or ATTACKS:
+    for name in options.attacks or (ATTACKS | LARGE_ATTACKS if options.large else ATTACKS):
         outcomes.append(run_attack(name, options.seconds))
         print(outcomes[-1], "" if outcomes[-1].is_harmless else "  <- too much", flush=True)
     print("load average {:.1f} {:.1f} {:.1f}: waits grow with it".format(*os.getloadavg()))

@@ -21,7 +21,7 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 
 DEFAULT_HOST = "127.0.0.1"
-MAX_PARTITIONS_OF_TOPIC = 10_000  # each takes a directory, five files and their descriptors
+MAX_PARTITIONS_OF_TOPIC = 10_000  # each takes a directory, four files and a descriptor
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segments import OpenHandles
+from kafkaprod.broker.storage.recovery.checkpoints import decode_uuid
 from kafkaprod.clock import Clock
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -299,4 +300,5 @@ def _open_log_dir(config: BrokerConfig, clock: Clock, disk: Disk) -> LogDir:
         cluster_id=config.cluster_id,
         defaults=config.log,
         topic_configs={name: parse_properties(entry["properties"], config.log) for name, entry in saved.items()},
+        topic_ids={name: decode_uuid(entry["id"]) for name, entry in saved.items()},
     )

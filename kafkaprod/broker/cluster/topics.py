@@ -352,7 +352,7 @@ class TopicTable:
 
     def _make_partition(self, name: str, index: int, topic_id: uuid.UUID, config: LogConfig) -> Partition:
         topic_partition = TopicPartition(name, index)
-        log = self._log_dir.create(topic_partition, topic_id, config)
+        log = self._log_dir.create(topic_partition, topic_id, config, is_id_saved=True)
         log.watermark.listeners.append(lambda _: self._on_advance(topic_partition))
         return Partition(log, max(log.latest_epoch, 0))
 

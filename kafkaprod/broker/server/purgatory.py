@@ -79,10 +79,10 @@ class Purgatory:
         moved: dict[TopicPartition, None] = {}
         while self._moved:
             moved[self._moved.popleft()] = None
-        for key in moved:
-            for operation in list(self._watched.get(key, ())):
-                if not operation.is_done:
-                    self._try(operation, is_expired=False)
+        # Each once, however many of its partitions have moved: a try looks at all of them.
+        for operation in dict.fromkeys(operation for key in moved for operation in self._watched.get(key, ())):
+            if not operation.is_done:
+                self._try(operation, is_expired=False)
         while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
             self._try(self._deadlines[0][2], is_expired=True)
 

@@ -132,7 +132,7 @@ class LogFile:
 
 
 def raise_descriptor_limit() -> None:
-    """Let the process open as many files as it is allowed to: each partition keeps three open."""
+    """Let the process open as many files as it is allowed to: each partition keeps one open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):  # a hard limit above what the kernel takes

@@ -1,4 +1,4 @@
-"""Open handles of inactive segments, bounded: a log of 10,000 segments must not hold 10,000 descriptors."""
+"""Open handles, bounded: a log of 10,000 segments must not hold 10,000 descriptors."""
 
 from __future__ import annotations
 

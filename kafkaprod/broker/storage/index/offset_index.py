@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.disk import Disk
+from kafkaprod.broker.storage.disk import Disk, LogFile
 from kafkaprod.broker.storage.index.index_file import IndexFile
+from kafkaprod.broker.storage.lru_cache import LruCache
 
 ENTRY = struct.Struct(">ii")
 ENTRY_BYTES = ENTRY.size
@@ -26,9 +27,9 @@ class OffsetPosition(NamedTuple):
 class OffsetIndex:
     """The .index file of the segment that starts at `base_offset`."""
 
-    def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int) -> None:
+    def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int, open_files: LruCache[LogFile]) -> None:
         self.base_offset = base_offset
-        self.file = IndexFile(disk, path, ENTRY_BYTES, max_bytes)
+        self.file = IndexFile(disk, path, ENTRY_BYTES, max_bytes, open_files)
 
     @property
     def is_full(self) -> bool:

@@ -18,7 +18,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kafkaprod.broker.storage.directory_lock import lock_directory
-from kafkaprod.broker.storage.disk import Disk, LogFile, check_owner, is_directory, read_file, replace_file_durably
+from kafkaprod.broker.storage.disk import (
+    Disk,
+    LogFile,
+    check_owner,
+    is_directory,
+    read_file,
+    replace_file,
+    replace_file_durably,
+)
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_files import PARTITION_METADATA
@@ -46,8 +54,7 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 
 _DELETE_SUFFIX = "-delete"
 _MAX_NAME_BYTES = 255
-_DESCRIPTORS_OF_PARTITION = 3  # the active segment and two indexes
-_RESERVED_DESCRIPTORS = 2_000  # of connections and older segments
+_RESERVED_DESCRIPTORS = 2_000  # of connections, indexes and older segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +113,21 @@ class LogDir:
         return self._saved_watermarks.get(topic_partition, 0)
 
     def create(
-        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig | None = None
+        self,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID,
+        config: LogConfig | None = None,
+        *,
+        is_id_saved: bool = False,
     ) -> PartitionLog:
         """Make an empty partition; one that exists is returned as it is. Only after `sync` a crash cannot undo it.
+
+        Args:
+            topic_partition: the partition.
+            topic_id: of its topic.
+            config: options; None for the defaults.
+            is_id_saved: the id is on the disk, and is given to `open_log_dir` at the next start: the partition's own
+                copy of it need not be synced, which takes most of the time of a partition.
 
         Raises:
             CorruptDataError: the topic exists with another id.
@@ -125,7 +144,8 @@ class LogDir:
                 if not is_directory(directory):
                     self._disk.mkdir(directory)
                 metadata = os.path.join(directory, PARTITION_METADATA)
-                replace_file_durably(self._disk, metadata, encode_partition_metadata(topic_id))
+                replace = replace_file if is_id_saved else replace_file_durably
+                replace(self._disk, metadata, encode_partition_metadata(topic_id))
                 log = self._open(topic_partition, config or self._defaults, is_clean=False)
             except OSError as error:
                 raise LogError.of_disk(f"cannot make {directory}", error) from error
@@ -148,10 +168,10 @@ class LogDir:
         return self._partition_counts.get(topic, 0)
 
     def partition_room(self) -> int:
-        """How many more partitions there can be: each keeps files open, and clients need descriptors, too."""
+        """How many more partitions there can be: each keeps a file open, and clients need descriptors, too."""
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         reserved = min(_RESERVED_DESCRIPTORS, limit // 2)
-        return max((limit - reserved) // _DESCRIPTORS_OF_PARTITION - len(self._logs), 0)
+        return max(limit - reserved - len(self._logs), 0)
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Delete a partition: out of the table and renamed now, its files gone at the next `purge_deleted`.
@@ -267,7 +287,7 @@ class LogDir:
             self._directory_lock = None
             return is_clean
 
-    def load(self, topic_configs: Mapping[str, LogConfig]) -> None:
+    def load(self, topic_configs: Mapping[str, LogConfig], topic_ids: Mapping[str, uuid.UUID]) -> None:
         """Take the directory over: marker, checkpoints, partitions. Called once, by `open_log_dir`."""
         marker = os.path.join(self.path, CLEAN_SHUTDOWN)
         self.was_clean = os.path.exists(marker)
@@ -279,7 +299,7 @@ class LogDir:
         for name in sorted(os.listdir(self.path)):
             key = parse_directory_name(name)
             if key is not None and is_directory(os.path.join(self.path, name)):
-                self._load_topic_id(key)
+                self._load_topic_id(key, topic_ids)
                 config = topic_configs.get(key.topic, self._defaults)
                 self._open(key, config, self.was_clean, points.get(key, 0), starts.get(key, 0))
 
@@ -300,13 +320,13 @@ class LogDir:
         self._partition_counts[key.topic] += 1
         return log
 
-    def _load_topic_id(self, key: TopicPartition) -> None:
-        """Read partition.metadata; one that is missing or torn is made again from another partition, or new."""
+    def _load_topic_id(self, key: TopicPartition, saved_ids: Mapping[str, uuid.UUID]) -> None:
+        """Read partition.metadata; one that is missing or torn is made again, of another partition's, saved or new."""
         path = os.path.join(self.path, directory_name(key), PARTITION_METADATA)
         try:
             topic_id = parse_partition_metadata(_read_file(path))
         except CorruptDataError:
-            topic_id = self._topic_ids.get(key.topic, uuid.uuid4())
+            topic_id = self._topic_ids.get(key.topic) or saved_ids.get(key.topic) or uuid.uuid4()
             replace_file_durably(self._disk, path, encode_partition_metadata(topic_id))
         self._topic_ids.setdefault(key.topic, topic_id)
 
@@ -328,6 +348,7 @@ def open_log_dir(
     cluster_id: str | None = None,
     defaults: LogConfig | None = None,
     topic_configs: Mapping[str, LogConfig] | None = None,
+    topic_ids: Mapping[str, uuid.UUID] | None = None,
 ) -> LogDir:
     """Take over a data directory, making it if it is missing, and recover all partitions in it.
 
@@ -338,6 +359,7 @@ def open_log_dir(
         cluster_id: must match the directory's; None takes the directory's, or a random one.
         defaults: options of topics without their own.
         topic_configs: options by topic.
+        topic_ids: ids of topics, for partitions that have none.
 
     Raises:
         DirectoryLockedError: another broker uses it.
@@ -352,7 +374,7 @@ def open_log_dir(
     lock = lock_directory(environment.disk, path)
     identity = _load_identity(environment.disk, path, node_id, cluster_id)
     directory = LogDir(path, environment, defaults or LogConfig(), identity, lock)
-    directory.load(topic_configs or {})
+    directory.load(topic_configs or {}, topic_ids or {})
     return directory
 
 

@@ -267,7 +267,8 @@ class LogStore:
         """
         self.segments.close()
         self._write_snapshot(self.log_end_offset)
-        self.write_epochs()
+        if self.log_end_offset:  # an empty log has none to keep, and 10,000 of them are closed in time
+            self.write_epochs()
         self.write_index_checksums()
 
     def forget_files(self) -> None:

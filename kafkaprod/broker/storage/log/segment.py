@@ -1,9 +1,9 @@
 """One .log file and its indexes: append, locate, read.
 
-The segment at the end of a log is active: its files stay open for appends. All others are opened when read and kept in
-a bounded cache. Positions are bytes in the .log file. Not thread-safe: the partition's lock guards it; a `FileSlice`
-once returned may be used without the lock, from any thread, after the segment is closed or its file is deleted. Source:
-Kafka storage, LogSegment.
+The segment at the end of a log is active: its .log file stays open for appends. All other files are opened when needed
+and kept in a bounded cache. Positions are bytes in the .log file. Not thread-safe: the partition's lock guards it; a
+`FileSlice` once returned may be used without the lock, from any thread, after the segment is closed or its file is
+deleted. Source: Kafka storage, LogSegment.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class Segment:
         limit = config.segment_index_bytes
         transactions = self.path(TRANSACTION_INDEX_SUFFIX)
         return SegmentIndexes(
-            OffsetIndex(self._disk, self.path(OFFSET_INDEX_SUFFIX), self.base_offset, limit),
-            TimeIndex(self._disk, self.path(TIME_INDEX_SUFFIX), self.base_offset, limit),
+            OffsetIndex(self._disk, self.path(OFFSET_INDEX_SUFFIX), self.base_offset, limit, self._open_files),
+            TimeIndex(self._disk, self.path(TIME_INDEX_SUFFIX), self.base_offset, limit, self._open_files),
             TransactionIndex(self._disk, transactions, read_entries(transactions)),
         )
 
@@ -314,6 +314,9 @@ class Segment:
         """Drop cached descriptors, before the files are deleted."""
         self._open_files.forget(self.path(LOG_SUFFIX))
         self._file = None
+        if self.active_indexes is not None:
+            self.active_indexes.offsets.file.forget_file()
+            self.active_indexes.times.file.forget_file()
         self.active_indexes = None
 
     def _add_index_entries(self, last_offset: int, position: int) -> None:

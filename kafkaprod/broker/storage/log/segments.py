@@ -34,15 +34,15 @@ from kafkaprod.broker.storage.lru_cache import LruCache
 from kafkaprod.broker.storage.recovery.checkpoints import IndexChecksums
 from kafkaprod.broker.storage.recovery.recovery import DiskImage, RecoveredSegment, checksum_scan, derive_indexes
 
-_OPEN_SEGMENTS = 128  # inactive ones with an open .log file; for all partitions together
+_OPEN_FILES = 512  # .log files of inactive segments and indexes of active ones; for all partitions together
 _LOADED_INDEXES = 32  # and with indexes in memory: 5 MiB for a segment of 1 GiB
 
 
 @dataclass(slots=True)
 class OpenHandles:
-    """The open files and loaded indexes of the inactive segments of all partitions of a broker. Thread-safe."""
+    """The bounded open files and loaded indexes of all partitions of a broker. Thread-safe."""
 
-    files: LruCache[LogFile] = field(default_factory=lambda: LruCache(_OPEN_SEGMENTS))
+    files: LruCache[LogFile] = field(default_factory=lambda: LruCache(_OPEN_FILES))
     indexes: LruCache[SegmentIndexes] = field(default_factory=lambda: LruCache(_LOADED_INDEXES))
 
 

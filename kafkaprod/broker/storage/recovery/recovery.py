@@ -186,7 +186,7 @@ def apply_recovery(disk: Disk, directory: str, recovery: Recovery) -> None:
         disk.unlink(os.path.join(directory, name))
     for name, content in recovery.writes.items():
         update_file(disk, os.path.join(directory, name), content)
-    if recovery.truncations or recovery.deletions or recovery.scanned or recovery.writes:
+    if recovery.truncations or recovery.deletions or recovery.scanned:
         disk.sync_dir(directory)
 
 

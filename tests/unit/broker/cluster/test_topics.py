@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import resource
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,9 +17,11 @@ from kafkaprod.broker.cluster.topics import FILE_NAME, TopicTable
 from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
+from kafkaprod.broker.storage.log.log_files import PARTITION_METADATA
 from kafkaprod.errors import BrokerError, CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
+from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
 from tests.support.broker.fixtures_log import FaultyDisk, failing, make_batch, make_environment
 
 
@@ -166,10 +170,10 @@ def test_partitions_beyond_what_files_may_be_open_are_refused(
     planned = table.creating("planned", 50, {})
     next(planned)
     for change in (
-        lambda: table.create("more", 21, {}),
-        lambda: table.add_partitions("orders", 121, validate_only=False),
+        lambda: table.create("more", 363, {}),
+        lambda: table.add_partitions("orders", 463, validate_only=False),
     ):
-        with pytest.raises(BrokerError, match=r"RLIMIT_NOFILE.*room for 20") as error:
+        with pytest.raises(BrokerError, match=r"RLIMIT_NOFILE.*room for 362") as error:
             change()
         assert refused_with(error) is ErrorCode.INVALID_PARTITIONS
 
@@ -190,6 +194,36 @@ def test_topic_without_all_its_partitions_is_completed_at_the_start(directory: D
     again = directory.open().get("orders")
     assert again is not None
     assert (len(again.partitions), again.topic_id) == (4, made.topic_id)
+
+
+def test_ids_of_partitions_that_a_crash_tore_are_those_of_the_topics_file(tmp_path: Path) -> None:
+    box = BrokerWithoutSockets(tmp_path, topics={"orders": 2})
+    made = box.broker.topics.get("orders")
+    box.broker.close()
+    for index in range(2):
+        (tmp_path / "data" / f"orders-{index}" / PARTITION_METADATA).write_bytes(b"")
+    again = BrokerWithoutSockets(tmp_path).broker.topics.get("orders")
+    assert again is not None
+    assert made is not None
+    assert again.topic_id == made.topic_id
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the descriptors in /proc")
+def test_a_partition_keeps_one_file_open(directory: Directory) -> None:
+    table = directory.open()
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    topic = table.create("orders", 600, {"index.interval.bytes": "1"})
+    assert len(os.listdir("/proc/self/fd")) == before + 600
+    for partition in topic.partitions:
+        for _ in range(2):  # the second one has an entry in the index
+            partition.log.append(make_batch([b"v"]), 0)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before + 600 + 512  # of all indexes together
+    table.delete("orders")
+    del topic, partition
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_partitions_nobody_wrote_down_are_taken_over(directory: Directory) -> None:

@@ -10,13 +10,14 @@ import pytest
 
 from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.index.offset_index import OffsetIndex, OffsetPosition
+from kafkaprod.broker.storage.lru_cache import LruCache
 from tests.support.broker.fixtures_log import FaultyDisk, failing
 
 BASE = 5_000_000_000  # offsets above int32: entries must be relative
 
 
 def make_index(path: Path, disk: Disk | None = None, max_bytes: int = 83) -> OffsetIndex:
-    index = OffsetIndex(disk or Disk(), str(path / "0.index"), BASE, max_bytes)
+    index = OffsetIndex(disk or Disk(), str(path / "0.index"), BASE, max_bytes, LruCache(4))
     index.file.activate()
     return index
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.index.time_index import TimeIndex, TimestampOffset
+from kafkaprod.broker.storage.lru_cache import LruCache
 
 BASE = 5_000_000_000
 
 
 def make_index(path: Path, max_bytes: int = 120) -> TimeIndex:
-    index = TimeIndex(Disk(), str(path / "0.timeindex"), BASE, max_bytes)
+    index = TimeIndex(Disk(), str(path / "0.timeindex"), BASE, max_bytes, LruCache(4))
     index.file.activate()
     return index
 
