@@ -3,15 +3,17 @@
 KAFKAPROD_DEBUG=1 builds with assertions and poisoned memory.
 KAFKAPROD_PORTABLE=1 builds, on Linux, the code of systems that have neither epoll nor futexes.
 KAFKAPROD_SANITIZE=address,undefined (or thread) builds with those sanitizers; see tests/sanitizers/README.md.
+GITHUB_REPOSITORY, set by the workflow, makes the links of the package's description absolute.
 """
 
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
-from setuptools import Extension, setup
+from setuptools import Distribution, Extension, setup
 from setuptools.command.build_ext import build_ext
 
 DEBUG = os.environ.get("KAFKAPROD_DEBUG") == "1"
@@ -89,16 +91,63 @@ class ParallelBuild(build_ext):
         super().build_extensions()
 
 
-setup(
-    cmdclass={"build_ext": ParallelBuild},
-    # An editable installation is a line with this directory in a .pth file, not an import hook: Spark (pkgutil),
-    # editors and type checkers see the packages, and programs in the clone find compiled modules beside the sources.
-    options={"editable_wheel": {"mode": "compat"}},
-    ext_modules=cythonize(
-        extensions,
-        build_dir="build",
-        compiler_directives=directives,
-        annotate=os.environ.get("KAFKAPROD_ANNOTATE") == "1",
-        nthreads=0,
-    ),
-)
+def description(text, environment=os.environ):
+    """Return README.md for a package index, which has only this page: links and pictures lead to the repository.
+
+    Without GITHUB_REPOSITORY (a build by hand) the text stays as it is.
+    """
+    repository = _repository(environment)
+    if repository is None:
+        return text
+    revision = environment.get("GITHUB_REF_NAME") or "main"
+
+    def absolute(match):
+        kind = "raw" if match[1].startswith("!") else "blob"
+        return f"{match[1]}({repository}/{kind}/{revision}/{match[2]})"
+
+    return re.sub(r"(!?\[[^\]]*\])\((?!\w+:|#)([^)\s]+)\)", absolute, text)
+
+
+def project_urls(environment=os.environ):
+    """Return the addresses that a package index shows beside the description."""
+    repository = _repository(environment)
+    if repository is None:
+        return {}
+    return {
+        "Source": repository,
+        "Documentation": f"{repository}/blob/main/docs/index.md",
+        "Changelog": f"{repository}/blob/main/CHANGELOG.md",
+        "Issues": f"{repository}/issues",
+    }
+
+
+def _repository(environment):
+    name = environment.get("GITHUB_REPOSITORY")
+    return f"{environment.get('GITHUB_SERVER_URL', 'https://github.com')}/{name}" if name else None
+
+
+class Described(Distribution):
+    """Completes what pyproject.toml says of the package with addresses that only a build of the workflow knows."""
+
+    def parse_config_files(self, *args, **options):
+        """See the base class."""
+        super().parse_config_files(*args, **options)
+        self.metadata.long_description = description(self.metadata.long_description or "")
+        self.metadata.project_urls = project_urls()
+
+
+if __name__ == "__main__":
+    setup(
+        distclass=Described,
+        cmdclass={"build_ext": ParallelBuild},
+        # An editable installation is a line with this directory in a .pth file, not an import hook: Spark (pkgutil),
+        # editors and type checkers see the packages, and programs in the clone find compiled modules beside them.
+        options={"editable_wheel": {"mode": "compat"}},
+        ext_modules=cythonize(
+            extensions,
+            build_dir="build",
+            compiler_directives=directives,
+            annotate=os.environ.get("KAFKAPROD_ANNOTATE") == "1",
+            nthreads=0,
+        ),
+    )

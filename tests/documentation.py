@@ -35,6 +35,8 @@ NOT_RUN = {
     "pip install 'kafkaprod[load]' && kafkaprod quickstart": "installs",
     "token endpoint https://": "is an error",
     "python -m pytest tests/spark": "tests and measurements, hours long",
+    "spec:\n  terminationGracePeriodSeconds": "is a part of a Kubernetes manifest",
+    "[Service]": "is a part of a unit of systemd",
 }
 
 _FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)

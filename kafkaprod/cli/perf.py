@@ -1,4 +1,4 @@
-"""`kafkaprod perf`: kafka-producer-perf-test's options and lines; `--json`; a curve over linger and batch size."""
+"""`kafkaprod perf`: kafka-producer-perf-test's options and lines; `--json`; latency at given rates."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from typing import Any
 
 from kafkaprod.cli.command_producer import check_topic, command_producer
 from kafkaprod.cli.main import examples
-from kafkaprod.cli.perf_curve import Point, draw, page
+from kafkaprod.cli.perf_curve import HEAD, RATES, SECONDS, charts, draw, measure_rates
 from kafkaprod.cli.perf_stats import Stats, Totals
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, count, read_options, whole
 from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.producer import Producer
 from kafkaprod.results.block import BlockResult
-from kafkaprod.text import counted
 
 BLOCK_ROWS = 500
 SEED = 0
@@ -38,12 +37,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=examples(
             "kafkaprod perf -t orders --num-records 1000000 --record-size 100 -b localhost:9092",
             "kafkaprod perf -t orders --num-records 50000 --record-size 100 --throughput 5000 --json -b localhost:9092",
-            "kafkaprod perf -t orders --num-records 200000 --record-size 100 --curve curve.html -b localhost:9092",
+            "kafkaprod perf -t orders --record-size 100 --curve 1000,10000,100000 --svg curve.svg -b localhost:9092",
         ),
     )
     add = parser.add_argument
     add("-t", "--topic", required=True, help="name of the topic")
-    add("--num-records", type=count, required=True, metavar="N", help="records to send")
+    add("--num-records", type=count, metavar="N", help="records to send")
     payload = parser.add_mutually_exclusive_group(required=True)
     payload.add_argument("--record-size", type=whole, metavar="BYTES", help="values of random letters")
     payload.add_argument("--payload-file", metavar="FILE", help="values drawn at random from the file's lines")
@@ -66,20 +65,27 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--reporting-interval", type=whole, default=5000, metavar="MS", help="of the lines (default: %(default)s)")
     add("-q", "--quiet", action="store_true", help="print only the summary")
     add("--json", action="store_true", help="print the summary as JSON")
-    add("--curve", metavar="FILE", help="draw latency against throughput: .svg or .html")
-    add("--curve-linger", default="0,1,5,20,50", metavar="MS,...", help="default: %(default)s")
-    add("--curve-batch", default="16384,65536,262144", metavar="BYTES,...", help="default: %(default)s")
+    add(
+        "--curve",
+        nargs="?",
+        const=RATES,
+        metavar="RATE,...",
+        help=f"measure latency at these records a second, from when each record was due (default: {RATES})",
+    )
+    add("--curve-seconds", type=float, default=SECONDS, metavar="S", help="at each rate (default: %(default)s)")
+    add("--svg", metavar="FILE", help="draw the curve, with matplotlib (extra charts)")
     add_cluster_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure and print. Raises KafkaError: a record was not delivered, an option is wrong."""
+    _check(options)
     producer_options = _producer_options(options)
     make_block = _payloads(options)
     check_topic(options, producer_options, options.topic)
     if options.curve is not None:
-        return _draw_curve(options, producer_options, make_block)
+        return _measure_curve(options, producer_options, make_block)
 
     def show(line: str) -> None:
         if not (options.json or options.quiet):
@@ -214,34 +220,41 @@ def _payloads(options: argparse.Namespace) -> MakeBlock:
 # --- the curve --------------------------------------------------------------------------------------------------------
 
 
-def _numbers(text: str, flag: str) -> list[int]:
+def _check(options: argparse.Namespace) -> None:
+    """Refuse options that do not fit together, before anything is sent."""
+    if options.curve is None:
+        if options.num_records is None:
+            raise ConfigError("how many records? give --num-records N, or --curve for latency at several rates")
+        if options.svg is not None:
+            raise ConfigError("--svg draws what --curve measures: give both")
+        return
+    if options.num_records is not None:
+        raise ConfigError("--curve sends rate times --curve-seconds records: leave out --num-records")
+    if not 0.1 <= options.curve_seconds <= 3600:
+        raise ConfigError(f"--curve-seconds {options.curve_seconds:g} is not in 0.1..3600")
+    if options.svg is not None:
+        charts()
+
+
+def _rates(text: str) -> list[int]:
     try:
-        return [whole(part.strip()) for part in text.split(",")]
+        return sorted({count(part.strip()) for part in text.split(",")})
     except argparse.ArgumentTypeError as error:
-        raise ConfigError(f"{flag} {text}: {error}") from error
+        raise ConfigError(f"--curve {text}: {error}") from error
 
 
-def _draw_curve(options: argparse.Namespace, producer_options: dict[str, Any], make_block: MakeBlock) -> int:
-    path = Path(options.curve)
-    if path.suffix not in (".svg", ".html"):
-        raise ConfigError(f"--curve {options.curve}: the name must end in .svg or .html")
+def _measure_curve(options: argparse.Namespace, producer_options: dict[str, Any], make_block: MakeBlock) -> int:
     points = []
-    lingers = _numbers(options.curve_linger, "--curve-linger")
-    for batch_size in _numbers(options.curve_batch, "--curve-batch"):
-        for linger_ms in lingers:
-            varied = producer_options | {"batch_size": batch_size, "linger_ms": linger_ms}
-            totals, _, _ = measure(options, varied, make_block, lambda _: None)
-            points.append(Point(batch_size, linger_ms, totals))
-            if not (options.json or options.quiet):
-                print(f"batch.size={batch_size} linger.ms={linger_ms}: {totals.line()}", flush=True)
-    rate = "unlimited" if options.throughput <= 0 else f"{options.throughput:g} a second"
-    title = f"{counted(options.num_records, 'record')} each, {rate}"
-    path.write_text(draw(points, title) if path.suffix == ".svg" else page(points, title), encoding="utf-8")
+    with command_producer(producer_options) as producer:
+        if not options.json:
+            print(HEAD, flush=True)
+        for point in measure_rates(producer, options.topic, _rates(options.curve), options.curve_seconds, make_block):
+            points.append(point)
+            if not options.json:
+                print(point.line(), flush=True)
+    if options.svg is not None:
+        draw(points, f"kafkaprod, topic {options.topic}, linger.ms={producer.config.linger_ms}", options.svg)
     if options.json:
-        print(json.dumps([_point(options.topic, point) for point in points]))
+        about = {"schema_version": SCHEMA_VERSION, "topic": options.topic}
+        print(json.dumps([about | point.as_dict() for point in points]))
     return 0
-
-
-def _point(topic: str, point: Point) -> dict[str, Any]:
-    about = {"schema_version": SCHEMA_VERSION, "topic": topic}
-    return about | {"batch_size": point.batch_size, "linger_ms": point.linger_ms} | point.totals.as_dict()

@@ -1,103 +1,150 @@
-"""Draw latency against throughput over linger and batch size."""
+"""`kafkaprod perf --curve`: latency at given rates, as an open loop.
+
+Records are due at fixed times, whatever happened to those before, and the latency of a record counts from the moment it
+was due. A stall of client or broker therefore shows in the latency of every record that it delayed; a loop that sends
+the next record when it gets around to it would hide that.
+"""
 
 from __future__ import annotations
 
-import html
-import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
-from kafkaprod.cli.perf_stats import Totals
+from kafkaprod.cli.perf_stats import Stats, Totals
+from kafkaprod.errors import ConfigError
+from kafkaprod.producer import Producer
+from kafkaprod.results.block import BlockResult
 
-WIDTH, HEIGHT, MARGIN = 820, 480, 70
-COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf")
+RATES: Final = "1000,3000,10000,30000,100000,300000"
+SECONDS: Final = 5.0
+KEPT_UP: Final = 0.95
+"""A rate of which less than this share is reached is saturated: its latency is the length of a queue."""
+
+_SLICE_S = 0.0001  # records that were due within this time are sent together, and count from the first one's time
+_WARM_UP = 0.2  # share of the time at the beginning that is not counted
+HEAD: Final = (
+    f"{'target/s':>10} {'reached/s':>10} {'MB/s':>8} {'p50 ms':>9} {'p99 ms':>9} {'p99.9 ms':>9} {'max ms':>9}"
+)
+
+MakeBlock = Callable[[int, int], list[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One run of the curve."""
+    """What was measured at one rate.
 
-    batch_size: int
-    linger_ms: int
+    Attributes:
+        target: Records a second that were due.
+        totals: Of the records that were due after the warm-up.
+    """
+
+    target: int
     totals: Totals
 
+    @property
+    def is_saturated(self) -> bool:
+        """Whether fewer records were acknowledged in the time than were due in it."""
+        return self.totals.records_per_second < self.target * KEPT_UP
 
-def draw(points: Sequence[Point], title: str) -> str:
-    """Return an SVG: a line per batch size, a point per linger; throughput to the right, 99th percentile upwards."""
-    most_x = round_up(max(point.totals.records_per_second for point in points))
-    most_y = round_up(max(max(point.totals.percentiles_ms[2] for point in points), 1))
-    shapes = [*_axes(most_x, most_y), _text(WIDTH / 2, 24, title, "middle", 15)]
-    sizes = sorted({point.batch_size for point in points})
-    for number, size in enumerate(sizes):
-        colour = COLOURS[number % len(COLOURS)]
-        line = [point for point in points if point.batch_size == size]
-        places = [_place(point, most_x, most_y) for point in line]
-        shapes.append(
-            f'<polyline fill="none" stroke="{colour}" stroke-width="2" '
-            f'points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}"/>'
-        )
-        for (x, y), point in zip(places, line, strict=True):
-            shapes.append(
-                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"><title>{_about(point)}</title></circle>'
-            )
-            shapes.append(_text(x + 6, y - 6, f"{point.linger_ms} ms", "start", 11))
-        legend = f"batch.size {size:,} bytes"
-        shapes.append(_text(WIDTH - MARGIN, 44 + 15 * number, legend, "end", 12, colour))
-    body = "\n".join(shapes)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        f'font-family="sans-serif"><rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n'
-    )
+    def line(self) -> str:
+        """Return a line of the table under `HEAD`; MB of 2**20 bytes, as in all lines of the command."""
+        totals = self.totals
+        p50, _, p99, p999 = totals.percentiles_ms
+        numbers = f"{totals.records_per_second:>10,.0f} {totals.bytes_per_second / (1 << 20):>8.1f}"
+        latency = f"{p50:>9.2f} {p99:>9.2f} {p999:>9.2f} {totals.highest_ms:>9.2f}"
+        return f"{self.target:>10,} {numbers} {latency}{'  saturated' if self.is_saturated else ''}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the point for --json."""
+        return {"target_records_per_second": self.target, "saturated": self.is_saturated} | self.totals.as_dict()
 
 
-def page(points: Sequence[Point], title: str) -> str:
-    """Return the picture and its numbers as HTML."""
-    rows = "\n".join(
-        f"<tr><td>{p.batch_size}</td><td>{p.linger_ms}</td><td>{p.totals.records_per_second:,.0f}</td>"
-        f"<td>{p.totals.bytes_per_second / 1e6:,.1f}</td><td>{p.totals.average_ms:.2f}</td>"
-        + "".join(f"<td>{value:.1f}</td>" for value in p.totals.percentiles_ms)
-        + "</tr>"
-        for p in points
-    )
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        "<style>body{font-family:sans-serif;margin:2em}td,th{padding:.2em .8em;text-align:right}</style></head><body>"
-        f"{draw(points, title)}<table><tr><th>batch.size</th><th>linger.ms</th><th>records/s</th><th>MB/s</th>"
-        f"<th>avg ms</th><th>p50</th><th>p95</th><th>p99</th><th>p99.9</th></tr>\n{rows}</table></body></html>\n"
-    )
+def measure_rates(
+    producer: Producer, topic: str, rates: Sequence[int], seconds: float, make_block: MakeBlock
+) -> Iterator[Point]:
+    """Measure one rate after the other; the first saturated one is the last.
+
+    Args:
+        producer: Sends the records; is flushed after each rate.
+        topic: Its name.
+        rates: Records a second, ascending.
+        seconds: How long records are due at each rate; the first fifth is not counted.
+        make_block: Makes the values of `count` records from number `first` on.
+
+    Raises:
+        KafkaError: A record was not delivered.
+    """
+    producer.send_many(topic, make_block(0, 1)).result()  # connects
+    for rate in rates:
+        point = Point(rate, _run(producer, topic, rate, seconds, make_block))
+        yield point
+        if point.is_saturated:
+            return
 
 
-def round_up(highest: float) -> float:
-    """Return the end of an axis whose five steps are round numbers: 1, 2, 2.5 or 5 times a power of ten each."""
-    step = highest / 5
-    power = 10.0 ** math.floor(math.log10(step))
-    return 5 * power * next(factor for factor in (1, 2, 2.5, 5, 10) if factor * power >= step * 0.999)
+def _run(producer: Producer, topic: str, rate: int, seconds: float, make_block: MakeBlock) -> Totals:
+    """Send what is due; stop early when sending itself takes twice the time."""
+    record_count = max(int(rate * seconds), 1)
+    slice_rows = max(int(rate * _SLICE_S), 1)
+    started_s = time.monotonic()
+    stats: Stats | None = None
+    sent = 0
+    while sent < record_count and time.monotonic() - started_s < 2 * seconds:
+        due_s = started_s + sent / rate
+        ahead_s = due_s - time.monotonic()
+        if ahead_s > 0:
+            time.sleep(ahead_s)
+        if stats is None and time.monotonic() - started_s >= seconds * _WARM_UP:
+            stats = Stats(float("inf"), lambda _: None)
+        block = make_block(sent, min(slice_rows, record_count - sent))
+        result = producer.send_many(topic, block)
+        if stats is not None:
+            _watch(result, block, due_s, stats)
+        sent += len(block)
+    producer.flush()
+    return (stats or Stats(float("inf"), lambda _: None)).totals()
 
 
-def _place(point: Point, most_x: float, most_y: float) -> tuple[float, float]:
-    return (
-        MARGIN + point.totals.records_per_second / most_x * (WIDTH - 2 * MARGIN),
-        HEIGHT - MARGIN - point.totals.percentiles_ms[2] / most_y * (HEIGHT - 2 * MARGIN),
-    )
+def _watch(result: BlockResult, block: Sequence[bytes], due_s: float, stats: Stats) -> None:
+    """Record each batch of the block when it is acknowledged, counted from when its first record was due."""
+    average = sum(map(len, block)) / len(block)
+
+    def on_done(count: int) -> None:
+        stats.record(time.monotonic() - due_s, count, int(count * average))
+
+    result.watch_batches(on_done)
 
 
-def _axes(most_x: float, most_y: float) -> list[str]:
-    left, right, top, bottom = MARGIN, WIDTH - MARGIN, MARGIN, HEIGHT - MARGIN
-    shapes = [f'<path d="M{left} {top}V{bottom}H{right}" fill="none" stroke="black"/>']
-    for step in range(6):
-        x, y = left + (right - left) * step / 5, bottom - (bottom - top) * step / 5
-        shapes.append(_text(x, bottom + 18, f"{most_x * step / 5:,.0f}", "middle", 11))
-        shapes.append(_text(left - 8, y + 4, f"{most_y * step / 5:,g}", "end", 11))
-        shapes.append(f'<path d="M{left} {y:.1f}H{right}" stroke="#ddd" fill="none"/>')
-    shapes.append(_text((left + right) / 2, HEIGHT - 20, "records/s", "middle", 13))
-    shapes.append(_text(left, top - 12, "99th percentile, ms", "start", 13))
-    return shapes
+def charts() -> Any:
+    """Import what draws. Raises ConfigError: it is not installed."""
+    try:
+        from matplotlib.figure import Figure  # only here: it takes half a second
+    except ImportError as error:
+        raise ConfigError("--svg draws with matplotlib: pip install 'kafkaprod[charts]'") from error
+    return Figure
 
 
-def _about(point: Point) -> str:
-    return html.escape(f"batch.size={point.batch_size} linger.ms={point.linger_ms}: {point.totals.line()}")
+def draw(points: Sequence[Point], title: str, path: str) -> None:
+    """Write the points as SVG: the rate to the right, the latency upwards, both logarithmic.
 
-
-def _text(x: float, y: float, text: str, anchor: str, size: int, colour: str = "black") -> str:
-    shown = html.escape(text)
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{colour}">{shown}</text>'
+    Raises:
+        ConfigError: matplotlib is missing.
+        OSError: The file cannot be written.
+    """
+    figure = charts()(figsize=(8, 4.5), layout="constrained")
+    axes = figure.add_subplot(xscale="log", yscale="log", title=title)
+    axes.set(xlabel="records a second", ylabel="latency from the due time, ms")
+    rates = [point.totals.records_per_second for point in points]
+    for number, name in ((3, "p99.9"), (2, "p99"), (0, "p50")):
+        heights = [max(point.totals.percentiles_ms[number], 0.001) for point in points]
+        axes.plot(rates, heights, marker="o", label=name)
+    for point, rate in zip(points, rates, strict=True):
+        if point.is_saturated:
+            axes.axvline(rate, color="grey", linestyle=":", label=f"saturated: {point.target:,} were due")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_formatter("{x:,g}")
+    axes.grid(visible=True, which="major", alpha=0.4)
+    axes.legend()
+    figure.savefig(path, format="svg")

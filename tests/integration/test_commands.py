@@ -168,17 +168,42 @@ def test_perf_keeps_to_a_throughput_and_tells_of_the_steady_state(rig: LoadRig) 
     assert report["steady_state"]["records"] == 1500
 
 
-@pytest.mark.parametrize("suffix", ["svg", "html"])
-def test_perf_draws_a_curve(rig: LoadRig, tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"curve.{suffix}"
-    done = run_here([
-        *("perf", "--topic", rig.topic, "--num-records", "2000", "--record-size", "100", "-b", rig.bootstrap),
-        *("--curve", str(path), "--curve-linger", "0,5", "--curve-batch", "16384,65536"),
-    ])  # fmt: skip
+def test_perf_measures_latency_at_given_rates_and_draws_it(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "curve.svg"
+    arguments = ["perf", "--topic", rig.topic, "--record-size", "100", "-b", rig.bootstrap, "--curve", "400,200"]
+    done = run_here([*arguments, "--curve-seconds", "0.5", "--svg", str(path)])
     assert done.code == 0, done.err
-    text = path.read_text()
-    assert text.count("<circle") == 4
-    assert "batch.size 65,536 bytes" in text
+    head, *lines = done.out.splitlines()
+    assert head.split()[:2] == ["target/s", "reached/s"]
+    assert [line.split()[0] for line in lines] == ["200", "400"]
+    assert path.read_text().startswith("<?xml")
+    points = json.loads(run_here([*arguments, "--curve-seconds", "0.5", "--json"]).out)
+    assert [point["target_records_per_second"] for point in points] == [200, 400]
+    assert all(0 < point["records"] <= 160 for point in points)
+    assert all(0 < point["latency_ms"]["p50"] <= point["latency_ms"]["p99.9"] for point in points)
+
+
+def test_the_curve_ends_with_the_first_rate_that_is_not_reached(rig: LoadRig) -> None:
+    arguments = ["perf", "-t", rig.topic, "--record-size", "10", "-b", rig.bootstrap, "--curve-seconds", "0.1"]
+    *_, last = run_here([*arguments, "--curve", "100000000,200000000"]).out.splitlines()
+    assert last.startswith("100,000,000 ")
+    assert last.endswith("  saturated")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give --num-records N, or --curve"),
+        (["--num-records", "5", "--svg", "f.svg"], "--svg draws what --curve measures"),
+        (["--num-records", "5", "--curve"], "leave out --num-records"),
+        (["--curve", "10,x"], "'x' is not a whole number above 0"),
+        (["--curve", "--curve-seconds", "0"], "is not in 0.1..3600"),
+    ],
+)
+def test_perf_refuses_what_does_not_fit_together(rig: LoadRig, arguments: list[str], message: str) -> None:
+    done = run_here(["perf", "-t", rig.topic, "--record-size", "9", "-b", rig.bootstrap, *arguments])
+    assert done.code == 2
+    assert message in done.err
 
 
 @pytest.mark.external

@@ -1,0 +1,189 @@
+"""The page docs/metrics.md: each metric of a producer, its unit and meaning, and how to export it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kafkaprod import Producer
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.metrics.producer_metrics import STAGES
+
+_HEAD = """\
+# Metrics
+
+<!-- Made by `python -m tests.pages`; meanings are in tests/pages/metrics.py. -->
+
+`producer.metrics()` returns all metrics now, as `{group: {name: value}}`, under the names of the Java producer. Reading
+costs about 10 us per topic and broker; counting is done per batch and per request, so there is nothing to switch off.
+
+```python
+from kafkaprod import Producer
+
+with Producer(bootstrap_servers="localhost:9092") as producer:
+    producer.send("orders", b"value").result()
+    metrics = producer.metrics()
+    print(metrics["producer-metrics"]["record-send-total"])
+    print(metrics["producer-topic-metrics.orders"]["byte-total"])
+    print(metrics["producer-latency-metrics"]["ack-time-us-p99"])
+```
+
+`-avg`, `-max`, `-rate` and `-ratio` cover the last `metrics_num_samples` windows of `metrics_sample_window_ms` (1 minute by
+default); `-total` counts from the producer's start.
+
+## What to watch
+
+| question | metric | when it is bad |
+| --- | --- | --- |
+| are records lost? | `record-error-total` | it grows: the log and the failed futures say why |
+| do brokers have trouble? | `record-retry-rate`, `request-latency-max` | retries for minutes; latency near `request_timeout_ms` |
+| do I send too fast? | `buffer-available-bytes`, `bufferpool-wait-ratio`, `buffer-exhausted-total` | available near 0; ratio over 0.1 |
+| are batches full? | `batch-size-avg`, `records-per-request-avg` | far below `batch_size` at high rates: raise `linger_ms` |
+| does compression pay? | `compression-rate-avg` | near 1: the values are compressed already, or random |
+| am I throttled? | `produce-throttle-time-max` | above 0: a quota of the brokers |
+| is the sender thread the limit? | `io-ratio` | near 1 |
+
+## Prometheus and Grafana
+
+With `pip install 'kafkaprod[metrics]'`:
+
+```python
+import urllib.request
+from prometheus_client import start_http_server
+from kafkaprod import Producer
+from kafkaprod.metrics.prometheus import PrometheusReporter
+
+server, thread = start_http_server(0)  # a service gives its port here, for example 9100
+with Producer(bootstrap_servers="localhost:9092", metric_reporters=[PrometheusReporter()]) as producer:
+    producer.send("orders", b"value").result()
+    page = urllib.request.urlopen(f"http://localhost:{server.server_port}/metrics").read().decode()
+    print([line for line in page.splitlines() if line.startswith("kafka_producer_record_send_total")])
+server.shutdown()
+server.server_close()
+thread.join()
+```
+
+Names become `kafka_producer_record_send_total` and so on, with the label `client_id`; those of topics
+`kafka_producer_topic_...` with the label `topic`, those of brokers `kafka_producer_node_...` with `node_id`. Stages of a
+batch are histograms in seconds: `kafka_producer_batch_ack_seconds`. One reporter serves several producers; give them
+different `client_id`s. With gunicorn use one port per worker, or the multiprocess mode of prometheus-client for your own
+metrics only: these are read live and belong to one process.
+
+[grafana-dashboard.json](grafana-dashboard.json) shows them: "Import" in Grafana, then choose the data source. `docs/demo` has
+Kafka, a program, Prometheus and Grafana together for `docker compose up`.
+
+`LogReporter(interval_s=60)` writes the metrics as a line of JSON to the logger `kafkaprod.metrics`. A reporter of your own is
+an object with `start(source)` and `close()`: [](api.md#metrics).
+"""
+
+BASES = {
+    "batch-split": "batches that were too large for the broker and were split",
+    "buffer-exhausted": "records refused because `buffer_memory` stayed full",
+    "byte": "bytes of batches sent, compressed",
+    "connection-close": "connections closed",
+    "connection-creation": "connections opened",
+    "failed-authentication": "logins that failed",
+    "failed-reauthentication": "logins of an open connection that failed",
+    "incoming-byte": "bytes received",
+    "network-io": "requests and answers",
+    "outgoing-byte": "bytes sent",
+    "record-error": "records that failed",
+    "record-retry": "records that were sent again",
+    "record-send": "records sent",
+    "request": "requests sent",
+    "response": "answers received",
+    "select": "times the sender thread waited for its sockets",
+    "successful-authentication": "logins",
+    "successful-reauthentication": "logins of a connection that was open already",
+}
+"""Metrics that have a `-rate` (per second) and a `-total`."""
+
+MEANINGS = {
+    "batch-size-avg": "bytes of a batch as sent",
+    "batch-size-max": "bytes of the largest batch as sent",
+    "buffer-available-bytes": "bytes of `buffer_memory` that are free",
+    "buffer-total-bytes": "`buffer_memory`",
+    "bufferpool-wait-ratio": "share of time that callers waited for memory",
+    "bufferpool-wait-time-ns-total": "ns that callers waited for memory",
+    "compression-rate": "bytes as sent, divided by bytes before compression",
+    "compression-rate-avg": "bytes as sent, divided by bytes before compression",
+    "connection-count": "open connections",
+    "flush-time-ns-total": "ns that callers spent in `flush()`",
+    "io-ratio": "share of time that the sender thread worked",
+    "io-time-ns-avg": "ns of work between two waits of the sender thread",
+    "io-time-ns-total": "ns that the sender thread worked",
+    "io-wait-ratio": "share of time that the sender thread waited",
+    "io-wait-time-ns-avg": "ns of one wait of the sender thread",
+    "io-wait-time-ns-total": "ns that the sender thread waited",
+    "metadata-age": "seconds since the cluster's metadata was read",
+    "metadata-wait-time-ns-total": "ns that callers waited for metadata",
+    "produce-throttle-time-avg": "ms that a broker delayed an answer because of a quota",
+    "produce-throttle-time-max": "the longest such delay, ms",
+    "reauthentication-latency-avg": "ms of a login of an open connection",
+    "reauthentication-latency-max": "the longest such login, ms",
+    "record-queue-time-avg": "ms that a batch was open or waited to be sent",
+    "record-queue-time-max": "the longest such time, ms",
+    "record-size-avg": "bytes of a record before compression",
+    "record-size-max": "bytes of the largest record, by the mean of its batch",
+    "records-per-request-avg": "records in a Produce request",
+    "request-latency-avg": "ms from a Produce request to its answer",
+    "request-latency-max": "the longest such time, ms",
+    "request-size-avg": "bytes of a Produce request",
+    "request-size-max": "bytes of the largest Produce request",
+    "requests-in-flight": "requests without an answer",
+    "txn-abort-time-ns-total": "ns that callers spent in `abort_transaction()`",
+    "txn-begin-time-ns-total": "ns that callers spent in `begin_transaction()`",
+    "txn-commit-time-ns-total": "ns that callers spent in `commit_transaction()`",
+    "txn-init-time-ns-total": "ns that callers spent in `init_transactions()`",
+    "txn-send-offsets-time-ns-total": "ns that callers spent in `send_offsets_to_transaction()`",
+    "waiting-threads": "callers that wait for memory now",
+}
+
+STAGE_MEANINGS = {
+    "append": "a batch is open for records",
+    "seal": "its request is drained, compressed and sealed",
+    "send": "until the socket took its last byte",
+    "ack": "until the answer, counted from before `send`",
+}
+
+
+def snapshot() -> Mapping[str, Mapping[str, Any]]:
+    """Return the metrics of a producer that sent a record."""
+    with (
+        EmbeddedBroker(topics={"t": 1}) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+    ):
+        producer.send("t", b"value").result(30)
+        return producer.metrics()
+
+
+def meaning(name: str) -> str:
+    """Return what a metric means. Raises KeyError: it has no text here."""
+    if name in MEANINGS:
+        return MEANINGS[name]
+    base, _, kind = name.rpartition("-")
+    return f"{BASES[base]}, {'per second' if kind == 'rate' else 'since the start'}"
+
+
+def metrics_page() -> str:
+    """Return the whole page."""
+    return "\n".join([_HEAD, *_groups(snapshot())])
+
+
+def _groups(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    node = max(group for group in groups if group.startswith("producer-node-metrics."))
+    yield from _table("Of the producer: `producer-metrics`", groups["producer-metrics"])
+    yield from _table("Of a topic: `producer-topic-metrics.<topic>`", groups["producer-topic-metrics.t"])
+    yield from _table("Of a broker: `producer-node-metrics.node-<id>`", groups[node])
+    yield "## Latency by stage: `producer-latency-metrics`\n"
+    yield "Not Kafka's. `<stage>-time-us-<what>` in microseconds since the start; `what` is avg, max, p50, p90, p99, p999.\n"
+    yield "| stage | time |\n| --- | --- |"
+    yield from (f"| `{stage}` | {STAGE_MEANINGS[stage]} |" for stage in STAGES)
+    yield "\n`app-info` has the version and start time, `kafka-metrics-count` the number of metrics.\n"
+
+
+def _table(title: str, values: Mapping[str, Any]) -> Iterator[str]:
+    yield f"## {title}\n"
+    yield "| name | meaning |\n| --- | --- |"
+    yield from (f"| `{name}` | {meaning(name)} |" for name in sorted(values))
+    yield ""
