@@ -37,6 +37,8 @@ COMMANDS: Final = (
     "perf",
     "broker",
     "cluster",
+    "completions",
+    "man",
 )
 WRONG_ARGUMENTS: Final = 2
 HELP: Final = "help"

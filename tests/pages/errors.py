@@ -89,6 +89,7 @@ REMEDIES = {
     "ProducerClosedError": "Send before `close()` or the end of the `with` block.",
     "ProducerFencedError": "Another producer with this `transactional_id` is running, or the transaction took longer than "
     "`transaction_timeout_ms`. Stop this instance, unless it is the one that should write: then make a new producer.",
+    "PurgedError": "Nothing: your program called `purge()`. Send the record again if it is still wanted.",
     "RecordTooLargeError": "Make the record smaller (compress it, or store it elsewhere and send its address), or raise "
     "`max_request_size` here and `max.message.bytes` of the topic.",
     "RequestTimedOutError": "Nothing: it is retried. If it is the final cause, the broker was overloaded for all of "
