@@ -36,6 +36,7 @@ NOT_RUN = {
     "token endpoint https://": "is an error",
     "python -m pytest tests/spark": "tests and measurements, hours long",
     "spec:\n  terminationGracePeriodSeconds": "is a part of a Kubernetes manifest",
+    "docker build -f docs/demo/Dockerfile": "needs an engine for containers",
     "[Service]": "is a part of a unit of systemd",
 }
 

@@ -61,12 +61,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "completions",
         help="print the completions of a shell",
-        description="Prints a script that completes commands, flags, choices and options of the producer.",
-        epilog=examples(
-            "kafkaprod completions bash > ~/.local/share/bash-completion/completions/kafkaprod",
-            "kafkaprod completions zsh > ~/.zfunc/_kafkaprod    # a directory of $fpath, before compinit",
-            "kafkaprod completions fish > ~/.config/fish/completions/kafkaprod.fish",
-        ),
+        description="Prints a script that completes commands, flags, choices and options of the producer. "
+        "Its place: bash, ~/.local/share/bash-completion/completions/kafkaprod; "
+        "zsh, a file _kafkaprod in a directory of $fpath; fish, "
+        "~/.config/fish/completions/kafkaprod.fish.",
+        epilog=examples("kafkaprod completions bash", "kafkaprod completions zsh", "kafkaprod completions fish"),
     )
     parser.add_argument("shell", choices=SCRIPTS, help="the shell")
     parser.set_defaults(run=run)

@@ -28,11 +28,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "man",
         help="print the manual page",
-        description="Prints the manual page of all commands, for man(1).",
-        epilog=examples(
-            "kafkaprod man > kafkaprod.1 && man ./kafkaprod.1",
-            "mkdir -p ~/.local/share/man/man1 && kafkaprod man > ~/.local/share/man/man1/kafkaprod.1",
-        ),
+        description="Prints the manual page of all commands. Its place: ~/.local/share/man/man1/kafkaprod.1.",
+        epilog=examples("kafkaprod man"),
     )
     parser.set_defaults(run=run)
 
