@@ -16,7 +16,6 @@ CONFLUENT_KAFKA = {
 }
 
 AIOKAFKA = {
-    "test_producer_ssl": "does not apply: it needs the certificates of their Docker image",
     **dict.fromkeys(
         (
             "test_producer_transactional_send_offsets_and_abort",
