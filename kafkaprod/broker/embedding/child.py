@@ -24,7 +24,7 @@ from kafkaprod.broker.embedding.faults import Fault, FaultKind, Faults
 from kafkaprod.broker.listeners import parse_listeners
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
-from kafkaprod.broker.storage.disk import raise_descriptor_limit
+from kafkaprod.broker.storage.disk import Disk, UnsyncedDisk, raise_descriptor_limit
 from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import KafkaError
@@ -52,13 +52,15 @@ def main() -> int:
 def parse_config(options: dict[str, Any]) -> BrokerConfig:
     """The configuration in the first line: fields of BrokerConfig, with these written as plain values.
 
-    `flush_policy` is text, `retention_ms` stands for the topics' options and `initial_rebalance_delay_ms` for those of
-    groups, `transactions` has fields of TransactionConfig, `tls_files` are paths, `options` have Kafka's names,
-    `listeners` is their list, `max_versions` has the numbers of the APIs as text.
+    `flush_policy` is text, `outlives_power_cut` is whether anything is synced to the disk, `retention_ms` stands for
+    the topics' options and `initial_rebalance_delay_ms` for those of groups, `transactions` has fields of
+    TransactionConfig, `tls_files` are paths, `options` have Kafka's names, `listeners` is their list, `max_versions`
+    has the numbers of the APIs as text.
     """
     delay_ms = options.pop("initial_rebalance_delay_ms")
     transactions = TransactionConfig(**options.pop("transactions"))
     policy = parse_policy(options.pop("flush_policy"))
+    disk = Disk() if options.pop("outlives_power_cut") else UnsyncedDisk()
     log = LogConfig(retention_ms=options.pop("retention_ms"))
     tls_files = options.pop("tls_files")
     further = options.pop("options")
@@ -73,6 +75,7 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
         transactions=transactions,
         tls=None if tls_files is None else server_context(*tls_files),
         max_versions=max_versions,
+        disk=disk,
     )
     return with_options(config, further)
 

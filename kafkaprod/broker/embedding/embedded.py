@@ -81,7 +81,7 @@ class EmbeddedBroker:
             topics: name -> partition count, made at the start if missing.
             auto_create_topics: create topics that clients request, as Kafka does by default.
             num_partitions: of topics made without a count.
-            flush_policy: "each", "interval:<ms>" or "never".
+            flush_policy: "each", "interval:<ms>" or "never". In a temporary directory only "each" syncs anything.
             retention_ms: of topics that say nothing else; -1: records stay however old their timestamps are, which
                 brokers with Kafka's default of 7 days look at every 5 minutes.
             initial_rebalance_delay_ms: how long a new group waits for its first members.
@@ -113,6 +113,8 @@ class EmbeddedBroker:
             "auto_create_topics": auto_create_topics,
             "num_partitions": num_partitions,
             "flush_policy": flush_policy,
+            # A power cut ends the test, too; but "each" is there to show what syncs cost.
+            "outlives_power_cut": self._temporary is None or flush_policy == "each",
             "retention_ms": retention_ms,
             "initial_rebalance_delay_ms": initial_rebalance_delay_ms,
             "transactions": {

@@ -2,11 +2,13 @@
 
 import json
 import os
+from typing import Any
 
 import pytest
 
 from kafkaprod.broker.embedding.child import parse_config
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker, EmbeddedBrokerError
+from kafkaprod.broker.storage.disk import Disk, UnsyncedDisk
 
 
 @pytest.mark.parametrize(("options", "retention_ms"), [({}, -1), ({"retention_ms": 5}, 5)])
@@ -15,6 +17,16 @@ def test_records_of_an_embedded_broker_do_not_age_unless_it_is_told(options: dic
     broker = EmbeddedBroker("somewhere", **options)  # type: ignore[arg-type]
     config = parse_config(json.loads(json.dumps({"data_dir": "somewhere", "port": 0, **broker._options})))
     assert config.log.retention_ms == retention_ms
+
+
+@pytest.mark.parametrize(
+    ("options", "disk"),
+    [({}, UnsyncedDisk), ({"flush_policy": "each"}, Disk), ({"data_dir": "somewhere"}, Disk)],
+)
+def test_only_a_temporary_directory_is_not_synced(options: dict[str, Any], disk: type[Disk]) -> None:
+    broker = EmbeddedBroker(**options)
+    config = parse_config({"data_dir": broker.data_dir, "port": 0, **broker.child_options()})
+    assert type(config.disk) is disk
 
 
 def test_broker_that_cannot_start_leaves_no_directory() -> None:
