@@ -13,10 +13,12 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from tests.foreign import network, reasons
 from tests.foreign.results import Results
@@ -35,16 +37,19 @@ class LibrdkafkaSuite:
         requirement: project and version of the clone that the expected failures are of.
         group_protocol: "classic" or "consumer".
         expected_failures: name of a test -> why it fails.
+        broker_count: more than 1: they run against an `EmbeddedCluster`.
     """
 
     requirement: str
     group_protocol: str
     expected_failures: Mapping[str, str] = field(default_factory=dict)
+    broker_count: int = 1
 
 
 SUITES: Mapping[str, LibrdkafkaSuite] = {
     "librdkafka": LibrdkafkaSuite("librdkafka 2.15.0", "classic", reasons.LIBRDKAFKA),
     "librdkafka-consumer": LibrdkafkaSuite("librdkafka 2.15.0, KIP-848", "consumer", reasons.LIBRDKAFKA),
+    "librdkafka-cluster": LibrdkafkaSuite("librdkafka 2.15.0, three brokers", "classic", broker_count=3),
 }
 
 
@@ -62,21 +67,14 @@ def run(suite: LibrdkafkaSuite, clone: Path, options: list[str]) -> Results:
     network.leave()
     with (
         tempfile.TemporaryDirectory(prefix="foreign-") as name,
-        EmbeddedBroker(
-            num_partitions=4,  # as their scripts start Kafka
-            options={
-                "group.min.session.timeout.ms": 1000,
-                "group.initial.rebalance.delay.ms": 0,
-                "log.cleaner.backoff.ms": 1000,  # a test waits 3 minutes for a topic to be compacted
-            },
-        ) as broker,
+        _broker(suite.broker_count) as servers,
     ):
         report, conf = Path(name, "report.json"), Path(name, "test.conf")
-        conf.write_text(f"bootstrap.servers={broker.bootstrap_servers}\ntest.timeout.multiplier=4\n")
+        conf.write_text(f"bootstrap.servers={servers}\ntest.timeout.multiplier=4\n")
         _write_tools(Path(name, "bin"))
         environment = {
             **os.environ,
-            "BROKERS": broker.bootstrap_servers,
+            "BROKERS": servers,
             "KAFKA_PATH": name,
             "LD_LIBRARY_PATH": f"{clone.resolve()}/src:{clone.resolve()}/src-cpp",
             "RDKAFKA_TEST_CONF": str(conf),
@@ -87,6 +85,22 @@ def run(suite: LibrdkafkaSuite, clone: Path, options: list[str]) -> Results:
         command = ["./test-runner", "-L", "-p2", "-Q", *options]
         subprocess.run(command, cwd=tests, env=environment, check=False, timeout=TIMEOUT_S)
         return _read(report)
+
+
+@contextmanager
+def _broker(count: int) -> Iterator[str]:
+    """Run a broker, or a cluster of several, as their scripts start Kafka; give its addresses."""
+    options = {
+        "group.min.session.timeout.ms": 1000,
+        "group.initial.rebalance.delay.ms": 0,
+        "log.cleaner.backoff.ms": 1000,  # a test waits 3 minutes for a topic to be compacted
+    }
+    if count == 1:
+        with EmbeddedBroker(num_partitions=4, options=options) as broker:
+            yield broker.bootstrap_servers
+    else:
+        with EmbeddedCluster(count, num_partitions=4, options=options) as cluster:
+            yield cluster.bootstrap_servers
 
 
 def _build(clone: Path) -> None:
