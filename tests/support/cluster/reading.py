@@ -8,7 +8,10 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PyTopicPartition
 
+from tests.kafka.runtime import run_java, tools_class_path
+
 READ_S = 30.0
+_CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 
 def read_with_confluent(bootstrap_servers: str, topic: str, partitions: int) -> dict[int, list[bytes]]:
@@ -56,3 +59,14 @@ def read_with_kafka_python(bootstrap_servers: str, topic: str, partitions: int) 
         return found
     finally:
         consumer.close()
+
+
+def read_with_java(bootstrap_servers: str, topic: str, partitions: int, count: int) -> dict[int, list[bytes]]:
+    """Return the same, read by Apache Kafka's consumer: `count` records, or all if they are fewer."""
+    options = ["--bootstrap-server", bootstrap_servers, "--topic", topic, "--from-beginning", "--timeout-ms", "15000"]
+    form = ["--max-messages", str(count), "--formatter-property", "print.partition=true"]
+    found: dict[int, list[bytes]] = {index: [] for index in range(partitions)}
+    for line in run_java(tools_class_path(), _CONSOLE_CONSUMER, [*options, *form], timeout_s=120).splitlines():
+        name, _, value = line.partition("\t")
+        found[int(name.removeprefix("Partition:"))].append(value.encode())
+    return found
