@@ -1,8 +1,9 @@
 """How fast an embedded cluster of three brokers starts, notices deaths and restarts, and what memory it takes.
 
 `python -m benchmarks.macro.cluster_start` prints medians of some rounds: wall time of the start, the proportional
-memory of all processes with 50 partitions, the time from kill -9 to a new leader in the controller's view, and the time
-until a restarted broker listens. The load average is printed beside: on a busy machine wall times say little.
+memory of all processes with 50 partitions, the time from kill -9 to a new leader in the controller's view, the times
+until a restarted broker listens and until it serves (unfenced), and the time of a controlled stop. The load average is
+printed beside: on a busy machine wall times say little.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def measure() -> dict[str, float]:
         cluster.wait_until_in_sync()
         pids = cluster.ask({"command": "processes"})["pids"].values()
         memory = sum(map(memory_mib, pids))
-        failovers, restarts = [], []
+        failovers, restarts, services, stops = [], [], [], []
         for partition in range(DEATHS):
             leader = cluster.leader("measured", partition)
             started = time.perf_counter()
@@ -43,12 +44,21 @@ def measure() -> dict[str, float]:
             started = time.perf_counter()
             leader.start()
             restarts.append(time.perf_counter() - started)
+            cluster.wait_for(lambda view: leader.id in view.active_brokers)  # noqa: B023
+            services.append(time.perf_counter() - started)
+            cluster.wait_until_in_sync()
+            started = time.perf_counter()
+            leader.stop()
+            stops.append(time.perf_counter() - started)
+            leader.start()
             cluster.wait_until_in_sync()
     return {
         "start s": start_s,
         "memory MiB": memory,
         "kill to new leader ms": 1000 * statistics.median(failovers),
         "restart to listening ms": 1000 * statistics.median(restarts),
+        "restart to serving ms": 1000 * statistics.median(services),
+        "controlled stop ms": 1000 * statistics.median(stops),
     }
 
 
