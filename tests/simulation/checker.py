@@ -154,6 +154,7 @@ class Checker:
         image = controller.context.image
         return all(broker.follower.image.end_offset == image.end_offset for broker in self._brokers.values()) and all(
             set(partition.isr) == set(partition.replicas)
+            and not (partition.adding or partition.removing)
             and len({self._end_of(replica, partition.key) for replica in partition.replicas}) == 1
             for partition in image.partitions.values()
         )
@@ -169,12 +170,12 @@ class Checker:
         image = controller.context.image
         self._check_replay(image)
         for partition in image.partitions.values():
-            if set(partition.isr) != set(partition.replicas):
+            if set(partition.isr) != set(partition.replicas) or partition.adding or partition.removing:
                 raise ViolationError(f"rest: not all replicas are in sync: {partition}")
             logs = [self._brokers[replica].logs[partition.key] for replica in partition.replicas]
             if any(log.values != logs[0].values for log in logs):
                 raise ViolationError(f"rest: the logs of partition {partition.index} differ")
-            self._check_values(partition.key)
+            self._check_values(partition.key, logs[0])
         for broker in self._brokers.values():
             if broker.follower.image.end_offset != image.end_offset:
                 raise ViolationError(f"rest: broker {broker.broker_id} has not applied the whole metadata log")
@@ -187,8 +188,7 @@ class Checker:
         if (replayed.partitions, replayed.brokers, replayed.topics) != (image.partitions, image.brokers, image.topics):
             raise ViolationError("image: the controller's image is not the replay of its log")
 
-    def _check_values(self, key: PartitionKey) -> None:
-        log = next(broker.logs[key] for broker in self._brokers.values() if key in broker.logs)
+    def _check_values(self, key: PartitionKey, log: SimulatedLog) -> None:
         for offset, value in self._acknowledged[key].items():
             if log.value_at(offset) != value and (key, offset) not in self.lost_with_power:
                 raise ViolationError(f"acknowledged: {value} at {offset} is {log.value_at(offset)} at the end")

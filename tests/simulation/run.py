@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from kafkaprod.broker.controller.events import CreateTopic, DeleteTopic, Event, MoveLeader
-from kafkaprod.broker.metadata.image import PartitionKey
+from kafkaprod.broker.controller.events import CreateTopic, DeleteTopic, Event, MoveLeader, Reassign
+from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
 from kafkaprod.broker.metadata.records import PartitionChangeRecord
 from tests.simulation.checker import Checker, ViolationError
 from tests.simulation.clients import SimulatedConsumer, SimulatedProducer
@@ -64,7 +64,13 @@ class Simulation:
             broker.settings.idle_ms = idle_ms
         kinds = [
             *(self._crash, self._pause, self._cut, self._slow, self._power_cut, self._roll, self._move),
-            *(self._controller_crash, self._reset_connection, self._pause_producer, self._recreate_topic),
+            *(
+                self._controller_crash,
+                self._reset_connection,
+                self._pause_producer,
+                self._recreate_topic,
+                self._reassign,
+            ),
         ]
         self._kinds = chance.sample(kinds, chance.randint(1, len(kinds)))
         self._vulture = chance.choice((0.0, 0.1, 0.4))
@@ -132,9 +138,9 @@ class Simulation:
 
     def _check_outcomes(self) -> None:
         self.outcomes.check_end()
-        for broker in self.brokers.values():
-            for key, log in broker.logs.items():
-                self.outcomes.check_log(key, log)
+        for key in self._keys():
+            for replica in self._image().partitions[key].replicas:
+                self.outcomes.check_log(key, self.brokers[replica].logs[key])
 
     def _run(self, end_ms: int) -> None:
         self.world.run_until(end_ms, self.checker.check_all, CHECK_EACH_EVENTS)
@@ -146,9 +152,12 @@ class Simulation:
     def _tell_controller(self, event: Event) -> None:
         self.world.in_process(self.controller.process, 0, lambda: self.controller.put(event))
 
-    def _keys(self, topic: str | None = None) -> list[PartitionKey]:
+    def _image(self) -> ClusterImage:
         assert self.controller.controller is not None
-        image = self.controller.controller.context.image
+        return self.controller.controller.context.image
+
+    def _keys(self, topic: str | None = None) -> list[PartitionKey]:
+        image = self._image()
         return sorted(key for key in image.partitions if topic in (None, image.topics[key[0]].name))
 
     def _acknowledged(self, key: PartitionKey, offset: int, value: int, epoch: int) -> None:
@@ -256,6 +265,15 @@ class Simulation:
     def _move(self) -> None:
         key = self.world.random.choice(self._keys())
         self._tell_controller(MoveLeader(key, self.world.random.choice(sorted(self.brokers))))
+
+    def _reassign(self) -> None:
+        chance = self.world.random
+        key = chance.choice(self._keys())
+        replicas = (
+            tuple(chance.sample(sorted(self.brokers), chance.choice((2, 3, 3)))) if chance.random() < 0.9 else None
+        )
+        self.world.note(f"move partition {key[1]} to {replicas}")
+        self._tell_controller(Reassign(key, replicas))
 
     def _reset_connection(self) -> None:
         broker = self._some_broker()

@@ -16,6 +16,7 @@ from kafkaprod.broker.controller.events import (
     ElectLeaders,
     Event,
     MoveLeader,
+    Reassign,
 )
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
 
@@ -32,6 +33,7 @@ def describe(controller: Controller) -> dict[str, Any]:
                 "partition_epoch": partition.partition_epoch,
                 "replicas": list(partition.replicas),
                 "isr": list(partition.isr),
+                "is_moving": bool(partition.adding or partition.removing),
             }
             for partition in image.partitions_of_topic(topic.topic_id)
         ]
@@ -74,6 +76,9 @@ def event_of(image: ClusterImage, command: dict[str, Any], reply: Callable[[Any]
             )
         case "move_leader":
             return MoveLeader(_key(image, command), command["to"], reply)
+        case "reassign":
+            replicas = command["replicas"]
+            return Reassign(_key(image, command), None if replicas is None else tuple(replicas), reply)
         case "elect":
             keys = None if command.get("topic") is None else (_key(image, command),)
             return ElectLeaders(ElectionType[command["kind"].upper()], keys, reply)

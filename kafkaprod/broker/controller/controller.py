@@ -17,7 +17,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from kafkaprod.broker.controller import partitions, registrations, topics
+from kafkaprod.broker.controller import partitions, reassignments, registrations, topics
 from kafkaprod.broker.controller.channels import BrokerChannel
 from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION, ControllerContext
 from kafkaprod.broker.controller.event_queue import EventQueue
@@ -35,6 +35,7 @@ from kafkaprod.broker.controller.events import (
     Heartbeat,
     LookForLeaders,
     MoveLeader,
+    Reassign,
     RegisterBroker,
     SessionExpired,
 )
@@ -63,6 +64,7 @@ HANDLERS: Final[Mapping[type[Any], Handler]] = {
     AlterPartition: partitions.alter_partition,
     ElectLeaders: partitions.elect_leaders,
     MoveLeader: partitions.move,
+    Reassign: reassignments.reassign,
     AllocateProducerIds: partitions.allocate_producer_ids,
     LookForLeaders: partitions.look_for_leaders,
 }

@@ -199,6 +199,15 @@ class MoveLeader:
 
 
 @dataclass(frozen=True, slots=True)
+class Reassign:
+    """Move a partition to other replicas; None cancels a reassignment that is in progress."""
+
+    key: PartitionKey
+    replicas: tuple[int, ...] | None
+    reply: Reply = no_reply
+
+
+@dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
     """Give a broker a block of producer ids."""
 
@@ -234,6 +243,7 @@ Event = (
     | AlterPartition
     | ElectLeaders
     | MoveLeader
+    | Reassign
     | AllocateProducerIds
     | LookForLeaders
 )

@@ -20,6 +20,7 @@ from kafkaprod.broker.controller.events import (
     MoveLeader,
     ProducerIdBlock,
 )
+from kafkaprod.broker.controller.reassignments import completion
 from kafkaprod.broker.metadata.image import PartitionImage, PartitionKey, RecoveryState
 from kafkaprod.broker.metadata.records import NO_LEADER, ProducerIdsRecord
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -42,6 +43,11 @@ def alter_partition(context: ControllerContext, event: AlterPartition, now_ms: i
             outcomes.append(IsrOutcome(proposal.key, error))
             continue
         isr = tuple(member.broker_id for member in proposal.members)
+        completed = completion(partition, isr, context.image.is_active)
+        if completed is not None:  # what has changed besides the ISR comes with the metadata
+            records.append(completed)
+            outcomes.append(IsrOutcome(proposal.key, ErrorCode.NEW_LEADER_ELECTED))
+            continue
         record = change(partition, isr=isr, recovery=proposal.recovery_state)
         if record is not None:
             records.append(record)

@@ -5,6 +5,7 @@ Brokers have checked names, options and rights of a request before they forward 
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -19,8 +20,10 @@ from kafkaprod.broker.controller.events import (
     ElectionType,
     ElectLeaders,
     ProducerIdBlock,
+    Reassign,
     TopicAnswer,
 )
+from kafkaprod.broker.controller.quorum import describe_quorum
 from kafkaprod.broker.metadata.image import PartitionKey
 from kafkaprod.broker.peers import wire
 from kafkaprod.errors import CorruptDataError
@@ -28,6 +31,13 @@ from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kafkaprod.protocol.messages.alter_partition import AlterPartitionRequest
+from kafkaprod.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
 from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationRequest
 from kafkaprod.protocol.messages.create_partitions import (
@@ -37,6 +47,7 @@ from kafkaprod.protocol.messages.create_partitions import (
 )
 from kafkaprod.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from kafkaprod.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from kafkaprod.protocol.messages.describe_quorum import DescribeQuorumRequest
 from kafkaprod.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -59,6 +70,8 @@ VERSIONS: Final = {
     ApiKey.DELETE_TOPICS: (6, 6),
     ApiKey.CREATE_PARTITIONS: (0, 3),
     ApiKey.ELECT_LEADERS: (2, 2),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (1, 1),
+    ApiKey.DESCRIBE_QUORUM: (2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (1, 1),
     ApiKey.ALTER_PARTITION: (3, 3),
     ApiKey.BROKER_REGISTRATION: (3, 3),
@@ -68,6 +81,7 @@ VERSIONS: Final = {
 """What the controller answers; brokers send the highest version."""
 
 _DELETE = 1
+_NO_TOPIC = uuid.UUID(int=0)
 
 
 def on_request(controller: Controller, request: Request, now_ms: int, reply: Reply) -> None:
@@ -216,6 +230,30 @@ def _elect_leaders(controller: Controller, request: ElectLeadersRequest, now_ms:
     controller.queue.put(ElectLeaders(ElectionType(request.election_type), keys, finish), now_ms)
 
 
+def _reassign(controller: Controller, request: AlterPartitionReassignmentsRequest, now_ms: int, reply: Reply) -> None:
+    wanted = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
+
+    def result(each: tuple[str, ReassignablePartition], answer: TopicAnswer) -> ReassignablePartitionResponse:
+        return ReassignablePartitionResponse(
+            partition_index=each[1].partition_index, error_code=answer.error, error_message=answer.message
+        )
+
+    def finish(results: list[ReassignablePartitionResponse]) -> None:
+        left = iter(results)
+        topics = [
+            ReassignableTopicResponse(name=topic.name, partitions=[next(left) for _ in topic.partitions])
+            for topic in request.topics
+        ]
+        reply(AlterPartitionReassignmentsResponse(responses=topics))
+
+    gathered = _gathered(wanted, result, finish)
+    for place, (name, partition) in enumerate(wanted):
+        topic_id = controller.context.image.topic_ids.get(name, _NO_TOPIC)
+        replicas = None if partition.replicas is None else tuple(partition.replicas)
+        event = Reassign((topic_id, partition.partition_index), replicas, gathered.taker(place))
+        controller.queue.put(event, now_ms)
+
+
 class _Gathered:
     """Collects the answers of several events, which may come in any order."""
 
@@ -259,4 +297,6 @@ _HANDLERS: Final[dict[type[Request], Callable[[Controller, Any, int, Reply], Non
     CreatePartitionsRequest: _create_partitions,
     IncrementalAlterConfigsRequest: _alter_configs,
     ElectLeadersRequest: _elect_leaders,
+    AlterPartitionReassignmentsRequest: _reassign,
+    DescribeQuorumRequest: describe_quorum,
 }

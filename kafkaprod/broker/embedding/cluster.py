@@ -347,6 +347,15 @@ class EmbeddedCluster(ClusterFaults):
         """
         self._ask_controller({"command": "move_leader", "topic": topic, "partition": partition, "to": to})
 
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
+        """Move a partition to other brokers; `wait_until_in_sync` waits for it. None cancels what is in progress.
+
+        Raises:
+            EmbeddedBrokerError: The controller refused.
+        """
+        wanted = None if replicas is None else list(replicas)
+        self._ask_controller({"command": "reassign", "topic": topic, "partition": partition, "replicas": wanted})
+
     def elect(
         self, kind: Literal["preferred", "unclean"] = "preferred", topic: str | None = None, partition: int = 0
     ) -> None:

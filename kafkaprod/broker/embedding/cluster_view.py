@@ -48,9 +48,11 @@ class ClusterView:
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether every partition has a leader and all its replicas are in sync."""
+        """Whether every partition has a leader, all its replicas are in sync, and none is on its way elsewhere."""
         return all(
-            partition["leader"] >= 0 and len(partition["isr"]) == len(partition["replicas"])
+            partition["leader"] >= 0
+            and len(partition["isr"]) == len(partition["replicas"])
+            and not partition["is_moving"]
             for partition in self._partitions()
         )
 

@@ -1,9 +1,13 @@
-"""AlterPartitionReassignments (45): there is one broker, so the only possible replicas are the present ones."""
+"""AlterPartitionReassignments (45): in a cluster the controller answers.
+
+Of a broker alone the only possible replicas are the present ones.
+"""
 
 from __future__ import annotations
 
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.cluster.forwarding import forward
+from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.alter_partition_reassignments import (
@@ -13,16 +17,17 @@ from kafkaprod.protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from kafkaprod.protocol.schema import Response
 
 API = ApiKey.ALTER_PARTITION_REASSIGNMENTS
 LANE = Lane.CONTROL
 MAX_VERSION = 1
 
 
-def handle(
-    broker: Broker, request: ClientRequest[AlterPartitionReassignmentsRequest]
-) -> AlterPartitionReassignmentsResponse:
+def handle(broker: Broker, request: ClientRequest[AlterPartitionReassignmentsRequest]) -> Outcome:
     """Check each partition; 39 for other replicas than this broker, 85 where there is nothing to cancel."""
+    if broker.member is not None:
+        return forward(broker, request.body, lambda answer: _finish(request, answer))
     return AlterPartitionReassignmentsResponse(
         responses=[
             ReassignableTopicResponse(
@@ -31,6 +36,14 @@ def handle(
             for topic in request.body.topics
         ]
     )
+
+
+def _finish(
+    request: ClientRequest[AlterPartitionReassignmentsRequest], answer: Response | None
+) -> AlterPartitionReassignmentsResponse:
+    if isinstance(answer, AlterPartitionReassignmentsResponse):
+        return answer
+    return refuse(request, ErrorCode.REQUEST_TIMED_OUT)
 
 
 def refuse(

@@ -1,12 +1,14 @@
-"""DescribeQuorum (55): this broker is the only controller, and leads the quorum of the cluster's metadata.
+"""DescribeQuorum (55): in a cluster the controller answers, a quorum of one.
 
-There is no log of metadata behind it, so its offsets count the changes of topics as 0.
+A broker alone is the only controller. There is no log of metadata behind it, so its offsets count the changes of topics
+as 0.
 """
 
 from __future__ import annotations
 
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.cluster.forwarding import forward
+from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.describe_quorum import (
@@ -18,6 +20,7 @@ from kafkaprod.protocol.messages.describe_quorum import (
     QuorumTopic,
     ReplicaState,
 )
+from kafkaprod.protocol.schema import Response
 
 API = ApiKey.DESCRIBE_QUORUM
 LANE = Lane.CONTROL
@@ -28,8 +31,10 @@ _FIRST_VERSION_WITH_NODES = 2
 _LEADER_EPOCH = 1
 
 
-def handle(broker: Broker, request: ClientRequest[DescribeQuorumRequest]) -> DescribeQuorumResponse:
+def handle(broker: Broker, request: ClientRequest[DescribeQuorumRequest]) -> Outcome:
     """Describe partition 0 of the metadata; 3 for any other."""
+    if broker.member is not None:
+        return forward(broker, request.body, lambda answer: _finish(request, answer))
     topics = [
         QuorumTopic(
             topic_name=topic.topic_name,
@@ -43,6 +48,14 @@ def handle(broker: Broker, request: ClientRequest[DescribeQuorumRequest]) -> Des
         listener = Listener(name="CONTROLLER", host=endpoint.host, port=endpoint.port)
         response.nodes = [Node(node_id=broker.config.node_id, listeners=[listener])]
     return response
+
+
+def _finish(request: ClientRequest[DescribeQuorumRequest], answer: Response | None) -> DescribeQuorumResponse:
+    if not isinstance(answer, DescribeQuorumResponse):
+        return refuse(request, ErrorCode.REQUEST_TIMED_OUT)
+    if request.version < _FIRST_VERSION_WITH_NODES:
+        answer.nodes = []
+    return answer
 
 
 def refuse(request: ClientRequest[DescribeQuorumRequest], error_code: int) -> DescribeQuorumResponse:

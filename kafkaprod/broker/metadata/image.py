@@ -60,7 +60,13 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """A partition. Both epochs only grow; the leader epoch grows with each election."""
+    """A partition. Both epochs only grow; the leader epoch grows with each election.
+
+    Attributes:
+        replicas: All of them, those that a reassignment adds and removes included.
+        adding: Those that join in a reassignment.
+        removing: Those that leave when it is complete.
+    """
 
     topic_id: uuid.UUID
     index: int
@@ -70,6 +76,8 @@ class PartitionImage:
     leader_epoch: int
     partition_epoch: int
     recovery_state: RecoveryState = RecoveryState.RECOVERED
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
     @property
     def key(self) -> PartitionKey:
@@ -201,6 +209,8 @@ class ClusterImage:
             record.leader_epoch,
             record.partition_epoch,
             RecoveryState(record.leader_recovery_state),
+            tuple(record.adding_replicas),
+            tuple(record.removing_replicas),
         )
         self.partitions[partition.key] = partition
         return frozenset((partition.key,))
@@ -217,6 +227,8 @@ class ClusterImage:
             leader_epoch=before.leader_epoch + has_leader,
             partition_epoch=before.partition_epoch + 1,
             recovery_state=before.recovery_state if recovery < 0 else RecoveryState(recovery),
+            adding=before.adding if record.adding_replicas is None else tuple(record.adding_replicas),
+            removing=before.removing if record.removing_replicas is None else tuple(record.removing_replicas),
         )
         return frozenset((before.key,))
 

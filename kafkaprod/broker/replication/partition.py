@@ -154,6 +154,8 @@ class PartitionReplica:
         self.is_waiting_for_metadata = False
         if is_new_epoch and self.is_leader:
             self._begin_leading(now_ms)
+        elif self.is_leader:
+            self._follow_replicas()
         if not self.is_leader:
             self.followers.clear()
         self.advance_high_watermark()
@@ -167,6 +169,12 @@ class PartitionReplica:
             for replica in self.image.replicas
             if replica != self.broker_id
         }
+
+    def _follow_replicas(self) -> None:
+        """A reassignment has added replicas; one that leaves raises the leader epoch."""
+        for replica in self.image.replicas:
+            if replica != self.broker_id:
+                self.followers.setdefault(replica, FollowerState())
 
     # -- leading -------------------------------------------------------------------------------------------------
 
