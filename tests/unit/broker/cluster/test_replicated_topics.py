@@ -1,0 +1,151 @@
+"""The topics of a cluster's broker: the table of the metadata, logs of replicas, changes by the controller."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
+from kafkaprod.broker.controller.context import TOPIC_RESOURCE
+from kafkaprod.broker.metadata.image import PartitionImage, TopicImage
+from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
+from kafkaprod.protocol.error_codes import ErrorCode as E
+from kafkaprod.protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
+from kafkaprod.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from kafkaprod.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kafkaprod.protocol.schema import Request, Response
+from kafkaprod.structs import TopicPartition
+from tests.support.broker.fixtures_log import make_batch, make_environment
+
+TOPIC_ID = uuid.UUID(int=7)
+KEY = (TOPIC_ID, 0)
+
+
+class Rig:
+    """The topics of broker 1, and a controller that answers what a test says."""
+
+    def __init__(self, log_dir: LogDir) -> None:
+        self.log_dir = log_dir
+        self.moved: list[TopicPartition] = []
+        self.asked: list[Any] = []
+        self.answer: Response | None = None
+        self.topics = ReplicatedTopics(log_dir, make_environment().disk, LogConfig(), self.moved.append, 2)
+        self.topics.ask_controller = self._ask
+
+    def describe(self, name: str = "t", topic_id: uuid.UUID = TOPIC_ID, partitions: int = 1) -> None:
+        image = self.topics.image
+        image.topics[topic_id], image.topic_ids[name] = TopicImage(name, topic_id), topic_id
+        for index in range(partitions):
+            image.partitions[topic_id, index] = PartitionImage(topic_id, index, (1, 2), (1, 2), 1, 3, 4)
+        self.topics.publish({}, [(topic_id, 0)])
+
+    def _ask(self, request: Request) -> Response | None:
+        self.asked.append(request)
+        return self.answer
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    log_dir = open_log_dir(str(tmp_path / "data"), make_environment())
+    yield Rig(log_dir)
+    log_dir.close()
+
+
+def drain(steps: Iterator[Any]) -> None:
+    for _ in steps:
+        pass
+
+
+def test_the_table_shows_the_metadata(rig: Rig) -> None:
+    rig.describe(partitions=2)
+    topic = rig.topics.get("t")
+    assert topic is not None
+    assert (topic.topic_id, len(topic.partitions)) == (TOPIC_ID, 2)
+    assert [(partition.leader_epoch, partition.has_log) for partition in topic.partitions] == [(3, False)] * 2
+    assert rig.moved == [TopicPartition("t", 0)], "requests that wait for it are tried again"
+    with pytest.raises(RequestRefusedError, match="no replica"):
+        _ = topic.partitions[0].log
+
+
+def test_a_replicas_log_is_made_used_and_deleted(rig: Rig) -> None:
+    rig.describe()
+    replica = rig.topics.open_log(KEY)
+    replica.log.append(bytearray(make_batch()), 3)
+    assert replica.high_watermark == 0, "replication moves it, not the append"
+    replica.high_watermark = 1
+    assert rig.moved[-1] == TopicPartition("t", 0)
+    rig.topics.publish({}, [KEY])
+    partition = rig.topics.partition("t", 0)
+    assert partition is not None
+    assert partition.log.log_end_offset == 1
+    rig.topics.drop_log(KEY)
+    assert dict(rig.log_dir.partitions) == {}
+
+
+def test_options_of_topics_reach_their_logs(rig: Rig) -> None:
+    rig.describe()
+    replica = rig.topics.open_log(KEY)
+    assert rig.topics.min_isr("t") == 2, "the cluster's"
+    rig.topics.image.configs[TOPIC_RESOURCE, "t"] = {"retention.ms": "5000", "min.insync.replicas": "1"}
+    rig.topics.follow_configs()
+    assert (replica.log.config.retention_ms, rig.topics.min_isr("t")) == (5000, 1)
+
+
+def test_topics_are_made_by_the_controller_only(rig: Rig) -> None:
+    with pytest.raises(RequestRefusedError) as refused:
+        drain(rig.topics.creating("t", 1, {}))
+    assert refused.value.code == E.NOT_CONTROLLER
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (None, E.REQUEST_TIMED_OUT),
+        (DeleteTopicsResponse(responses=[DeletableTopicResult(name="t", error_code=3)]), E.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_the_controllers_refusal_is_the_clients(rig: Rig, answer: Response | None, code: E) -> None:
+    rig.describe()
+    rig.answer = answer
+    with pytest.raises(RequestRefusedError) as refused:
+        drain(rig.topics.deleting("t"))
+    assert refused.value.code == code
+
+
+def test_partitions_are_added_by_the_controller(rig: Rig) -> None:
+    rig.describe(partitions=2)
+    with pytest.raises(RequestRefusedError, match="currently has 2 partitions"):
+        drain(rig.topics.adding_partitions("t", 2, validate_only=False))
+    drain(rig.topics.adding_partitions("t", 3, validate_only=True))
+    assert rig.asked == []
+    rig.answer = CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name="t")])
+    rig.describe(partitions=3)  # the metadata that the answer waits for is here
+    with pytest.raises(RequestRefusedError):
+        drain(rig.topics.adding_partitions("t", 3, validate_only=False))
+    drain(rig.topics.adding_partitions("t", 4, validate_only=False))
+    assert [request.topics[0].count for request in rig.asked] == [4]
+
+
+def test_only_options_that_differ_are_sent(rig: Rig) -> None:
+    rig.describe()
+    rig.topics.image.configs[TOPIC_RESOURCE, "t"] = {"retention.ms": "1", "segment.bytes": "1048576"}
+    rig.topics.publish({}, [])
+    rig.topics.set_properties("t", {"retention.ms": "1", "segment.bytes": "1048576"}, validate_only=False)
+    assert rig.asked == []
+    rig.answer = IncrementalAlterConfigsResponse(responses=[AlterConfigsResourceResponse(error_code=0)])
+    rig.topics._await = lambda condition: None  # type: ignore[method-assign]
+    rig.topics.set_properties("t", {"retention.ms": "2"}, validate_only=False)
+    (request,) = rig.asked
+    assert isinstance(request, IncrementalAlterConfigsRequest)
+    changes = {(each.name, each.config_operation, each.value) for each in request.resources[0].configs}
+    assert changes == {("retention.ms", 0, "2"), ("segment.bytes", 1, None)}
