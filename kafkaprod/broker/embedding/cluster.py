@@ -362,12 +362,6 @@ class EmbeddedCluster(ClusterFaults):
         """Elect the preferred leaders, or any leader for partitions without one; of all partitions without `topic`."""
         self._ask_controller({"command": "elect", "kind": kind, "topic": topic, "partition": partition}, ignores=(84,))
 
-    def roll(self) -> None:
-        """Restart the brokers one after another, each when all is in sync."""
-        for broker in self.brokers:
-            broker.restart()
-            self.wait_until_in_sync()
-
     # -- inside --------------------------------------------------------------------------------------------------
 
     def ask(self, command: Mapping[str, Any]) -> dict[str, Any]:

@@ -103,6 +103,12 @@ class ClusterFaults(LinkControls):
         if errors:
             raise errors[0]
 
+    def roll(self) -> None:
+        """Restart the brokers one after another, each when all is in sync."""
+        for broker in self.brokers:
+            broker.restart()
+            self.wait_until_in_sync()
+
     def do_fault(
         self, kind: str, broker: ClusterBroker, dice: random.Random, wait: Callable[[], object] = lambda: None
     ) -> None:

@@ -22,7 +22,7 @@ MAX_VERSION = 0
 def handle(
     broker: Broker, request: ClientRequest[ListPartitionReassignmentsRequest]
 ) -> ListPartitionReassignmentsResponse:
-    """Answer those that are asked for, or all."""
+    """Answer those that the request names, or all."""
     image = broker.image
     wanted = None
     if request.body.topics is not None:
