@@ -10,6 +10,7 @@ import pytest
 from benchmarks.micro.core import TOPIC, Core, best_s
 from benchmarks.workloads import make_workload
 from kafkaprod._core.columns.columns import Column
+from kafkaprod._core.queues.accumulator import memory_holders
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod.compression import make_codec
 
@@ -58,4 +59,4 @@ def test_drain(benchmark: Any, partitions: int) -> None:
     benchmark.pedantic(core.empty, setup=fill, rounds=10)
     best = benchmark.stats.stats.min
     benchmark.extra_info.update(ns_per_batch=round(best / partitions * 1e9, 1))
-    assert len(core.accumulator.explain()) == 0
+    assert len(memory_holders(core.accumulator)) == 0

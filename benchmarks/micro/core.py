@@ -3,10 +3,11 @@
 import time
 from collections.abc import Callable
 
-from kafkaprod._core.queues.accumulator import Accumulator, TopicQueues
+from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod._core.queues.completion import DeliveryFuture
 from kafkaprod._core.queues.send_path import RecordSender
+from kafkaprod._core.queues.topic_queues import TopicQueues
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod.compression import Codec
 

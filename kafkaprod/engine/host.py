@@ -137,7 +137,7 @@ class EngineHost:
         if self.is_in_callback:
             raise IllegalStateError("flush() inside a delivery callback would wait for itself")
         engine = self.engine
-        if engine.accumulator.untold_batch_count > 0:
+        if engine.accumulator.unpublished_batch_count > 0:
             waiter = make_waiter()
             started_ns = time.perf_counter_ns()
             flush = Flush(waiter.wake)

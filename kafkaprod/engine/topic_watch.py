@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kafkaprod._core.queues.accumulator import Accumulator, TopicQueues
+from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.queues.topic_queues import TopicQueues
 from kafkaprod.clock import Clock
 from kafkaprod.engine.steps import MakeWaiter, Steps
 from kafkaprod.errors import BootstrapError, KafkaError, MetadataTimeoutError

@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from kafkaprod._core.queues.accumulator import TopicQueues
+from kafkaprod._core.queues.accumulator import memory_holders
 from kafkaprod._core.queues.completion import DeliveryFuture
 from kafkaprod._core.queues.record_hooks import HookedRecord
+from kafkaprod._core.queues.topic_queues import TopicQueues
 from kafkaprod.engine.host import EngineHost
 from kafkaprod.engine.steps import MakeWaiter, Steps, run
 from kafkaprod.errors import BufferFullError, InvalidRecordError
@@ -240,7 +241,7 @@ class Intake:
         pool = self.accumulator.pool
         holders = "; ".join(
             f"{name}[{partition}] on node {leader}: {size} bytes in {batches} batches"
-            for name, partition, leader, size, batches in self.accumulator.explain()
+            for name, partition, leader, size, batches in memory_holders(self.accumulator)
         )
         return BufferFullError(
             f"no memory for a record of topic {topic!r} within max_block_ms={waited_ms}: {pool.in_use} of "

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks.sink import Sink
+from kafkaprod._core.queues.accumulator import memory_holders
 from kafkaprod.aio import AsyncProducer
 from kafkaprod.errors import BufferFullError, DeliveryFailedError, InvalidRecordError, ProducerClosedError
 from kafkaprod.hooks.interceptors import Interceptor, ProducerRecord
@@ -114,7 +115,7 @@ async def test_cancelled_send_is_not_sent_and_leaves_the_line(sink: Sink) -> Non
         task.cancel()
     await asyncio.gather(*tasks[:19], return_exceptions=True)
     assert producer._engine.accumulator.pool.waiter_count == 1
-    sent_before = 1 + sum(batches for *_, batches in producer._engine.accumulator.explain())
+    sent_before = 1 + sum(batches for *_, batches in memory_holders(producer._engine.accumulator))
     os.kill(sink.pid, signal.SIGCONT)
     await (await tasks[19])
     await producer.close()

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t
 
-from kafkaprod._core.queues.accumulator cimport TopicQueues
+from kafkaprod._core.queues.topic_queues cimport TopicQueues
 from kafkaprod._core.queues.batch cimport Partition
 from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kafkaprod._core.columns.columns import Column
+from kafkaprod._core.queues.accumulator import memory_holders
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod._core.queues.completion import BatchResult, DeliveryFuture
 from kafkaprod._core.requests.produce_request import ProduceRequest
@@ -281,7 +282,7 @@ class CoreMachine(RuleBasedStateMachine):
     @rule()
     def sticky_and_reports(self) -> None:
         self.engine.drain.update_loads()
-        held = sum(size for *_, size, _ in self.engine.accumulator.explain(1000))
+        held = sum(size for *_, size, _ in memory_holders(self.engine.accumulator, 1000))
         assert held <= self.engine.pool.in_use
 
     @precondition(lambda self: self.count > 20)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kafkaprod._core.queues.accumulator import TopicQueues
 from kafkaprod._core.queues.completion import DeliveryFuture
+from kafkaprod._core.queues.topic_queues import TopicQueues
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.engine import Engine
 from kafkaprod.errors import KafkaError, ProducerClosedError, RecordTooLargeError

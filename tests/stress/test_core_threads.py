@@ -10,7 +10,7 @@ import time
 import pytest
 
 from kafkaprod._core.columns.columns import Column
-from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.queues.accumulator import Accumulator, memory_holders
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod._core.requests.drain import Drain
@@ -79,7 +79,7 @@ class Sender(threading.Thread):
         if self.rng.random() < 0.02:
             for ref in expired_batches(self.drain.accumulator, now_ms - 1000):
                 ref.fail(LOST)
-            self.drain.accumulator.explain()
+            memory_holders(self.drain.accumulator)
         return is_busy
 
 

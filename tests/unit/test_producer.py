@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kafkaprod import Producer
-from kafkaprod._core.queues.accumulator import TopicQueues
+from kafkaprod._core.queues.topic_queues import TopicQueues
 from kafkaprod.engine.host import _running
 from kafkaprod.errors import (
     BootstrapError,

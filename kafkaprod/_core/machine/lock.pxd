@@ -16,7 +16,7 @@ that moment; each futex wait therefore has a timeout, KP_MOST_SLEEP_NS, after wh
 costs 0.2 ms, and only under contention. Systems without futexes: a thread that found the lock held sleeps KP_NAP_NS between its
 tries, and unlock wakes none. Zeroed memory is a free lock; there is nothing to destroy.
 
-Lock order, outermost first: Partition.lock, Accumulator._incomplete_lock, BufferPool._lock.
+Lock order, outermost first: Partition.lock, Backlog.lock, BufferPool._lock.
 """
 
 from cpython.object cimport PyObject

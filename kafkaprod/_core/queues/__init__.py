@@ -3,7 +3,10 @@
 buffer_pool   slabs, and who may have them
 batch         a chain of slabs that holds one record batch
 partitioner   which partition a record without a key takes
-accumulator   topic -> partition -> queue of batches
+topic_queues  the partitions of one topic, each with its queue of batches
+sticky        when records without a key leave the sticky partition
+backlog       all batches without an outcome, and the gate to them
+accumulator   where records are appended
 sequences     the order of an idempotent producer's batches
 send_path     the compiled part of `Producer.send`
 blocks        many records in one call

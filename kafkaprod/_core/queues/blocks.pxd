@@ -2,8 +2,9 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from kafkaprod._core.queues.accumulator cimport Accumulator, TopicQueues
+from kafkaprod._core.queues.accumulator cimport Accumulator
 from kafkaprod._core.queues.batch cimport Batch, OpenBatch, Partition
+from kafkaprod._core.queues.topic_queues cimport TopicQueues
 from kafkaprod._core.columns.columns cimport Column, Headers
 from kafkaprod._core.records.record_view cimport AppendStatus, RecordView
 

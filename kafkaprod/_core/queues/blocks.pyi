@@ -3,7 +3,8 @@ from typing import Any, Self, final
 from typing_extensions import Buffer
 
 from kafkaprod._core.columns.columns import Column, Headers
-from kafkaprod._core.queues.accumulator import Accumulator, TopicQueues
+from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.queues.topic_queues import TopicQueues
 
 @final
 class Block:

@@ -15,7 +15,7 @@ from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
 
-from kafkaprod._core.queues.accumulator cimport ANY_PARTITION, FEW_PARTITIONS
+from kafkaprod._core.queues.accumulator cimport ANY_PARTITION
 from kafkaprod._core.queues.batch cimport (
     BYTES_AHEAD,
     KP_DEBUG,
@@ -40,6 +40,8 @@ from kafkaprod._core.columns.columns cimport (
 )
 from kafkaprod._core.columns.row_places cimport MOST_PLACES, ordered_places, row_places
 from kafkaprod._core.queues.completion cimport batch_result
+from kafkaprod._core.queues.sticky cimport leave_sticky, must_leave
+from kafkaprod._core.queues.topic_queues cimport FEW_PARTITIONS
 from kafkaprod._core.machine.lock cimport load32, load_i32, mutex_lock, mutex_unlock, store32, store_address
 from kafkaprod._core.records.murmur2 cimport FastModulo, fast_modulo, partition_for_key
 from kafkaprod._core.machine.prefetch cimport prefetch_read, prefetch_write
@@ -238,7 +240,7 @@ cdef class Block:
         """
         cdef AppendStatus status = APPENDED
         cdef int events = 0
-        if self.accumulator.is_closed:
+        if self.accumulator.backlog.is_closed:
             raise self.accumulator.refusal()
         store32(&self.topic.was_used, 1)
         with nogil:
@@ -424,7 +426,7 @@ cdef class Block:
                 refused = r                 # the view itself must not escape
                 if is_sticky:
                     p.sticky_bytes = sticky_bytes
-                    if self.accumulator.must_leave(p, &refused):
+                    if must_leave(p, &refused, self.accumulator.batch_size):
                         break
                 if self._reserve_runs() != 0:
                     status = OUT_OF_MEMORY
@@ -464,9 +466,9 @@ cdef class Block:
                 partition %= self._partition_count
             p = self._partition_array[partition]
             mutex_lock(&p.lock)
-            if not self.accumulator.must_leave(p, &r):
+            if not must_leave(p, &r, self.accumulator.batch_size):
                 return partition
-            self.accumulator.leave_sticky(self.topic, p, &r, events)
+            leave_sticky(self.topic, p, &r, events)
             mutex_unlock(&p.lock)
 
     cdef void _prefetch_ahead(self) noexcept nogil:

@@ -3,7 +3,8 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
-from kafkaprod._core.queues.accumulator cimport Accumulator, TopicQueues
+from kafkaprod._core.queues.accumulator cimport Accumulator
+from kafkaprod._core.queues.topic_queues cimport TopicQueues
 from kafkaprod._core.queues.completion cimport DeliveryFuture
 
 

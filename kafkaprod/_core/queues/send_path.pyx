@@ -9,7 +9,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t
 
-from kafkaprod._core.queues.accumulator cimport ANY_PARTITION, TopicQueues
+from kafkaprod._core.queues.accumulator cimport ANY_PARTITION
 from kafkaprod._core.queues.completion cimport DeliveryFuture
 from kafkaprod._core.queues.record_hooks cimport HookedRecord, RecordHooks, own_headers
 from kafkaprod._core.machine.clock cimport READ_CLOCK, wall_ms
@@ -83,7 +83,7 @@ cdef class RecordSender:
         cdef TopicQueues queues
         if self.accumulator is None:
             raise IllegalStateError(f"{type(self).__name__}.__init__() has not run: a subclass must call it")
-        if self.accumulator.is_closed:
+        if self.accumulator.backlog.is_closed:
             return None         # the general path gives the reason
         if self._hooks is not None:
             if self._hooks.chain is None:

@@ -19,7 +19,7 @@ Over many partitions the loops run without the GIL; codecs release it themselves
 cimport cython
 from libc.stdlib cimport free, malloc
 
-from kafkaprod._core.queues.accumulator cimport FEW_PARTITIONS, TopicQueues
+from kafkaprod._core.queues.topic_queues cimport FEW_PARTITIONS, TopicQueues
 from kafkaprod._core.queues.batch cimport (
     CLOSED,
     DONE,
@@ -218,7 +218,7 @@ cdef class Drain:
         cdef bint is_ready
         cdef list ready_nodes = []
         cdef set unknown = set()
-        hurry = hurry or self.accumulator.is_closed or self.accumulator.flush_count > 0 \
+        hurry = hurry or self.accumulator.backlog.is_closed or self.accumulator.backlog.flush_count > 0 \
             or self.accumulator.pool.is_exhausted()
         for node in self._nodes.values():
             if node.node_id < 0:

@@ -23,7 +23,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from kafkaprod._core.queues.accumulator cimport FEW_PARTITIONS, TopicQueues
+from kafkaprod._core.queues.topic_queues cimport FEW_PARTITIONS, TopicQueues
 from kafkaprod._core.queues.batch cimport (
     DONE,
     SENT,

@@ -19,7 +19,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
-from kafkaprod._core.queues.accumulator cimport TopicQueues
+from kafkaprod._core.queues.topic_queues cimport TopicQueues
 from kafkaprod._core.queues.batch cimport SUCCEEDED, Batch, load_batch, prefetch_batch
 from kafkaprod._core.records.big_endian cimport get_i16, get_i32, get_i64
 from kafkaprod._core.machine.prefetch cimport prefetch_write

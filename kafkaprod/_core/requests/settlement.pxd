@@ -1,7 +1,8 @@
 """Ends and returns of batches. See settlement.pyx."""
 
-from kafkaprod._core.queues.accumulator cimport Accumulator, TopicQueues
+from kafkaprod._core.queues.accumulator cimport Accumulator
 from kafkaprod._core.queues.batch cimport Batch, Outcome, Partition
+from kafkaprod._core.queues.topic_queues cimport TopicQueues
 
 
 cdef class BatchRef:

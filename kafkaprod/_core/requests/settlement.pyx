@@ -9,7 +9,7 @@ from cpython.ref cimport PyObject, Py_INCREF
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.stdlib cimport free, malloc
 
-from kafkaprod._core.queues.accumulator cimport TopicQueues
+from kafkaprod._core.queues.backlog cimport backlog_remove
 from kafkaprod._core.queues.batch cimport (
     CLOSED,
     DONE,
@@ -290,8 +290,8 @@ cdef bint finish_batch(Accumulator accumulator, Batch *b, Outcome outcome, long 
     if outcome == FAILED and accumulator.failed_batches is not None:
         name = (<TopicQueues>accumulator.topic_list[p.topic_index]).name
         accumulator.failed_batches.append((name, p.index, error, b.base_sequence >= 0))
-    add32(&accumulator.telling_count, 1)
-    accumulator.delist(b)
+    add32(&accumulator.backlog.publishing_count, 1)
+    backlog_remove(&accumulator.backlog, b)
     if b.request_count == 0:
         batch_release_memory(b, accumulator.pool)
     try:
@@ -301,7 +301,7 @@ cdef bint finish_batch(Accumulator accumulator, Batch *b, Outcome outcome, long 
             # There is no result object yet; a failure must still be recorded.
             batch_result(b, accumulator.completion_factory, (<TopicQueues>accumulator.topic_list[p.topic_index]).name)
     finally:
-        add32(&accumulator.telling_count, -1)
+        add32(&accumulator.backlog.publishing_count, -1)
         batch_release(b, accumulator.pool)      # the incomplete list's
         if was_queued:
             batch_release(b, accumulator.pool)
@@ -324,19 +324,19 @@ cdef list _incomplete_until(Accumulator accumulator, int64_t created_before_ms):
     cdef Batch **found
     cdef Py_ssize_t count = 0
     cdef Py_ssize_t i
-    mutex_lock(&accumulator._incomplete_lock)
-    b = accumulator.oldest
+    mutex_lock(&accumulator.backlog.lock)
+    b = accumulator.backlog.oldest
     while b is not NULL and b.created_ms <= created_before_ms:
         count += 1
         b = b.newer
     found = <Batch **>malloc(<size_t>(count + 1) * sizeof(Batch *))
     if found is not NULL:
-        b = accumulator.oldest
+        b = accumulator.backlog.oldest
         for i in range(count):
             batch_retain(b)
             found[i] = b
             b = b.newer
-    mutex_unlock(&accumulator._incomplete_lock)
+    mutex_unlock(&accumulator.backlog.lock)
     if found is NULL:
         raise MemoryError
     for i in range(count):
@@ -348,10 +348,10 @@ cdef list _incomplete_until(Accumulator accumulator, int64_t created_before_ms):
 
 def oldest_created_ms(Accumulator accumulator not None):
     """When the oldest batch without outcome got its first record; None if there is none."""
-    mutex_lock(&accumulator._incomplete_lock)
-    cdef Batch *b = accumulator.oldest
+    mutex_lock(&accumulator.backlog.lock)
+    cdef Batch *b = accumulator.backlog.oldest
     cdef int64_t created = 0 if b is NULL else b.created_ms
-    mutex_unlock(&accumulator._incomplete_lock)
+    mutex_unlock(&accumulator.backlog.lock)
     return None if b is NULL else created
 
 

@@ -9,7 +9,8 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
-from kafkaprod._core.queues.accumulator cimport Accumulator, TopicQueues
+from kafkaprod._core.queues.accumulator cimport Accumulator
+from kafkaprod._core.queues.backlog cimport backlog_insert
 from kafkaprod._core.queues.batch cimport (
     CLOSED,
     DONE,
@@ -22,6 +23,7 @@ from kafkaprod._core.queues.batch cimport (
 )
 from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES
 from kafkaprod._core.queues.buffer_pool cimport Slab
+from kafkaprod._core.queues.topic_queues cimport TopicQueues
 from kafkaprod._core.machine.cache_lines cimport allocate_lines
 from kafkaprod._core.queues.completion cimport batch_result
 from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock, store64
@@ -186,7 +188,7 @@ cdef void _link(Accumulator accumulator, Batch *b, Batch *child) noexcept:
     while child is not NULL:
         following = child.next
         child.next = NULL
-        accumulator.enlist(child, behind)
+        backlog_insert(&accumulator.backlog, child, behind)
         if is_outstanding(p, b):
             insert_outstanding(p, child, behind)
         p.incomplete_count += 1

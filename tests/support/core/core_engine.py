@@ -6,9 +6,10 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
-from kafkaprod._core.queues.accumulator import Accumulator, TopicQueues
+from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod._core.queues.completion import BatchResult, DeliveryFuture
+from kafkaprod._core.queues.topic_queues import TopicQueues
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.produce_request import ProduceRequest
 from kafkaprod._core.requests.settlement import BatchRef

@@ -4,7 +4,8 @@ import gc
 
 import pytest
 
-from kafkaprod._core.queues.accumulator import Accumulator, TopicQueues
+from kafkaprod._core.queues.accumulator import Accumulator, memory_holders
+from kafkaprod._core.queues.topic_queues import TopicQueues
 from kafkaprod._core.requests.settlement import abort_batches, oldest_created_ms
 from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
 from tests.support.core.core_engine import TIMESTAMP, TOPIC, CountingResult, Engine, succeed, values_of
@@ -18,7 +19,7 @@ def snapshot(engine):
         engine.pool.waiter_count,
         accumulator.incomplete_batch_count,
         accumulator.oldest_serial,
-        accumulator.explain(1000),
+        memory_holders(accumulator, 1000),
         len(engine.results),
         {name: queues.partition_count for name, queues in accumulator.topics.items()},
     )
@@ -225,25 +226,25 @@ def test_ticket_holder_appends_when_its_turn_has_come():
     assert engine.pool.waiter_count == 0
 
 
-def test_explain_names_who_holds_the_memory_largest_first():
+def test_report_of_memory_names_who_holds_the_memory_largest_first():
     engine = Engine(leaders=[7, 8, 9])
     engine.append(b"x" * 100, 0)
     for _ in range(40):
         engine.append(b"x" * 1000, 1)
-    held = engine.accumulator.explain()
+    held = memory_holders(engine.accumulator)
     assert [(topic, partition, leader) for topic, partition, leader, _, _ in held] == [(TOPIC, 1, 8), (TOPIC, 0, 7)]
     assert sum(size for _, _, _, size, _ in held) == engine.pool.in_use
     assert sum(batches for *_, batches in held) == engine.accumulator.incomplete_batch_count
-    assert len(engine.accumulator.explain(1)) == 1
+    assert len(memory_holders(engine.accumulator, 1)) == 1
 
 
-def test_explain_counts_what_is_in_flight():
+def test_report_of_memory_counts_what_is_in_flight():
     engine = Engine(leaders=[7])
     engine.append(b"x")
     request = engine.take(7)
-    assert engine.accumulator.explain() == [(TOPIC, 0, 7, 1024, 1)]
+    assert memory_holders(engine.accumulator) == [(TOPIC, 0, 7, 1024, 1)]
     succeed(request)
-    assert engine.accumulator.explain() == []
+    assert memory_holders(engine.accumulator) == []
 
 
 # Flush and wakeup

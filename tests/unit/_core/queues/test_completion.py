@@ -83,20 +83,20 @@ def test_offsets_of_a_block_count_from_its_place_in_the_batch() -> None:
     assert result.ends() == {0: 13}
 
 
-def test_batch_counts_as_untold_until_its_failure_is_in_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_counts_as_unpublished_until_its_failure_is_in_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a flush() in between would find nothing to wait for and no failure to raise."""
     place = Place()
     counts: list[tuple[int, int]] = []
 
     def add(_: BatchCompletion) -> None:
-        counts.append((place.accumulator.incomplete_batch_count, place.accumulator.untold_batch_count))
+        counts.append((place.accumulator.incomplete_batch_count, place.accumulator.unpublished_batch_count))
 
     monkeypatch.setattr(place.ledger, "add", add)
     place.append(b"v")
-    assert place.accumulator.untold_batch_count == 1
+    assert place.accumulator.unpublished_batch_count == 1
     place.fail()
     assert counts == [(0, 1)]
-    assert place.accumulator.untold_batch_count == 0
+    assert place.accumulator.unpublished_batch_count == 0
 
 
 def in_thread(call: Any) -> tuple[threading.Thread, list[Any]]:

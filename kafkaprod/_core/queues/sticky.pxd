@@ -1,0 +1,34 @@
+"""When records without a key leave the sticky partition (KIP-794). The caller holds that partition's lock."""
+
+from kafkaprod._core.machine.lock cimport store32
+from kafkaprod._core.queues.batch cimport CLOSED, Batch, Partition, batch_move, batch_size_bytes
+from kafkaprod._core.queues.buffer_pool cimport LARGEST_CLASS
+from kafkaprod._core.queues.topic_queues cimport TopicQueues
+from kafkaprod._core.records.record_view cimport EVENT_BATCH_FULL, RecordView
+from kafkaprod._core.records.record_writer cimport record_size_bound
+
+
+cdef inline bint has_room(const Batch *b, const RecordView *r) noexcept nogil:
+    return batch_size_bytes(b) + record_size_bound(r) <= b.limit
+
+
+cdef inline bint must_leave(const Partition *p, const RecordView *r, Py_ssize_t batch_size) noexcept nogil:
+    """Whether the sticky partition has had its share.
+
+    A batch's worth of bytes and no batch that could take this record too; or two batches' worth in any case.
+    """
+    if p.sticky_bytes < batch_size:
+        return False
+    if p.sticky_bytes >= 2 * batch_size or p.open.batch is NULL:
+        return True
+    return not has_room(p.open.batch, r)
+
+
+cdef inline void leave_sticky(TopicQueues topic, Partition *p, const RecordView *r, int *events) noexcept nogil:
+    """Make another partition the sticky one; `p` is the current one."""
+    p.sticky_bytes = 0
+    if p.open.batch is not NULL and not has_room(p.open.batch, r):
+        batch_move(p.open.batch, CLOSED)
+        p.first_class = LARGEST_CLASS
+        events[0] |= EVENT_BATCH_FULL
+    store32(&topic.sticky._current, topic.sticky.draw())

@@ -1,0 +1,39 @@
+"""The partitions of one topic. See topic_queues.pyx."""
+
+from libc.stdint cimport int32_t
+
+from kafkaprod._core.queues.batch cimport Hint, Partition
+from kafkaprod._core.queues.partitioner cimport StickyPartitioner
+from kafkaprod._core.records.murmur2 cimport FastModulo
+
+
+cdef enum:
+    FEW_PARTITIONS = 64         # with no more than these everything is in the cache anyway
+
+
+cdef class TopicQueues:
+    """One topic's partitions. The array only grows; its old copies live on, so that loops without the GIL may read on."""
+
+    cdef readonly str name
+    cdef readonly bytes name_utf8
+    cdef readonly bytes topic_id            # 16 bytes, None if the brokers send none
+    cdef readonly tuple leaders             # node id per partition by the latest metadata, -1: none
+    cdef readonly int32_t index             # position in Accumulator.topic_list
+    cdef readonly int32_t partition_count   # records choose among these
+    cdef FastModulo modulo                  # by partition_count; read with the GIL
+    cdef int32_t allocated_count            # including those that a re-created topic no longer has
+    cdef Partition **partitions
+    cdef Hint *hints                     # one per partition; maintained where there are more than FEW_PARTITIONS
+    cdef StickyPartitioner sticky
+    cdef int sticky_used                    # since the last load update; load32, store32
+    cdef int was_used                       # since the last take_used(); load32, store32
+    # Capsules of the partitions' memory and of outgrown arrays. Not a list: the garbage collector empties lists.
+    cdef tuple _kept
+
+    cdef int update(self, object leaders, object epochs, bytes topic_id, object seed) except -1
+    cdef bint take_used(self) noexcept
+    cdef int _grow(self, int32_t count) except -1
+    cdef int _update_sticky(self, int32_t count, list led, object seed) except -1
+
+
+cdef TopicQueues make_topic_queues(str name, int32_t index)
