@@ -69,8 +69,8 @@ MUTANTS = [
     ),
     Mutant(
         "the estimated compression ratio never falls",
-        "_core/requests/drain.pyx",
-        "self.codec_ratio = max(self.codec_ratio - 0.005, observed)",
+        "_core/requests/batch_compressor.pyx",
+        "self.ratio = max(self.ratio - 0.005, observed)",
         "pass",
         ("tests/unit/_core/requests/test_drain.py",),
     ),

@@ -1,6 +1,7 @@
 """Batches on their way: drain, request, response, settlement.
 
 drain             which batches go into a node's next request
+batch_compressor  compresses a request's batches
 produce_request   the bytes of a produce request
 produce_response  the fields of a produce response
 settlement        gives each batch its outcome, or puts it back into its queue

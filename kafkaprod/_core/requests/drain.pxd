@@ -4,6 +4,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 
 from kafkaprod._core.queues.accumulator cimport Accumulator
 from kafkaprod._core.queues.batch cimport Batch, Partition
+from kafkaprod._core.requests.batch_compressor cimport BatchCompressor
 from kafkaprod._core.requests.produce_request cimport ProduceRequest
 
 
@@ -32,13 +33,10 @@ cdef class Drain:
     cdef readonly bint has_drained          # a batch of the open transaction went out
     cdef readonly bint wants_epoch          # a partition waits for a newer producer epoch
     cdef readonly int64_t next_check_us     # when to call ready() again if nothing else happens
-    cdef object codec
-    cdef bint compresses                    # there is a codec
-    cdef object workers
+    cdef BatchCompressor compressor         # None: batches go out as they are
     cdef readonly bint is_adaptive
     cdef readonly int64_t availability_timeout_ms
     cdef readonly object preferred_nodes    # frozenset of node ids, or None
-    cdef double codec_ratio                 # compressed / raw size, estimated over all topics
     cdef dict _nodes
 
     cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil
@@ -47,12 +45,8 @@ cdef class Drain:
     cdef bint _may_go(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil
     cdef bint _node_ready(self, NodeQueues node, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil
     cdef void _take_all(self, NodeQueues node, int64_t now_ms, ProduceRequest request) noexcept nogil
-    cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, bint is_first, Py_ssize_t *looked_at) noexcept nogil
-    cdef int _compress(self, ProduceRequest request) except -1
-    cdef list _compress_all(self, list sections)
-    cdef int _drop_failed(self, ProduceRequest request) except -1
+    cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, double ratio, bint is_first,
+                      Py_ssize_t *looked_at) noexcept nogil
     cdef bint _is_available(self, int32_t leader) except -1
     cdef int _find_waiting(self, NodeQueues node, set topics) except -1
     cdef void _take_head(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil
-    cdef Py_ssize_t _estimate(self, const Batch *b) noexcept nogil
-    cdef void _learn_ratio(self, const Batch *b) noexcept

@@ -22,32 +22,22 @@ from libc.stdlib cimport free, malloc
 from kafkaprod._core.queues.topic_queues cimport FEW_PARTITIONS, TopicQueues
 from kafkaprod._core.queues.batch cimport (
     CLOSED,
-    DONE,
-    FAILED,
     OPEN,
     SENT,
     batch_move,
-    batch_records,
-    batch_release,
-    batch_release_memory,
-    batch_sealed_size,
-    batch_set_compressed,
     batch_size_bytes,
     observe_batch,
     prefetch_batch,
 )
-from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES
 from kafkaprod._core.queues.buffer_pool cimport size_class_for
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE
 from kafkaprod._core.machine.gil_turns cimport have_gil, want_gil
 from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, store32
 from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.machine.types cimport forbid_new
+from kafkaprod._core.requests.batch_compressor cimport BatchCompressor, estimated_size
 from kafkaprod._core.requests.produce_request cimport ProduceRequest
-from kafkaprod._core.requests.settlement cimport finish_batch
 from kafkaprod._core.queues.sequences cimport assign_sequence, sequence_allows
-
-from functools import partial
 
 from kafkaprod.errors import InvalidRecordError
 
@@ -75,6 +65,32 @@ cdef class NodeQueues:
 forbid_new(NodeQueues)
 
 
+cdef dict _queues_by_leader(list topics):
+    """Return a NodeQueues for each leader by its node id; that of -1 holds the partitions without one."""
+    cdef TopicQueues topic
+    cdef NodeQueues node
+    cdef int32_t i
+    cdef dict counts = {}
+    cdef dict nodes = {}
+    for topic in topics:
+        for i in range(topic.allocated_count):
+            leader = topic.partitions[i].leader
+            counts[leader] = counts.get(leader, 0) + 1
+    for leader, count in counts.items():
+        node = NodeQueues.__new__(NodeQueues)
+        node.node_id = leader
+        node.partitions = <Partition **>malloc(<size_t>count * sizeof(Partition *))
+        if node.partitions is NULL:
+            raise MemoryError
+        nodes[leader] = node
+    for topic in topics:
+        for i in range(topic.allocated_count):
+            node = nodes[topic.partitions[i].leader]
+            node.partitions[node.partition_count] = topic.partitions[i]
+            node.partition_count += 1
+    return nodes
+
+
 @cython.final
 cdef class Drain:
     """Selection for one producer.
@@ -98,17 +114,14 @@ cdef class Drain:
         self.max_request_bytes = max_request_bytes
         self.is_idempotent = is_idempotent
         self.mutes = mutes
-        self.codec = codec
-        self.compresses = codec is not None
         accumulator.sums_records = codec is None
-        self.workers = workers
+        self.compressor = None if codec is None else BatchCompressor(accumulator, codec, workers)
         self.is_adaptive = is_adaptive
         self.availability_timeout_ms = availability_timeout_ms
         self.preferred_nodes = None
         self.producer_id = -1
         self.producer_epoch = -1
         self.transaction = NOT_TRANSACTIONAL
-        self.codec_ratio = 1.0
         self._nodes = {}
 
     def set_producer(self, int64_t producer_id, int16_t producer_epoch):
@@ -176,27 +189,8 @@ cdef class Drain:
 
     def update_leaders(self):
         """Sort the partitions by leader again, after Accumulator.set_topic(). Nodes keep where their drain stopped."""
-        cdef TopicQueues topic
         cdef NodeQueues node
-        cdef int32_t i
-        cdef dict counts = {}
-        cdef dict nodes = {}
-        for topic in self.accumulator.topic_list:
-            for i in range(topic.allocated_count):
-                leader = topic.partitions[i].leader
-                counts[leader] = counts.get(leader, 0) + 1
-        for leader, count in counts.items():
-            node = NodeQueues.__new__(NodeQueues)
-            node.node_id = leader
-            node.partitions = <Partition **>malloc(<size_t>count * sizeof(Partition *))
-            if node.partitions is NULL:
-                raise MemoryError
-            nodes[leader] = node
-        for topic in self.accumulator.topic_list:
-            for i in range(topic.allocated_count):
-                node = nodes[topic.partitions[i].leader]
-                node.partitions[node.partition_count] = topic.partitions[i]
-                node.partition_count += 1
+        cdef dict nodes = _queues_by_leader(self.accumulator.topic_list)
         for leader, old in self._nodes.items():
             if leader in nodes:
                 node = nodes[leader]
@@ -314,78 +308,28 @@ cdef class Drain:
                 self._take_all(node, now_ms, request)
                 want_gil()
             have_gil()
-        if self.codec is not None:
-            self._compress(request)
+        if self.compressor is not None:
+            self.compressor.run(request)
         return request if request.batch_count > 0 else None
-
-    cdef int _compress(self, ProduceRequest request) except -1:
-        """Compress the batches that are not compressed yet, several at a time if the codec is given workers; seal all."""
-        cdef Py_ssize_t i
-        cdef Batch *b
-        cdef list waiting = []
-        cdef list sections = []
-        for i in range(request.batch_count):
-            b = request.entries[i].batch
-            if b.compressed is NULL:
-                waiting.append(i)
-                sections.append(batch_records(b))
-        for position, blob in zip(waiting, self._compress_all(sections)):
-            i = position
-            b = request.entries[i].batch
-            if isinstance(blob, Exception):
-                # The codec refused, or memory ran out: these records fail, the others go.
-                finish_batch(self.accumulator, b, FAILED, -1, -1, blob, None)
-            else:
-                batch_set_compressed(b, blob, self.codec.codec_id)
-                self._learn_ratio(b)
-        self._drop_failed(request)
-        for i in range(request.batch_count):
-            request.seal(i)
-        return 0
-
-    cdef list _compress_all(self, list sections):
-        """A blob, or the exception instead of it, for each section."""
-        if self.workers is not None and len(sections) > 1:
-            try:
-                return list(self.workers.map(partial(_compressed, self.codec), sections))
-            except RuntimeError:
-                self.workers = None     # the interpreter ends: its executors take no more work
-        return [_compressed(self.codec, section) for section in sections]
-
-    cdef int _drop_failed(self, ProduceRequest request) except -1:
-        """Drop what failed in compression."""
-        cdef Py_ssize_t i
-        cdef Py_ssize_t kept = 0
-        cdef Batch *b
-        for i in range(request.batch_count):
-            b = request.entries[i].batch
-            if b.state != DONE:
-                request.entries[kept] = request.entries[i]
-                kept += 1
-                continue
-            request.record_count -= b.record_count
-            b.request_count -= 1
-            batch_release_memory(b, self.accumulator.pool)
-            batch_release(b, self.accumulator.pool)
-        request.batch_count = kept
-        return 0
 
     cdef void _take_all(self, NodeQueues node, int64_t now_ms, ProduceRequest request) noexcept nogil:
         """Fill the request, sealed if there is nothing to compress; without memory for it batches stay in their queues."""
         cdef Py_ssize_t looked_at = 0
         cdef Py_ssize_t room = self.max_request_bytes
+        cdef bint compresses = self.compressor is not None
+        cdef double ratio = self.compressor.ratio if compresses else 1.0
         cdef Batch *b
         while looked_at < node.partition_count and request.reserve():
-            b = self._take(node, now_ms, room, request.batch_count == 0, &looked_at)
+            b = self._take(node, now_ms, room, ratio, request.batch_count == 0, &looked_at)
             if b is NULL:
                 break
-            room -= self._estimate(b)
+            room -= estimated_size(b, ratio)
             request.add(b)
-            if not self.compresses:
+            if not compresses:
                 request.seal(request.batch_count - 1)
         request.arrange()
 
-    cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, bint is_first,
+    cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, double ratio, bint is_first,
                       Py_ssize_t *looked_at) noexcept nogil:
         """Take the next batch of the round out of its queue; NULL at the end of the round or of the room."""
         cdef Partition *p
@@ -400,7 +344,7 @@ cdef class Drain:
                 b = p.head
                 if b is not NULL and not self._may_go(p, b, now_ms):
                     b = NULL
-                if b is not NULL and not is_first and self._estimate(b) > room:
+                if b is not NULL and not is_first and estimated_size(b, ratio) > room:
                     mutex_unlock(&p.lock)
                     looked_at[0] = node.partition_count
                     return NULL                     # the next drain starts with this partition
@@ -432,22 +376,6 @@ cdef class Drain:
             self.has_drained = True
         if self.is_idempotent:
             assign_sequence(p, b, self.producer_id, self.producer_epoch)
-
-    cdef Py_ssize_t _estimate(self, const Batch *b) noexcept nogil:
-        if self.codec_ratio >= 1.0 or b.sealed:
-            return batch_size_bytes(b)
-        return BATCH_HEADER_BYTES + <Py_ssize_t>(<double>batch_size_bytes(b) * self.codec_ratio)
-
-    cdef void _learn_ratio(self, const Batch *b) noexcept:
-        """Kafka's estimator: rises quickly, falls slowly, so that a request is rarely larger than estimated."""
-        cdef double observed
-        if b.compressed is NULL:
-            return
-        observed = <double>(batch_sealed_size(b) - BATCH_HEADER_BYTES) / <double>(batch_size_bytes(b) - BATCH_HEADER_BYTES)
-        if observed > self.codec_ratio:
-            self.codec_ratio = max(self.codec_ratio + 0.05, observed)
-        else:
-            self.codec_ratio = max(self.codec_ratio - 0.005, observed)
 
     def note_node(self, int32_t node_id, int64_t now_ms, bint can_send):
         """Note, for a node that has something sendable, whether it could be sent to (KIP-794, availability timeout)."""
@@ -518,11 +446,3 @@ cdef inline void _prefetch_ahead(NodeQueues node) noexcept nogil:
 
 cdef inline const Batch *_peek_head(Partition *p) noexcept nogil:
     return observe_batch(&p.head) if load32(&p.queue_length) > 0 else NULL
-
-
-def _compressed(codec, list section):
-    """The section compressed, or the exception that the codec raised."""
-    try:
-        return codec.compress(section)
-    except Exception as error:
-        return error

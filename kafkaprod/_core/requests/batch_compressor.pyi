@@ -1,0 +1,9 @@
+from concurrent.futures import Executor
+from typing import Self, final
+
+from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod.compression import Codec
+
+@final
+class BatchCompressor:
+    def __new__(cls, accumulator: Accumulator, codec: Codec, workers: Executor | None = None) -> Self: ...
