@@ -9,6 +9,8 @@ backlog       all batches without an outcome, and the gate to them
 accumulator   where records are appended
 sequences     the order of an idempotent producer's batches
 send_path     the compiled part of `Producer.send`
+rounds        the next rows of a block, sorted by partition
+row_runs      where the rows of a block are
 blocks        many records in one call
 completion    the outcome of a batch, and who waits for it
 """

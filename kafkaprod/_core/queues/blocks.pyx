@@ -12,20 +12,18 @@ prefix of each partition's rows, not of the block's. Only one lock is held at a 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
-from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memset
+from libc.stdlib cimport free, malloc
 
 from kafkaprod._core.queues.accumulator cimport ANY_PARTITION
 from kafkaprod._core.queues.batch cimport (
     BYTES_AHEAD,
     KP_DEBUG,
     SUM_FROM,
+    OpenBatch,
     batch_check_tail,
-    batch_hold,
     batch_release,
     batch_sum,
     delta_between,
-    prefetch_write_position,
 )
 from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES
 from kafkaprod._core.queues.buffer_pool cimport slab_total
@@ -43,10 +41,18 @@ from kafkaprod._core.queues.completion cimport batch_result
 from kafkaprod._core.queues.sticky cimport leave_sticky, must_leave
 from kafkaprod._core.queues.topic_queues cimport FEW_PARTITIONS
 from kafkaprod._core.machine.lock cimport load32, load_i32, mutex_lock, mutex_unlock, store32, store_address
-from kafkaprod._core.records.murmur2 cimport FastModulo, fast_modulo, partition_for_key
+from kafkaprod._core.queues.rounds cimport (
+    round_allocate,
+    round_begin,
+    round_begin_sticky,
+    round_free,
+    round_next_row,
+    round_prefetch,
+)
+from kafkaprod._core.queues.row_runs cimport RowRun, runs_add, runs_allocate, runs_free_last, runs_reserve
 from kafkaprod._core.machine.prefetch cimport prefetch_read, prefetch_write
 from kafkaprod._core.records.integers cimport to_int64
-from kafkaprod._core.records.record_view cimport APPENDED, EVENT_BATCH_FULL, NULL_LENGTH, OUT_OF_MEMORY
+from kafkaprod._core.records.record_view cimport APPENDED, EVENT_BATCH_FULL, OUT_OF_MEMORY
 from kafkaprod._core.records.record_writer cimport (
     RECORD_OVERHEAD_BOUND,
     headers_size,
@@ -101,31 +107,6 @@ cdef inline void prefetch_row(const ByteColumn *key, const ByteColumn *value, Py
     prefetch_read(data + 64)
 
 
-cdef int32_t sort_rows(const int32_t *placed, int32_t *ends, int32_t partition_count, int32_t *order,
-                       int32_t *groups) noexcept nogil:
-    """Sort rows by their partition in `placed`, keeping their order within one. Return how many partitions have rows.
-
-    Args:
-        ends: rows of each partition; becomes where they end in `order`. order: becomes the rows.
-        groups: becomes the partitions that have rows.
-    """
-    cdef int32_t total = 0
-    cdef int32_t group_count = 0
-    cdef int32_t count
-    cdef int32_t i
-    for i in range(partition_count):
-        count = ends[i]
-        ends[i] = total
-        if count > 0:
-            total += count
-            groups[group_count] = i
-            group_count += 1
-    for i in range(total):
-        order[ends[placed[i]]] = i
-        ends[placed[i]] += 1
-    return group_count
-
-
 @cython.final
 @cython.no_gc_clear
 cdef class Block:
@@ -173,32 +154,23 @@ cdef class Block:
             partition_view = self._kept[1]
             self._partitions = &partition_view[0]
         self._row_partitions = <int32_t *>malloc(<size_t>(self.row_count + 1) * sizeof(int32_t))
-        self._round_rows = min(
-            self.row_count, min(MOST_ROWS, max(FEWEST_ROWS, ROWS_A_PARTITION * self._partition_count))
-        )
-        self._placed = <int32_t *>malloc(<size_t>self._round_rows * sizeof(int32_t) + 1)
-        self._order = <int32_t *>malloc(<size_t>self._round_rows * sizeof(int32_t) + 1)
-        self._ends = <int32_t *>malloc(<size_t>self._partition_count * sizeof(int32_t))
-        self._groups = <int32_t *>malloc(<size_t>min(self._round_rows, self._partition_count) * sizeof(int32_t) + 1)
-        self._last_runs = <int32_t *>malloc(<size_t>self._partition_count * sizeof(int32_t))
-        if (self._row_partitions is NULL or self._placed is NULL or self._order is NULL or self._ends is NULL
-                or self._groups is NULL or self._last_runs is NULL):
+        if (round_allocate(&self._round, self.row_count, self._partition_count) < 0
+                or runs_allocate(&self._runs, self._partition_count) < 0 or self._row_partitions is NULL):
             raise MemoryError
         cdef Py_ssize_t i
         self._for_all = <int32_t>chosen
         for i in range(self.row_count):
             self._row_partitions[i] = self._for_all
-        for i in range(self._partition_count):
-            self._last_runs[i] = -1
         self._check_rows()
 
     def __dealloc__(self):
         cdef Py_ssize_t i
-        for i in range(self._run_count):
-            batch_release(self._runs[i].batch, self.accumulator.pool)
-        free(self._runs)
+        for i in range(self._runs.count):
+            batch_release(self._runs.items[i].batch, self.accumulator.pool)
+        free(self._runs.items)
         free(self._row_partitions)
-        self._free_round()
+        runs_free_last(&self._runs)
+        round_free(&self._round)
 
     cdef int _check_rows(self) except -1:
         cdef Py_ssize_t i
@@ -259,85 +231,35 @@ cdef class Block:
         self._key = self._value = None
         self._headers = None
         self._kept = None
-        self._free_round()
+        runs_free_last(&self._runs)
+        round_free(&self._round)
         return 0
 
-    cdef void _free_round(self) noexcept:
-        free(self._placed)
-        free(self._order)
-        free(self._ends)
-        free(self._groups)
-        free(self._last_runs)
-        self._placed = self._order = self._ends = self._groups = self._last_runs = NULL
-
     cdef void _begin_round(self) noexcept nogil:
-        """Sort the next rows by partition. A round's rows are all placed by key or caller, or all go to the sticky one."""
-        cdef ByteColumn key = self._key.c
-        cdef ByteColumn value = self._value.c
-        cdef bint uses_keys = not self.accumulator.ignore_keys
-        cdef FastModulo modulo = fast_modulo(self._partition_count)
-        cdef int32_t *placed = self._placed
-        cdef int32_t *ends = self._ends
-        cdef const int32_t *row_partitions = self._row_partitions
-        cdef bint is_scattered = self._partition_count > FEW_PARTITIONS
-        cdef Py_ssize_t first = self._round_end
-        cdef Py_ssize_t i = first
-        cdef Py_ssize_t end = min(self.row_count, first + self._round_rows)
-        cdef int32_t partition
-        cdef const char *data = NULL
-        cdef Py_ssize_t length = 0
-        self._round_first = first
-        self._at = 0
-        self._group = 0
-        self._is_sticky = (key.layout == NULLS or not uses_keys) and self._partitions is NULL and self._for_all < 0
-        if self._is_sticky:
-            self._round_end = end
-            return
-        memset(ends, 0, <size_t>self._partition_count * sizeof(int32_t))
-        while i < end:
-            partition = row_partitions[i]
-            if partition == ANY_PARTITION:
-                length = NULL_LENGTH
-                if uses_keys:
-                    column_get(&key, i, &data, &length)
-                if length < 0:
-                    if i > first and not self._is_sticky:
-                        break
-                    self._is_sticky = True
-                    i += 1
-                    continue
-                partition = partition_for_key(data, length, modulo)
-            if self._is_sticky:
-                break
-            if not is_scattered:
-                # Prefetch values now, in memory order; they are written later in partition order.
-                data = column_address(&value, i)
-                prefetch_read(data)
-                prefetch_read(data + 64)
-            placed[i - first] = partition
-            ends[partition] += 1
-            i += 1
-        self._round_end = i
-        if not self._is_sticky:
-            self._group_count = sort_rows(placed, ends, self._partition_count, self._order, self._groups)
+        cdef bint uses_keys = self._key.c.layout != NULLS and not self.accumulator.ignore_keys
+        if not uses_keys and self._partitions is NULL and self._for_all < 0:
+            round_begin_sticky(&self._round, self.row_count)
+        else:
+            round_begin(&self._round, self._key.c, self._value.c, self._row_partitions, self.row_count,
+                        self._partition_count, uses_keys)
 
     cdef AppendStatus _append_rows(self, int64_t now_ms, int64_t ticket, int *events) noexcept nogil:
         cdef AppendStatus status = APPENDED
         cdef int32_t partition
         while status == APPENDED and self.rows_appended < self.row_count:
-            if self._round_first + self._at == self._round_end:
+            if self._round.first + self._round.at == self._round.end:
                 self._begin_round()
-            if self._is_sticky:
+            if self._round.is_sticky:
                 partition = self._lock_sticky(events)
-                status = self._append_run(partition, <int32_t>(self._round_end - self._round_first), now_ms, ticket, events)
+                status = self._append_run(partition, <int32_t>(self._round.end - self._round.first), now_ms, ticket, events)
             else:
-                partition = self._groups[self._group]
+                partition = self._round.groups[self._round.group]
                 if self._partition_count > FEW_PARTITIONS:
-                    self._prefetch_ahead()
+                    round_prefetch(&self._round, self._partition_array)
                 mutex_lock(&self._partition_array[partition].lock)
-                status = self._append_run(partition, self._ends[partition], now_ms, ticket, events)
-                if self._at == self._ends[partition]:
-                    self._group += 1
+                status = self._append_run(partition, self._round.ends[partition], now_ms, ticket, events)
+                if self._round.at == self._round.ends[partition]:
+                    self._round.group += 1
             mutex_unlock(&self._partition_array[partition].lock)
         return status
 
@@ -349,12 +271,12 @@ cdef class Block:
         cdef ByteColumn key = self._key.c
         cdef ByteColumn value = self._value.c
         cdef HeaderColumn headers = self._headers.c
-        cdef Py_ssize_t round_first = self._round_first
+        cdef Py_ssize_t round_first = self._round.first
         cdef const int64_t *timestamps = self._timestamps
         cdef int32_t *row_partitions = self._row_partitions
-        cdef bint is_sticky = self._is_sticky
-        cdef const int32_t *order = self._order
-        cdef int32_t at = self._at
+        cdef bint is_sticky = self._round.is_sticky
+        cdef const int32_t *order = self._round.order
+        cdef int32_t at = self._round.at
         cdef int32_t end_at = min(run_end, at + ROWS_PER_HOLD)
         cdef Place[MOST_PLACES] key_room
         cdef Place[MOST_PLACES] value_room
@@ -380,10 +302,10 @@ cdef class Block:
         cdef int32_t first_index = 0
         cdef int64_t sticky_bytes = p.sticky_bytes if is_sticky else 0
         cdef int64_t sticky_limit = 2 * self.accumulator.batch_size     # see must_leave()
-        if self._reserve_runs() != 0:
+        if runs_reserve(&self._runs) != 0:
             return OUT_OF_MEMORY
         if is_scattered:
-            prefetch_end = <int32_t>(self._round_end - round_first) - 2 * ROWS_AHEAD
+            prefetch_end = <int32_t>(self._round.end - round_first) - 2 * ROWS_AHEAD
         r.timestamp = self._timestamp
         if has_batch:
             position, end, base_timestamp = o.position, o.end, o.base_timestamp
@@ -428,7 +350,7 @@ cdef class Block:
                     p.sticky_bytes = sticky_bytes
                     if must_leave(p, &refused, self.accumulator.batch_size):
                         break
-                if self._reserve_runs() != 0:
+                if runs_reserve(&self._runs) != 0:
                     status = OUT_OF_MEMORY
                     break
                 status = self.accumulator.append_locked(p, &refused, now_ms, ticket, events)
@@ -448,8 +370,8 @@ cdef class Block:
             self._put_back(partition, position, max_timestamp, record_count, first_index)
         if is_sticky:
             p.sticky_bytes = sticky_bytes
-        self.rows_appended += at - self._at
-        self._at = at
+        self.rows_appended += at - self._round.at
+        self._round.at = at
         return status
 
     cdef int32_t _lock_sticky(self, int *events) noexcept nogil:
@@ -457,7 +379,7 @@ cdef class Block:
         cdef int32_t partition
         cdef Partition *p
         cdef RecordView r
-        self._fill(self._round_first + self._at, &r)
+        self._fill(self._round.first + self._round.at, &r)
         store32(&self.topic.sticky_used, 1)
         while True:
             partition = load32(&self.topic.sticky._current)
@@ -471,20 +393,6 @@ cdef class Block:
             leave_sticky(self.topic, p, &r, events)
             mutex_unlock(&p.lock)
 
-    cdef void _prefetch_ahead(self) noexcept nogil:
-        """Prefetch for the next partitions: the partition, and a step later the write position of its batch.
-
-        With thousands of partitions nearly every run of rows would wait for each of them, one after the other.
-        """
-        cdef const int32_t *coming = self._groups + self._group
-        cdef int32_t left = self._group_count - self._group
-        cdef int32_t rows
-        if 2 * PREFETCH_STEP < left:
-            prefetch_write(self._partition_array[coming[2 * PREFETCH_STEP]])
-        if PREFETCH_STEP < left:
-            rows = self._ends[coming[PREFETCH_STEP]] - self._ends[coming[PREFETCH_STEP - 1]]
-            prefetch_write_position(self._partition_array[coming[PREFETCH_STEP]], min(MOST_LINES, 2 * rows + 1))
-
     cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil:
         fill_record(&self._key.c, &self._value.c, &self._headers.c, i, r)
         r.timestamp = self._timestamps[i] if self._timestamps is not NULL else self._timestamp
@@ -492,42 +400,14 @@ cdef class Block:
     cdef inline void _put_back(self, int32_t partition, char *position, int64_t max_timestamp,
                                int32_t record_count, int32_t first_index) noexcept nogil:
         """Write the state of the open batch back, and remember that its records from first_index on are the block's."""
-        cdef RowRun *run
         cdef OpenBatch *o = &self._partition_array[partition].open
-        cdef Batch *b = o.batch
         if record_count == first_index:
             return
         if self.accumulator.sums_records and position - o.position >= SUM_FROM:
-            batch_sum(b, position)
+            batch_sum(o.batch, position)
         store_address(&o.position, position)
         o.max_timestamp, o.record_count = max_timestamp, record_count
-        if self._last_runs[partition] >= 0:
-            run = &self._runs[self._last_runs[partition]]
-            if run.batch == b and run.first_index + run.count == first_index:
-                run.count = record_count - run.first_index
-                return
-        run = &self._runs[self._run_count]
-        run.batch = b
-        batch_hold(o)
-        run.partition = partition
-        run.first_index = first_index
-        run.count = record_count - first_index
-        self._last_runs[partition] = <int32_t>self._run_count
-        self._run_count += 1
-
-    cdef int _reserve_runs(self) noexcept nogil:
-        """Make room for two more runs; -1 without memory for that. Records are written only once it is there."""
-        cdef RowRun *grown
-        cdef Py_ssize_t capacity
-        if self._run_count + 2 <= self._run_capacity:
-            return 0
-        capacity = 2 * self._run_capacity + 16
-        grown = <RowRun *>realloc(self._runs, <size_t>capacity * sizeof(RowRun))
-        if grown is NULL:
-            return -1
-        self._runs = grown
-        self._run_capacity = capacity
-        return 0
+        runs_add(&self._runs, o, partition, first_index, record_count)
 
     @property
     def row_runs(self):
@@ -538,8 +418,8 @@ cdef class Block:
         cdef Py_ssize_t i
         cdef RowRun *run
         cdef list found = []
-        for i in range(self._run_count):
-            run = &self._runs[i]
+        for i in range(self._runs.count):
+            run = &self._runs.items[i]
             found.append((
                 batch_result(run.batch, self.accumulator.completion_factory, self.topic.name),
                 run.partition,
@@ -552,21 +432,19 @@ cdef class Block:
     def rows_left(self):
         """The rows that are not appended, ascending; [] after a run() that returned True."""
         cdef Py_ssize_t i
-        cdef list rows = list(range(self._round_first + self._at, self._round_end))
-        if not self._is_sticky and rows:
-            rows = sorted([self._round_first + self._order[i] for i in range(self._at, self._round_end - self._round_first)])
-        return rows + list(range(self._round_end, self.row_count))
+        cdef list rows = list(range(self._round.first + self._round.at, self._round.end))
+        if not self._round.is_sticky and rows:
+            rows = sorted([self._round.first + self._round.order[i]
+                           for i in range(self._round.at, self._round.end - self._round.first)])
+        return rows + list(range(self._round.end, self.row_count))
 
     @property
     def memory_need(self):
         """Bytes to wait for before the next row can be appended to a new batch; what enqueue_waiter wants."""
         cdef RecordView r
-        cdef Py_ssize_t row = self._round_first + self._at
         if self.rows_appended == self.row_count:
             return 0
-        if row < self._round_end and not self._is_sticky:
-            row = self._round_first + self._order[self._at]
-        self._fill(row, &r)
+        self._fill(round_next_row(&self._round), &r)
         return slab_total(record_size_bound(&r) + BATCH_HEADER_BYTES)
 
     def partition_of_rows(self):
