@@ -17,6 +17,7 @@ from typing import IO, Any, Final, cast
 import lz4.frame
 import zstandard
 
+from kafkaprod.loader import manifest_file
 from kafkaprod.loader.encodings import UTF8, Utf8Stream
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.pipes import STDIN, Pipe, is_pipe_name, open_pipe, open_stdin_file, pipe_identity
@@ -156,7 +157,7 @@ def _paths(names: Sequence[str]) -> Iterator[str]:
 
 
 def _is_ours(path: Path) -> bool:
-    return path.name.endswith(".load.json")
+    return path.name.endswith(manifest_file.SUFFIX)
 
 
 def _sources_of_pipe(path: str, options: InputOptions) -> Iterator[Source]:

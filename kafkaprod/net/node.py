@@ -46,7 +46,7 @@ HINT = "does security_protocol={protocol} fit this port, and is it a Kafka broke
 MAX_READS_PER_TURN = 16  # one busy broker must not starve the others
 
 
-class Stage(StrEnum):
+class ConnectionStage(StrEnum):
     """The progress of a connection; failures report it."""
 
     RESOLVE = "resolve"
@@ -93,7 +93,7 @@ class NodeConnection:
         identity: tuple[str, int] | None = None,
     ) -> None:
         self.node = node
-        self.stage = Stage.RESOLVE
+        self.stage = ConnectionStage.RESOLVE
         self.failure: KafkaError | None = None
         self.is_closed_by_us = False
         self.has_answered = False
@@ -156,7 +156,7 @@ class NodeConnection:
     def _connect_next(self, now_ms: int, error: Exception | None) -> None:
         """Try the next address of the name; close when none is left."""
         self._drop_transport()
-        self.stage = Stage.CONNECT
+        self.stage = ConnectionStage.CONNECT
         while self._addresses:
             self._setup_deadline_ms = now_ms + self._setup_timeout_ms
             try:
@@ -177,16 +177,16 @@ class NodeConnection:
             is_open = transport.try_open()
         except OSError as error:
             if transport.is_connected:
-                self.stage = Stage.TLS
+                self.stage = ConnectionStage.TLS
                 hint = "" if _is_refused_certificate(error) else self.hint()
                 self._close_for(error, f"the TLS handshake failed{hint}")
             else:
                 self._connect_next(now_ms, error)
             return
         if transport.is_connected and self._settings.tls is not None:
-            self.stage = Stage.TLS
+            self.stage = ConnectionStage.TLS
         if is_open:
-            self.stage = Stage.API_VERSIONS if self._mechanism is None else Stage.SASL
+            self.stage = ConnectionStage.API_VERSIONS if self._mechanism is None else ConnectionStage.SASL
             self.protocol.start(now_ms)
             self.flush(now_ms)
 
@@ -207,7 +207,7 @@ class NodeConnection:
         transport = self._transport
         if transport is None:
             return
-        if self.stage in (Stage.CONNECT, Stage.TLS):
+        if self.stage in (ConnectionStage.CONNECT, ConnectionStage.TLS):
             self._advance_setup(transport, now_ms)
         else:
             self._receive(transport, now_ms)
@@ -264,7 +264,7 @@ class NodeConnection:
         if self._metrics.responses_received:
             return "the broker closed the connection"
         # A port that requires a login answers ApiVersions without one, and closes at the first request.
-        what = "before it answered any request" if self.stage is Stage.READY else f"during {self.stage}"
+        what = "before it answered any request" if self.stage is ConnectionStage.READY else f"during {self.stage}"
         return f"the broker closed the connection {what}{self.hint()}"
 
     def hint(self) -> str:
@@ -297,7 +297,7 @@ class NodeConnection:
             case SaslChallenge():
                 self._answer_challenge(event.challenge)
             case ConnectionReady():
-                self.stage = Stage.READY
+                self.stage = ConnectionStage.READY
                 self._metrics.authentications_succeeded += self._settings.mechanism is not None
             case SessionReauthenticated():
                 self._metrics.reauthentications_succeeded += 1
@@ -306,8 +306,8 @@ class NodeConnection:
                 self.failure = event.error
                 self._metrics.connections_closed += 1
                 if isinstance(event.error, AuthenticationError):
-                    self._metrics.reauthentications_failed += self.stage is Stage.READY
-                    self._metrics.authentications_failed += self.stage is not Stage.READY
+                    self._metrics.reauthentications_failed += self.stage is ConnectionStage.READY
+                    self._metrics.authentications_failed += self.stage is not ConnectionStage.READY
 
     def _answer_challenge(self, challenge: bytes | None) -> None:
         if challenge is None:
@@ -339,7 +339,7 @@ class NodeConnection:
         """Return when `on_time` is due; None: never. It may be early, never late."""
         if self.is_closed:
             return None
-        if self.stage is not Stage.READY:
+        if self.stage is not ConnectionStage.READY:
             return self._setup_deadline_ms
         deadline_ms = self.protocol.next_deadline_ms()
         if self.protocol.in_flight_count:
@@ -351,7 +351,7 @@ class NodeConnection:
         """Close after a timeout or when idle; begin a re-authentication that is due."""
         if self.is_closed:
             return
-        if self.stage is not Stage.READY:
+        if self.stage is not ConnectionStage.READY:
             if now_ms >= self._setup_deadline_ms:
                 self._on_setup_timeout(now_ms)
             return
@@ -364,7 +364,7 @@ class NodeConnection:
 
     def _on_setup_timeout(self, now_ms: int) -> None:
         error = RequestTimedOutError(f"no answer within {self._setup_timeout_ms} ms at stage {self.stage}")
-        if self.stage is Stage.CONNECT:
+        if self.stage is ConnectionStage.CONNECT:
             self._connect_next(now_ms, error)
         else:
             self._close_for(error, f"connecting took too long{self.hint()}")

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkaprod.errors import AuthenticationError, KafkaError
-from kafkaprod.net.node import NodeConnection, Stage
+from kafkaprod.net.node import ConnectionStage, NodeConnection
 from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.structs import Node
 
+_UNCONNECTED: Final = (ConnectionStage.RESOLVE, ConnectionStage.CONNECT)
 UNFIT_ATTEMPTS: Final = 8  # about 4 s with the default reconnect backoff
 
 
@@ -28,7 +29,7 @@ class ConnectionFailure:
     """
 
     node: Node
-    stage: Stage
+    stage: ConnectionStage
     error: KafkaError
     attempt: int
 
@@ -39,9 +40,9 @@ class ConnectionFailure:
         No such name; a certificate or credentials were refused; or the port takes connections and ends each of them
         before the first answer, UNFIT_ATTEMPTS consecutive times, as it does when `security_protocol` does not fit.
         """
-        if self.stage is Stage.RESOLVE or isinstance(self.error, AuthenticationError):
+        if self.stage is ConnectionStage.RESOLVE or isinstance(self.error, AuthenticationError):
             return True
-        return self.stage is not Stage.CONNECT and self.attempt >= UNFIT_ATTEMPTS
+        return self.stage is not ConnectionStage.CONNECT and self.attempt >= UNFIT_ATTEMPTS
 
 
 @dataclass(slots=True, eq=False)
@@ -79,7 +80,7 @@ class NodeState:
         return connection is not None and not connection.is_ready and self.last_failure is None
 
     @property
-    def stage(self) -> Stage | None:
+    def stage(self) -> ConnectionStage | None:
         """The progress of the connection; None without one."""
         connection = self.connection
         return None if connection is None else connection.stage
@@ -88,7 +89,7 @@ class NodeState:
     def silence_hint(self) -> str:
         """Advice if the connection has no answer yet; empty if it is not even open."""
         connection = self.connection
-        return "" if connection is None or connection.stage in (Stage.RESOLVE, Stage.CONNECT) else connection.hint()
+        return "" if connection is None or connection.stage in _UNCONNECTED else connection.hint()
 
     def can_send(self, now_ms: int, max_in_flight: int) -> bool:
         """Return whether it is connected, not throttled, has written its last request, and has room for one more."""

@@ -35,7 +35,8 @@ from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.frames import MAX_FRAME_BYTES
 from kafkaprod.protocol.in_flight import InFlightRequest, OnDone
 from kafkaprod.protocol.negotiation import IDENTITY_VERSION, BrokerVersions
-from kafkaprod.protocol.outgoing import Buffer, ByteChain
+from kafkaprod.protocol.outgoing import ByteChain
+from kafkaprod.protocol.primitives import Buffer
 from kafkaprod.protocol.schema import Request
 from kafkaprod.structs import Node
 

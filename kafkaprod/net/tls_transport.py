@@ -16,7 +16,8 @@ import ssl
 from collections.abc import Sequence
 
 from kafkaprod.net.poller import READABLE, WRITABLE
-from kafkaprod.net.transport import Buffer, is_connected
+from kafkaprod.net.transport import is_connected
+from kafkaprod.protocol.primitives import Buffer
 
 TLS_RECORD_BYTES = 16_384  # RFC 8446 section 5.1: most plain text in one record
 

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple, Protocol
 
 from kafkaprod.net.poller import READABLE, WRITABLE
 from kafkaprod.net.socket_calls import receive_into, send
+from kafkaprod.protocol.primitives import Buffer
 
 IOV_MAX = 1024  # Linux: most buffers one sendmsg takes
 OS_DEFAULT = -1
 
 FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}  # broker_address_family
-
-Buffer = bytes | bytearray | memoryview
 
 
 class Address(NamedTuple):

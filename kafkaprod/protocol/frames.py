@@ -172,7 +172,7 @@ class FrameSplitter:
         self._pending = bytearray()  # less than one frame, size included
 
     @property
-    def pending_bytes(self) -> int:
+    def incomplete_bytes(self) -> int:
         """The number of bytes of an incomplete frame."""
         return len(self._pending)
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
 
-Buffer = bytes | bytearray | memoryview
+from kafkaprod.protocol.primitives import Buffer
 
 
 class ByteChain(Protocol):

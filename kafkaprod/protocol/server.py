@@ -118,9 +118,9 @@ class ServerConnection:
         self._splitter.max_frame_bytes = max_frame_bytes
 
     @property
-    def pending_bytes(self) -> int:
+    def incomplete_bytes(self) -> int:
         """The number of bytes of an incomplete request."""
-        return self._splitter.pending_bytes
+        return self._splitter.incomplete_bytes
 
     def receive_data(self, data: Buffer) -> None:
         """Take bytes from the client; `events` returns what they contain.

@@ -87,8 +87,6 @@ cdef class RecordWait:
         """Return None, as the wait has no value of its own. Raises CancelledError, or InvalidStateError before its end."""
         from asyncio import CancelledError, InvalidStateError
 
-        from asyncio import CancelledError, InvalidStateError
-
         if self._is_cancelled:
             raise CancelledError() if self._cancel_message is None else CancelledError(self._cancel_message)
         if not self._is_done:

@@ -17,11 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.storage.disk import Buffer, Disk, LogFile, replace_file_durably
+from kafkaprod.broker.storage.disk import Disk, LogFile, replace_file_durably
 from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
 from kafkaprod.broker.storage.log.group_commit import each
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.protocol.primitives import Buffer
 from tests.images_log import MemoryImage
 from tests.support.broker.fixtures_log import (
     NOW_MS,

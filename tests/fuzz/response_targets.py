@@ -113,7 +113,7 @@ def receive_bytes(data: bytes) -> None:
         for piece in _framed(data[1:], connection) if kind & IS_FRAMED else _pieces(data[1:], kind >> 3):
             connection.receive_data(piece, 0)
             events += _take_events(connection, mechanism)
-            assert connection._splitter.pending_bytes <= len(data) + 64
+            assert connection._splitter.incomplete_bytes <= len(data) + 64
         connection.connection_lost(ConnectionLostError("the end"))
     events += _take_events(connection, mechanism)
     assert connection.state is State.CLOSED

@@ -13,7 +13,7 @@ import pytest
 
 from kafkaprod.clock import SystemClock
 from kafkaprod.errors import AuthenticationError
-from kafkaprod.net.node import Stage
+from kafkaprod.net.node import ConnectionStage
 from kafkaprod.net.node_state import ConnectionFailure
 from kafkaprod.net.pool import NodePool
 from kafkaprod.net.settings import ConnectionSettings
@@ -109,7 +109,7 @@ def test_tls(kafka: KafkaCluster) -> None:
     works(kafka.bootstrap("SSL"), connection_settings(tls=trusting(kafka.certificates.ca)))
     failure = refusal(kafka.bootstrap("SSL"), connection_settings(tls=trusting(kafka.certificates.other_ca)))
     assert isinstance(failure.error, AuthenticationError)
-    assert failure.stage is Stage.TLS
+    assert failure.stage is ConnectionStage.TLS
 
 
 @pytest.mark.external
@@ -129,7 +129,7 @@ def test_a_wrong_password_is_refused(kafka: KafkaCluster, mechanism: str) -> Non
     settings = connection_settings(mechanism=lambda: make("wrong-canary"))
     failure = refusal(kafka.bootstrap("SASL_PLAINTEXT"), settings)
     assert isinstance(failure.error, AuthenticationError)
-    assert failure.stage is Stage.SASL
+    assert failure.stage is ConnectionStage.SASL
     assert "canary" not in str(failure.error)
 
 

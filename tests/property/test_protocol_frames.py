@@ -30,7 +30,7 @@ def test_frames_do_not_depend_on_the_cuts(data: st.DataObject, contents: list[by
     frames = [bytes(frame) for piece in data.draw(cut(stream)) for frame in splitter.feed(piece)]
 
     assert frames == contents
-    assert splitter.pending_bytes == 0
+    assert splitter.incomplete_bytes == 0
 
 
 @given(data=st.data(), garbage=st.binary(max_size=100))
@@ -44,7 +44,7 @@ def test_garbage_is_frames_or_damage_and_takes_no_more_memory_than_it_has_bytes(
                 assert len(frame) <= len(garbage)
     except CorruptDataError:
         pass
-    assert splitter.pending_bytes <= len(garbage)
+    assert splitter.incomplete_bytes <= len(garbage)
 
 
 def told(pieces: list[bytes]) -> list[tuple[object, ...]]:

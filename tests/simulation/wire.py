@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaprod.config.connection_options import ConnectionOptions
 from kafkaprod.net.poller import READABLE, WRITABLE
-from kafkaprod.net.transport import Address, Buffer, Transport
+from kafkaprod.net.transport import Address, Transport
+from kafkaprod.protocol.primitives import Buffer
 from tests.simulation.world import Process, World
 
 if TYPE_CHECKING:

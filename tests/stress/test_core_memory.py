@@ -13,6 +13,7 @@ from kafkaprod._core.columns.columns import Column
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod._core.queues.completion import BatchResult
 from tests.native import building
+from tests.support.builds.sanitized import measures_memory
 from tests.support.core.core_engine import TIMESTAMP, TOPIC, Engine, succeed
 
 MEBIBYTE = 1 << 20
@@ -38,6 +39,7 @@ print(resident_bytes() - before)
 """
 
 
+@measures_memory
 def test_ten_thousand_partitions_with_a_record_each_take_less_than_60_mebibytes() -> None:
     """Pool, queues, batches, result objects and futures in all."""
     done = subprocess.run(
@@ -103,6 +105,7 @@ KEY_COLUMN = Column.from_list(KEYS)
 VALUE_COLUMN = Column.from_list([VALUE] * RECORDS)
 
 
+@measures_memory
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("way_in", "times_the_machine"), [(append_unkeyed, 1), (block_unkeyed, 1), (append_keyed, 6), (block_keyed, 2)]

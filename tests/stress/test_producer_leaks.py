@@ -17,6 +17,7 @@ from benchmarks.sink import Sink
 from kafkaprod import Producer
 from kafkaprod.results.batch import BatchCompletion
 from tests.stress.scale import scaled
+from tests.support.builds.sanitized import measures_memory
 
 ROOT = Path(__file__).resolve().parents[2]
 MEBIBYTE = 1 << 20
@@ -55,6 +56,7 @@ def sink() -> Iterator[Sink]:
         yield sink
 
 
+@measures_memory
 @pytest.mark.parametrize(
     ("kind", "total"),
     [

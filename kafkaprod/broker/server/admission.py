@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafkaprod.broker.config import Limits
-from kafkaprod.broker.server.session import Session, Stage
+from kafkaprod.broker.server.session import Session, SessionStage
 
 LOGIN_MS = 30_000
 """For TLS handshake and login, from accept on."""
@@ -57,7 +57,7 @@ class Admission:
             return Verdict()
         oldest = next(iter(self._strangers), None)
         if oldest is not None:
-            is_silent = oldest.stage is Stage.IDLE and now_ms - oldest.opened_ms >= _SILENT_MS
+            is_silent = oldest.stage is SessionStage.IDLE and now_ms - oldest.opened_ms >= _SILENT_MS
             if self._has_login or is_silent:
                 return Verdict(victim=oldest)
         return Verdict(refusal=f"max_connections={limits.max_connections}")
@@ -93,4 +93,4 @@ class Admission:
             return now_ms - session.opened_ms >= min(LOGIN_MS, max_idle_ms)
         if is_memory_scarce and session.unfinished_since_ms is not None:
             return now_ms - session.unfinished_since_ms >= FRAME_MS
-        return session.stage is not Stage.HANDLING and now_ms - session.last_active_ms >= max_idle_ms
+        return session.stage is not SessionStage.HANDLING and now_ms - session.last_active_ms >= max_idle_ms

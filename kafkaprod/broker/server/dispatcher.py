@@ -26,7 +26,7 @@ from kafkaprod.broker.server.request import (
     Ready,
 )
 from kafkaprod.broker.server.router import BEFORE_LOGIN, HANDLERS, Handler, call
-from kafkaprod.broker.server.session import Session, Stage
+from kafkaprod.broker.server.session import Session, SessionStage
 from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.schema import Request
@@ -93,10 +93,10 @@ class Dispatcher:
 
     def begin_next(self, session: Session) -> None:
         """Begin to handle the session's next request, unless one is in progress or none is there."""
-        if session.is_closed or session.stage is not Stage.IDLE or not session.waiting:
+        if session.is_closed or session.stage is not SessionStage.IDLE or not session.waiting:
             return
         received = session.waiting.popleft()
-        session.stage = Stage.HANDLING
+        session.stage = SessionStage.HANDLING
         session.last_active_ms = self._broker.clock.now_ms()
         try:
             if not session.is_trusted and received.api not in BEFORE_LOGIN:
@@ -243,5 +243,5 @@ class Dispatcher:
 
     def _answered(self, session: Session) -> None:
         if not session.is_closed:
-            session.stage = Stage.ANSWERED
+            session.stage = SessionStage.ANSWERED
             self._loop.push(session)

@@ -34,7 +34,7 @@ from kafkaprod.broker.server.login import Login
 from kafkaprod.broker.server.purgatory import Purgatory
 from kafkaprod.broker.server.read_budget import ReadBudget
 from kafkaprod.broker.server.router import announced_versions, peer_versions
-from kafkaprod.broker.server.session import Session, Stage
+from kafkaprod.broker.server.session import Session, SessionStage
 from kafkaprod.broker.server.timers import Timers
 from kafkaprod.clock import Clock, SystemClock
 from kafkaprod.errors import KafkaError
@@ -377,7 +377,7 @@ class BrokerServer:
         except (OSError, KafkaError) as error:
             self.drop(session, error)
             return
-        if is_sent and session.stage is Stage.ANSWERED:
+        if is_sent and session.stage is SessionStage.ANSWERED:
             self._complete(session)
         if not session.is_closed:
             self._watch(session)
@@ -386,7 +386,7 @@ class BrokerServer:
         if session.closes_after_answer:
             self.close_session(session)
             return
-        session.stage = Stage.IDLE
+        session.stage = SessionStage.IDLE
         session.last_active_ms = self._clock.now_ms()
         self._account(session)
         self._admission.note_request(session)

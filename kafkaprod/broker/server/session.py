@@ -18,8 +18,9 @@ from kafkaprod.broker.server.login import Login
 from kafkaprod.broker.storage.log.segment import FileSlice
 from kafkaprod.errors import KafkaError
 from kafkaprod.net.poller import WRITABLE
-from kafkaprod.net.transport import IOV_MAX, Buffer, TcpTransport, Transport
+from kafkaprod.net.transport import IOV_MAX, TcpTransport, Transport
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.primitives import Buffer
 from kafkaprod.protocol.schema import Response
 from kafkaprod.protocol.server import ConnectionRefused, RequestReceived, ServerConnection
 
@@ -27,7 +28,7 @@ _SEND_TURN_BYTES = 4 * 1024 * 1024  # after that other connections get their tur
 _TLS_READ_BYTES = 64 * 1024
 
 
-class Stage(Enum):
+class SessionStage(Enum):
     """Of a session's request in progress. There is one at most."""
 
     IDLE = "none is in progress"
@@ -74,7 +75,7 @@ class Session:
         self.host = host
         self.is_open = False
         self.is_closed = False
-        self.stage = Stage.IDLE
+        self.stage = SessionStage.IDLE
         self.abandon: Callable[[], None] | None = None
         self.waiting: deque[RequestReceived] = deque()
         self.login = login
@@ -123,7 +124,7 @@ class Session:
     def held_bytes(self) -> int:
         """Bytes of requests that are not handled yet."""
         waiting = sum([request.body.nbytes for request in self.waiting])
-        return self._connection.pending_bytes + waiting + self.in_progress_bytes
+        return self._connection.incomplete_bytes + waiting + self.in_progress_bytes
 
     def accept_frames_up_to(self, max_frame_bytes: int) -> None:
         """Change the size of the largest request."""
@@ -148,7 +149,7 @@ class Session:
             self.waiting.append(event)
             self._has_asked = True
             self.unfinished_since_ms = None
-        if not self._connection.pending_bytes:
+        if not self._connection.incomplete_bytes:
             self.unfinished_since_ms = None
         elif self.unfinished_since_ms is None:
             self.unfinished_since_ms = now_ms

@@ -14,11 +14,9 @@ import fcntl
 import os
 import resource
 import stat
-from typing import TypeAlias
 
 from kafkaprod.errors import ConfigError
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
+from kafkaprod.protocol.primitives import Buffer
 
 _OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 _FILE_MODE = 0o600

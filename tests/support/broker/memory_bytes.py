@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaprod.broker.storage.disk import Buffer
+from kafkaprod.protocol.primitives import Buffer
 
 
 class MemoryBytes:

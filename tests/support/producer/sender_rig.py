@@ -18,7 +18,7 @@ from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.errors import BootstrapError, ConnectionLostError, KafkaError
 from kafkaprod.metadata import Metadata
 from kafkaprod.metrics import ProducerMetrics
-from kafkaprod.net.node import Stage
+from kafkaprod.net.node import ConnectionStage
 from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.net.node_state import ConnectionFailure
 from kafkaprod.protocol.in_flight import InFlightRequest, OnDone
@@ -350,4 +350,4 @@ class Rig:
 
 
 def failure(error: KafkaError, attempt: int = 1) -> ConnectionFailure:
-    return ConnectionFailure(Node(-1, "h", 1), Stage.CONNECT, error, attempt)
+    return ConnectionFailure(Node(-1, "h", 1), ConnectionStage.CONNECT, error, attempt)

@@ -20,7 +20,7 @@ from kafkaprod.errors import (
 )
 from kafkaprod.net import network as network_module
 from kafkaprod.net import node as node_module
-from kafkaprod.net.node import Stage
+from kafkaprod.net.node import ConnectionStage
 from kafkaprod.net.pool import NodePool
 from kafkaprod.net.transport import Address
 from kafkaprod.protocol.in_flight import InFlightRequest
@@ -246,7 +246,7 @@ def test_a_reset_fails_requests_in_order_with_the_socket_closed_first(make_pool:
         assert finished[0].is_possibly_persisted
         assert pool.connection_count == 0
         (failure,) = pool.take_failures()
-        assert (failure.stage, failure.node.node_id) == (Stage.READY, -1)
+        assert (failure.stage, failure.node.node_id) == (ConnectionStage.READY, -1)
         assert pool.take_failures() == []
         assert not pool.is_ready(-1, clock.now_ms())
         assert pool.connection_count == 0  # backing off
@@ -332,7 +332,7 @@ def test_refused_connects_back_off_exponentially(make_pool: MakePool, clock: Man
     delays = []
     for _ in range(7):
         failure = until_failed(pool, clock)
-        assert failure.stage is Stage.CONNECT
+        assert failure.stage is ConnectionStage.CONNECT
         delay = pool.ready_delay_ms(-1, clock.now_ms())
         assert delay is not None
         delays.append(delay)
@@ -378,7 +378,7 @@ def test_the_setup_timeout_doubles_with_each_failure(
         assert pool.take_failures() == []
         clock.advance(1)
         failure = until_failed(pool, clock)
-        assert failure.stage is Stage.API_VERSIONS
+        assert failure.stage is ConnectionStage.API_VERSIONS
         assert str(timeout_ms) in str(failure.error)
         pool.metrics()[-1].bytes_sent = 0
         clock.advance(1000)
@@ -441,7 +441,7 @@ def test_an_unknown_name_fails_at_the_resolve_stage(
     pool = make_pool()
     pool.set_bootstrap([("no.such.host", 9092)])
     failure = until_failed(pool, clock)
-    assert failure.stage is Stage.RESOLVE
+    assert failure.stage is ConnectionStage.RESOLVE
     assert isinstance(failure.error.__cause__, socket.gaierror)
     assert "no.such.host:9092" in str(failure.error)
 
@@ -464,7 +464,7 @@ def test_a_slow_resolver_delays_nobody_else(
         produce(pool, -2, "t")
         assert receive(pool, 1)[0].error is None
         release.set()
-        assert until_failed(pool, clock).stage is Stage.CONNECT
+        assert until_failed(pool, clock).stage is ConnectionStage.CONNECT
         pool.close()
 
 
@@ -481,7 +481,7 @@ def test_a_peer_that_is_no_kafka_broker_is_named_as_such(
         peer.shutdown(socket.SHUT_WR)
         failure = until_failed(pool, clock)
         peer.close()
-        assert failure.stage is Stage.API_VERSIONS
+        assert failure.stage is ConnectionStage.API_VERSIONS
         assert any(word in str(failure.error) for word in ("HTTP", "TLS", "security_protocol"))
 
 
@@ -521,8 +521,8 @@ def test_bootstrap_failures_name_host_stage_and_cause(
     clock.advance(1000)
     until_failed(pool, clock, -2)
     assert [(failure.node.port, failure.stage) for failure in pool.members.bootstrap_failures()] == [
-        (port, Stage.CONNECT),
-        (blackhole[1], Stage.API_VERSIONS),
+        (port, ConnectionStage.CONNECT),
+        (blackhole[1], ConnectionStage.API_VERSIONS),
     ]
     text = str(pool.members.bootstrap_error())
     assert f"127.0.0.1:{port} (connect)" in text
@@ -868,7 +868,7 @@ def test_a_broker_that_cannot_prove_its_identity_is_refused(
         pool = make_pool(tls=client_context(unchecked_config(ssl_cafile=authority.cafile)))
         pool.set_bootstrap([server.address])
         failure = until_failed(pool, clock)
-        assert failure.stage is Stage.TLS
+        assert failure.stage is ConnectionStage.TLS
         assert isinstance(failure.error, AuthenticationError)
         assert server.brokers == []
         pool.close()
@@ -886,7 +886,7 @@ def test_tls_against_a_plain_broker_fails_without_sending_a_request(
         assert peer.recv(1) == b"\x16"  # a TLS handshake record, nothing else
         peer.sendall(b"\0\0\0\x04\0\0\0\0")
         failure = until_failed(pool, clock)
-        assert failure.stage is Stage.TLS
+        assert failure.stage is ConnectionStage.TLS
         peer.close()
 
 
@@ -914,7 +914,7 @@ def test_refused_credentials_are_not_tried_again_at_once(make_pool: MakePool, cl
         pool.set_bootstrap([server.address])
         failure = until_failed(pool, clock)
         assert isinstance(failure.error, AuthenticationError)
-        assert failure.stage is Stage.SASL
+        assert failure.stage is ConnectionStage.SASL
         assert "canary" not in str(failure.error) + repr(failure)
         assert (pool.ready_delay_ms(-1, clock.now_ms()) or 0) >= 1000
         assert pool.metrics()[-1].authentications_failed == 1

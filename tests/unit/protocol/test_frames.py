@@ -124,7 +124,7 @@ def test_frames_are_the_same_wherever_the_stream_is_cut() -> None:
         for second in range(first, len(STREAM) + 1):
             splitter = FrameSplitter()
             assert split(splitter, STREAM[:first], STREAM[first:second], STREAM[second:]) == FRAMES
-            assert splitter.pending_bytes == 0
+            assert splitter.incomplete_bytes == 0
 
 
 def test_frames_arrive_byte_by_byte() -> None:
@@ -191,4 +191,4 @@ def test_an_announced_size_takes_no_memory_until_its_bytes_arrive() -> None:
         tracemalloc.stop()
 
     assert peak < 1 << 20
-    assert splitters[0].pending_bytes == 14
+    assert splitters[0].incomplete_bytes == 14

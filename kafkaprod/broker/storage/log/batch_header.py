@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from kafkaprod.broker.storage.disk import Buffer
+from kafkaprod.protocol.primitives import Buffer
 
 HEADER_BYTES = 61
 OVERHEAD_BYTES = 12  # baseOffset + batchLength, not counted by batchLength

@@ -20,7 +20,6 @@ from typing import NamedTuple, Protocol
 from crc32c import crc32c
 
 from kafkaprod.broker.storage.disk import (
-    Buffer,
     Disk,
     list_files,
     open_for_read,
@@ -63,6 +62,7 @@ from kafkaprod.broker.storage.recovery.segment_scan import (
     whole_batch_at,
 )
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.protocol.primitives import Buffer
 
 
 class DirectoryImage(Protocol):

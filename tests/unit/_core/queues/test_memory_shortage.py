@@ -1,7 +1,6 @@
 """Memory that the system refuses: MemoryError, and never for a record that is on its way."""
 
 import gc
-import os
 import subprocess
 import sys
 from textwrap import dedent
@@ -17,6 +16,7 @@ from kafkaprod._core.queues.completion import BatchResult, ResultMaker
 from kafkaprod._core.queues.send_path import RecordSender
 from kafkaprod._core.requests.settlement import abort_batches, incomplete_batches
 from kafkaprod.errors import ProducerClosedError
+from tests.support.builds.sanitized import UNDER_ASAN
 
 _testcapi = pytest.importorskip("_testcapi")
 POSITIONS = 40
@@ -74,7 +74,7 @@ def test_block_that_raises_memory_error_queues_nothing():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the address space")
-@pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="ASan reserves its memory in advance")
+@pytest.mark.skipif(UNDER_ASAN, reason="ASan reserves its memory in advance")
 @pytest.mark.parametrize("way", ["one", "block"])
 def test_memory_that_the_system_refuses_is_no_full_buffer(way):
     script = """
