@@ -131,6 +131,7 @@ class BlockIntake:
         plan = TablePlan(topic, value, key, headers, timestamp, partition, topic_column, columns)
         result = TableResult()
         part: Part | None = None
+        sent: BlockResult | None = None  # queued, and not in `result` yet
         first = 0
         try:
             for batch in read_batches(data):
@@ -138,18 +139,21 @@ class BlockIntake:
                 for part in plan.parts(batch, self._clock.wall_ms()):
                     sent = yield from self._send_part(part, transaction, make_waiter)
                     result.add(part.rows_from(first), part.topic, sent)
+                    sent = None
         except (
             BufferFullError,
             IllegalStateError,
             InvalidRecordError,
+            MemoryError,
             RecordTooLargeError,
             SerializationError,
         ) as error:
-            if part is not None and isinstance(error.result, BlockResult):
-                result.add(part.rows_from(first), part.topic, error.result)
-            elif first or part is not None:
+            sent = sent or getattr(error, "result", None)
+            if part is not None and isinstance(sent, BlockResult):
+                result.add(part.rows_from(first), part.topic, sent)
+            elif (first or part is not None) and not isinstance(error, MemoryError):
                 error.args = (f"{error} ({_where(part, first)})",)
-            error.result = result
+            error.result = result  # type: ignore[union-attr]
             raise
         return result
 

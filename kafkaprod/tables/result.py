@@ -30,9 +30,10 @@ class TableResult(RowsResult):
         self.row_count = 0
 
     def add(self, rows: Rows, topic: str, block: BlockResult) -> None:
-        """Add the outcome of some rows."""
+        """Add the outcome of some rows; a MemoryError has changed nothing."""
+        row_count = self.row_count + len(rows)
         self.blocks.append((rows, topic, block))
-        self.row_count += len(rows)
+        self.row_count = row_count
 
     def done(self) -> bool:
         """Return whether every row's outcome is known."""

@@ -6,23 +6,27 @@ is in the log once; what failed is not.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kafkaprod import Producer
+from kafkaprod import AsyncProducer, Producer
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.errors import KafkaError
 from tests.support.loader.load_rig import run_here
 
 _testcapi = pytest.importorskip("_testcapi")
-CALL_POSITIONS = 60
+CALL_POSITIONS = range(60)
 """More than a call allocates."""
+TABLE_POSITIONS = range(600)
+"""A call with a table allocates some 500 times."""
 SENDER_POSITIONS = range(0, 250, 5)
 """A turn of the sender allocates about 100 times."""
 ROWS = 7
@@ -71,6 +75,11 @@ def send_columns(producer: Producer, topic: str, values: list[bytes]) -> Callabl
     return lambda: producer.send_columns(topic, column)
 
 
+def send_table(producer: Producer, topic: str, values: list[bytes]) -> Callable[[], Any]:
+    table = {"value": values, "key": [f"{row}" for row in range(ROWS)]}
+    return lambda: producer.send_table(topic, table, key="key", headers=[("name", b"value")])
+
+
 def delivered_rows(result: Any) -> list[bool]:
     """Wait for the outcome of each row; whether it is in the log."""
     if hasattr(result, "error_codes"):
@@ -86,13 +95,25 @@ def check_log(broker: EmbeddedBroker, topic: str, expected: Counter[str]) -> Non
     assert found == expected
 
 
-@pytest.mark.parametrize("prepare", [send, send_many, send_columns])
+@pytest.mark.parametrize(
+    ("prepare", "positions"),
+    [
+        (send, CALL_POSITIONS),
+        (send_many, CALL_POSITIONS),
+        (send_columns, CALL_POSITIONS),
+        (send_table, TABLE_POSITIONS),
+    ],
+)
 def test_each_allocation_of_a_call_may_fail(
-    embedded_broker: EmbeddedBroker, topic_name: str, producer: Producer, prepare: Callable[..., Callable[[], Any]]
+    embedded_broker: EmbeddedBroker,
+    topic_name: str,
+    producer: Producer,
+    prepare: Callable[..., Callable[[], Any]],
+    positions: range,
 ) -> None:
     results = {}
     raised = 0
-    for position in range(CALL_POSITIONS):
+    for position in positions:
         call, result = prepare(producer, topic_name, values_of(position)), None
         try:
             with failing(position):
@@ -128,4 +149,45 @@ def test_allocations_of_the_sender_thread_may_fail(
             expected.update(value.decode() for value, is_delivered in rows if is_delivered)
     assert producer.send_many(topic_name, [b"first"]).wait(BOUND_S)
     assert sum(expected.values()) > ROWS
+    check_log(embedded_broker, topic_name, expected)
+
+
+async def is_delivered(future: Awaitable[Any]) -> bool:
+    """Await the outcome of a record on the event loop."""
+    try:
+        await future
+    except (KafkaError, MemoryError):
+        return False
+    return True
+
+
+def test_each_allocation_of_an_asyncio_send_may_fail(
+    embedded_broker: EmbeddedBroker, topic_name: str, producer: Producer
+) -> None:
+    expected: Counter[str] = Counter()
+
+    async def run(asynchronous: AsyncProducer) -> int:
+        raised = 0
+        for position in CALL_POSITIONS:
+            value, result = values_of(position)[0], None
+            try:
+                with failing(position):
+                    result = await asynchronous.send(topic_name, value, b"key")
+            except MemoryError as error:
+                raised += 1
+                result = getattr(error, "result", None)
+            if result is not None:
+                expected[value.decode()] += await is_delivered(result)
+        return raised
+
+    async def open_and_run() -> int:
+        options: dict[str, Any] = {"linger_ms": 0, "retry_backoff_ms": 1}
+        async with AsyncProducer(bootstrap_servers=embedded_broker.bootstrap_servers, **options) as asynchronous:
+            await asynchronous.send_and_wait(topic_name, b"first")
+            raised = await asyncio.wait_for(run(asynchronous), BOUND_S)
+            assert asynchronous._engine.accumulator.pool.in_use == 0
+            return raised
+
+    assert asyncio.run(open_and_run()) > 0
+    assert sum(expected.values()) > 0
     check_log(embedded_broker, topic_name, expected)
