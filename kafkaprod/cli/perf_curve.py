@@ -23,6 +23,7 @@ KEPT_UP: Final = 0.95
 """A rate of which less than this share is reached is saturated: its latency is the length of a queue."""
 
 _SLICE_S = 0.0001  # records that were due within this time are sent together, and count from the first one's time
+_LATE_SHARE = 0.1  # a sender that is late sends more together: what was due within this share of its delay
 _WARM_UP = 0.2  # share of the time at the beginning that is not counted
 HEAD: Final = (
     f"{'target/s':>10} {'reached/s':>10} {'MB/s':>8} {'p50 ms':>9} {'p99 ms':>9} {'p99.9 ms':>9} {'max ms':>9}"
@@ -87,7 +88,6 @@ def measure_rates(
 def _run(producer: Producer, topic: str, rate: int, seconds: float, make_block: MakeBlock) -> Totals:
     """Send what is due; stop early when sending itself takes twice the time."""
     record_count = max(int(rate * seconds), 1)
-    slice_rows = max(int(rate * _SLICE_S), 1)
     started_s = time.monotonic()
     stats: Stats | None = None
     sent = 0
@@ -98,7 +98,8 @@ def _run(producer: Producer, topic: str, rate: int, seconds: float, make_block: 
             time.sleep(ahead_s)
         if stats is None and time.monotonic() - started_s >= seconds * _WARM_UP:
             stats = Stats(float("inf"), lambda _: None)
-        block = make_block(sent, min(slice_rows, record_count - sent))
+        slice_s = max(_SLICE_S, -ahead_s * _LATE_SHARE)
+        block = make_block(sent, min(max(int(rate * slice_s), 1), record_count - sent))
         result = producer.send_many(topic, block)
         if stats is not None:
             _watch(result, block, due_s, stats)
