@@ -41,7 +41,7 @@ cdef struct Round:
 
 
 cdef inline int round_allocate(Round *round, Py_ssize_t row_count, int32_t partition_count) noexcept nogil:
-    """Make room for rounds of a block; -1 without memory: free it all the same."""
+    """Make room for rounds of a block; -1 without memory. Free it in both cases."""
     cdef Py_ssize_t rows = ROWS_A_PARTITION * partition_count
     if rows < FEWEST_ROWS:
         rows = FEWEST_ROWS
