@@ -3,7 +3,8 @@
     python -m tests.release_notes v0.1.0 dist
 
 Prints the section of CHANGELOG.md for the tag's version. Ends with an error if there is none, if it is empty, if the
-package has another version, or if a file in the directory has another version or there is no source distribution.
+package has another version, if a file in the directory has another version, if there is no source distribution, or if a
+link of a description is relative: an index has no other file.
 Needs only the standard library.
 """
 
@@ -11,6 +12,8 @@ from __future__ import annotations
 
 import re
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,6 +51,23 @@ def check_files(names: list[str], version: str) -> None:
         )
 
 
+def check_links(name: str, description: str) -> None:
+    """Refuse a description whose links lead to files beside it."""
+    if relative := re.findall(r"\]\((?!\w+:|#)([^)\s]+)\)", description):
+        raise NotReadyError(f"{name}: relative links ({', '.join(relative[:3])}): build it with GITHUB_REPOSITORY set")
+
+
+def described(path: Path) -> str:
+    """Return the metadata of a distribution, which ends with its description."""
+    if path.suffix == ".whl":
+        with zipfile.ZipFile(path) as wheel:
+            (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+            return wheel.read(name).decode()
+    with tarfile.open(path) as source:
+        member = source.extractfile(f"{path.name.removesuffix('.tar.gz')}/PKG-INFO")
+        return member.read().decode() if member is not None else ""
+
+
 def main() -> int:
     """Print the notes; return the exit status."""
     tag, directory = sys.argv[1:]
@@ -55,6 +75,8 @@ def main() -> int:
     try:
         check_version((ROOT / "kafkaprod" / "__init__.py").read_text(), version)
         check_files([path.name for path in Path(directory).iterdir()], version)
+        for path in Path(directory).iterdir():
+            check_links(path.name, described(path))
         print(section((ROOT / "CHANGELOG.md").read_text(), version))
     except NotReadyError as error:
         print(error, file=sys.stderr)

@@ -146,6 +146,7 @@ def draw(points: Sequence[Point], title: str, path: str) -> None:
             axes.axvline(rate, color="grey", linestyle=":", label=f"saturated: {point.target:,} were due")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.yaxis.set_major_formatter("{x:,g}")
+    axes.yaxis.set_minor_formatter("{x:,g}")
     axes.grid(visible=True, which="major", alpha=0.4)
     axes.legend()
     figure.savefig(path, format="svg")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.release_notes import NotReadyError, check_files, check_version, section
+from tests.release_notes import NotReadyError, check_files, check_links, check_version, section
 
 CHANGELOG = (
     "# Changelog\n\n## [Unreleased]\n\n- next\n\n## [0.2.0] - 2026-12-01\n\n### Added\n- two\n\n## [0.1.0]\n\n- one\n"
@@ -39,3 +39,9 @@ def test_files_are_one_source_and_wheels_of_the_version() -> None:
             check_files(names, "0.1.0")
     with pytest.raises(NotReadyError, match="not of version"):
         check_files(["kafkaprod-0.1.0.tar.gz", "kafkaprod-0.0.9-cp311-cp311-linux_x86_64.whl"], "0.1.0")
+
+
+def test_a_description_with_a_relative_link_is_refused() -> None:
+    check_links("a.whl", "[a](https://host/a) [b](#b) ![c](https://host/c.svg)")
+    with pytest.raises(NotReadyError, match=r"a\.whl: relative links \(docs/api\.md\)"):
+        check_links("a.whl", "[a](docs/api.md)")
