@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafkaprod._core.columns.columns import Column, Headers
@@ -60,6 +60,7 @@ def test_record_is_as_long_as_computed_and_never_longer_than_its_bound(
     st.sampled_from([300, 1000, 20_000]),
     st.booleans(),
 )
+@example([ModelRecord(None, None, (), -1), ModelRecord(None, None, (), 2**63 - 1)], None, 300, False)
 def test_appended_records_are_read_back(
     given_records: list[ModelRecord], codec: Any, size: int, numbered: bool
 ) -> None:

@@ -43,6 +43,11 @@ class ModelBatch:
     size: int
 
 
+def wrapped(n: int) -> int:
+    """A sum or difference of 64-bit integers as Java and C compute it: timestamps of a batch may be that far apart."""
+    return (n + 2**63) % 2**64 - 2**63
+
+
 def varint(n: int) -> bytes:
     """Zigzag varint of any 64-bit integer."""
     u = ((n << 1) ^ (n >> 63)) & (2**64 - 1)
@@ -89,7 +94,7 @@ def encode_batch(
     """A sealed batch; `payload` replaces the records section (compressed)."""
     base = records[0].timestamp
     if payload is None:
-        payload = b"".join(encode_record(r, r.timestamp - base, i) for i, r in enumerate(records))
+        payload = b"".join(encode_record(r, wrapped(r.timestamp - base), i) for i, r in enumerate(records))
     rest = struct.pack(
         ">hiqqqhii",
         attributes,
@@ -132,7 +137,7 @@ def decode_batch(data: bytes, records_section: bytes | None = None) -> ModelBatc
             assert name is not None
             headers.append((name.decode(), header_value))
         assert at == end
-        records.append(ModelRecord(key, value, tuple(headers), base + timestamp_delta))
+        records.append(ModelRecord(key, value, tuple(headers), wrapped(base + timestamp_delta)))
     assert at == len(payload)
     return ModelBatch(
         base_offset, leader_epoch, attributes, last_delta, base, latest, pid, epoch, seq, tuple(records), size
