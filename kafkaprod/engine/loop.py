@@ -108,6 +108,8 @@ class Sender:
         self._purges = Purges(accumulator, identity, metrics)
         self._next_load_update_ms = 0
         self._ended: deque[InFlightRequest] = deque()  # requests whose outcome was not settled yet
+        self._just_ended: list[InFlightRequest] = []  # those of the last poll, before they are in `_ended`
+        self._must_reconnect = False  # memory ran out: bytes of a request or an answer may be lost
         self._unsent: ProduceRequest | None = None  # drained, and not given to the pool yet
         self._close_deadlines_ms: list[int] = []  # appended by any thread
         self.fatal_error: BaseException | None = None
@@ -161,6 +163,7 @@ class Sender:
                     self.run_once()
                     failed_turns = 0
                 except MemoryError:
+                    self._must_reconnect = True
                     failed_turns += 1
                     if failed_turns > MAX_FAILED_TURNS:
                         raise
@@ -177,6 +180,9 @@ class Sender:
         if self._unsent is not None:  # the last turn ran out of memory while it sent this
             # Part of the request may be in the connection's queue: only a new connection has a known state.
             self._pool.disconnect(self._unsent.node_id, ConnectionLostError("no memory for a request"))
+        if self._must_reconnect:
+            self._disconnect_all()
+        self._note_ended()
         now_us = self._clock.now_us()
         now_ms = now_us // 1000
         self._purges.run(now_ms)
@@ -193,7 +199,8 @@ class Sender:
         if wait_ms <= self._drain.linger_ms:
             self._accumulator.let_new_batches_linger()
         self._wake_waiters()  # for what expired or was refused just now: the poll may last long
-        self._ended += self._pool.poll(0 if self._ended or self._unsent is not None else max(wait_ms, 0))
+        self._just_ended = self._pool.poll(0 if self._ended or self._unsent is not None else max(wait_ms, 0))
+        self._note_ended()
         self._accumulator.set_sender_sleeps(False)
         self._settle_ended()
         for failure in self._pool.take_failures():
@@ -214,6 +221,12 @@ class Sender:
         if self._accumulator.pool.waiter_count:
             self._accumulator.pool.wake_waiters()
         self._flushes.wake_finished()
+
+    def _note_ended(self) -> None:
+        """Queue what the poll returned, one by one: none is lost if memory runs out."""
+        while self._just_ended:
+            self._ended.append(self._just_ended[0])
+            del self._just_ended[0]
 
     def _settle_ended(self) -> None:
         if self._ended:
@@ -336,12 +349,16 @@ class Sender:
             _log.warning(
                 "no memory in the sender thread: trying again, attempt %d of %d", failed_turns, MAX_FAILED_TURNS
             )
-            # Bytes of a request or an answer may be lost: only a new connection has a known state.
-            error = ConnectionLostError("no memory in the sender thread")
-            for node_id in self._pool.node_ids():
-                self._pool.disconnect(node_id, error)
+            self._disconnect_all()
         except MemoryError:
-            return  # what is not done now, the request timeout does
+            return  # the next turn begins with it
+
+    def _disconnect_all(self) -> None:
+        """Bytes of a request or an answer may be lost: only new connections have a known state."""
+        error = ConnectionLostError("no memory in the sender thread")
+        for node_id in self._pool.node_ids():
+            self._pool.disconnect(node_id, error)
+        self._must_reconnect = False
 
     def _shut_down(self, cause: BaseException | None) -> None:
         """End everything, again and again while the system has no memory for it: nothing runs after it."""

@@ -99,9 +99,9 @@ class Connector:
 
     def close(self, state: NodeState, error: KafkaError) -> None:
         """End the connection of a broker, if it has one; its requests fail with `error` as their cause."""
-        connection, state.connection = state.connection, None
-        if connection is not None:
-            connection.close(error)
+        if state.connection is not None:
+            state.connection.close(error)  # if memory runs out in it, the next call finds the connection again
+            state.connection = None
 
     def back_off(self, state: NodeState, now_ms: int, least_ms: int = 0) -> None:
         """Set the broker's backoff, longer after each consecutive failure."""

@@ -379,8 +379,11 @@ class NodeConnection:
             return
         if error is not None:
             error.__traceback__ = None  # its frames hold buffers, which must not outlive the connection
-        self.protocol.connection_lost(self._typed(error, what))
+        reason = self._typed(error, what)
+        self.protocol.connection_lost(reason)
         self._handle_events()
+        if self.failure is None:
+            self.failure = reason  # memory ran out where the event of an earlier call was handled
 
     def _typed(self, error: Exception | None, what: str) -> KafkaError:
         """Return the error of a closing connection; an AuthenticationError where retries cannot help."""

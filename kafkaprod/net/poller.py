@@ -14,6 +14,7 @@ import os
 import selectors
 import socket
 import time
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from kafkaprod.errors import ConfigError
@@ -84,8 +85,13 @@ class Poller:
         Interest 0 is allowed and watches nothing.
         """
         if interest:
-            self._selector.register(file, interest, data)
-            self._data[file.fileno()] = data
+            fd = file.fileno()
+            self._data[fd] = data
+            try:
+                self._selector.register(file, interest, data)
+            except BaseException:
+                del self._data[fd]
+                raise
 
     def modify(self, file: HasFileno, interest: int, data: Any) -> None:
         """Change what `file` is watched for; 0 stops watching. Registers it if it was not registered."""
@@ -100,8 +106,11 @@ class Poller:
 
     def unregister(self, file: HasFileno) -> None:
         """Stop watching `file`. Call this before closing it. Does nothing if it is not watched."""
-        if self._data.pop(file.fileno(), None) is not None:
-            self._selector.unregister(file)
+        fd = file.fileno()
+        if fd in self._data:
+            with suppress(KeyError):  # an earlier call found no memory for its rest
+                self._selector.unregister(file)
+            del self._data[fd]
 
     def poll(self, timeout_ms: float | None) -> list[tuple[Any, int]]:
         """Wait for readiness, a wakeup or the timeout; return (data, READABLE | WRITABLE) of each ready file.

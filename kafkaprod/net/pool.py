@@ -327,12 +327,12 @@ class NodePool:
         return self._take_finished(self._clock.now_ms())
 
     def _take_finished(self, now_ms: int) -> list[InFlightRequest]:
-        finished = self._finished.copy()
-        self._finished.clear()  # the connections hold the list itself
-        for request in finished:
+        for request in self._finished:
             throttle_ms = getattr(request.response, "throttle_time_ms", 0)
             if throttle_ms > 0 and request.version >= CLIENT_THROTTLED_FROM.get(request.api_key, 1 << 15):
                 self.throttle(request.node_id, throttle_ms, now_ms)
+        finished = self._finished.copy()
+        self._finished.clear()  # the connections hold the list itself; last, as memory may run out before
         return finished
 
     def _check_open(self) -> None:

@@ -98,6 +98,7 @@ class Connection:
         self.outgoing = OutgoingBytes()
         self._splitter = FrameSplitter(FRAME_LIMITS[State.CREATED])
         self._in_flight = InFlightRequests()
+        self._has_ended = False  # connection_lost() is through
         self._events: list[Event] = []
         self._next_correlation_id = 0
         self._handshake = Handshake(
@@ -267,7 +268,7 @@ class Connection:
         """Note that the socket took `nbytes` of what `data_to_send` returned."""
         self.outgoing.advance(nbytes)
         if self._in_flight.note_written(self.outgoing.sent_position, now_ms):
-            self.finished += self._in_flight.take_sent_without_response(self.outgoing.sent_position)
+            self._in_flight.move_sent_without_response(self.outgoing.sent_position, self.finished)
 
     def receive_data(self, data: Buffer, now_ms: int) -> int:
         """Take bytes from the socket, split anywhere; return how many requests they answer.
@@ -321,9 +322,9 @@ class Connection:
             request.body = body
         else:
             request.response = _decoded(request.response_type, body, request.version)
-        self._in_flight.remove(request)
         request.latency_ms = now_ms - request.sent_at_ms
-        self.finished.append(request)
+        self.finished.append(request)  # first: if there is no memory for it, the request is still in flight
+        self._in_flight.remove(request)
         return True
 
     # --- login -----------------------------------------------------------------------------------------------------
@@ -387,17 +388,22 @@ class Connection:
         They fail with a ConnectionLostError whose cause is `error`, or with `error` itself if it is a timeout or a
         ConnectionLostError. Does nothing when the connection is already closed.
         """
-        if self._handshake.state is State.CLOSED:
+        if self._has_ended:
             return
-        self._handshake.close()
-        sent_position = self.outgoing.sent_position
+        # Memory may run out anywhere here. Then the same call later does what is left: no request gets lost.
+        if self._handshake.state is not State.CLOSED:
+            self._handshake.close()
         self.outgoing.clear()
-        for request in self._in_flight.take_all():
+        requests = self._in_flight.requests
+        while requests:
+            request = requests[0]
             if request.on_done is not _on_handshake:
-                request.is_possibly_persisted = request.end_position <= sent_position
+                request.is_possibly_persisted = request.end_position <= self.outgoing.sent_position
                 request.error = _request_error(error)
                 self.finished.append(request)
+            requests.popleft()
         self._events.append(ConnectionFailed(error))
+        self._has_ended = True
 
 
 @functools.cache

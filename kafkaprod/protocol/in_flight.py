@@ -127,18 +127,20 @@ class InFlightRequests:
                 is_any_over = is_any_over or not request.expects_response
         return is_any_over
 
-    def take_sent_without_response(self, sent_position: int) -> list[InFlightRequest]:
-        """Remove and return the requests that expect no response and were sent to their last byte."""
-        done = [r for r in self.requests if not r.expects_response and r.end_position <= sent_position]
-        for request in done:
-            self.requests.remove(request)
-        return done
+    def move_sent_without_response(self, sent_position: int, target: list[InFlightRequest]) -> None:
+        """Move the requests that expect no response and were sent to their last byte to `target`, one by one.
 
-    def take_all(self) -> list[InFlightRequest]:
-        """Remove and return everything, oldest first."""
-        requests = list(self.requests)
-        self.requests.clear()
-        return requests
+        Nothing between the two steps needs memory: a request is in one place only, even if memory runs out.
+        """
+        requests = self.requests
+        at = 0
+        while at < len(requests):
+            request = requests[at]
+            if request.expects_response or request.end_position > sent_position:
+                at += 1
+                continue
+            target.append(request)
+            del requests[at]
 
     def expired(self, now_ms: int) -> InFlightRequest | None:
         """Return the first request whose deadline has come, if any."""
