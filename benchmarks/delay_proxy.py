@@ -8,52 +8,19 @@ It delays and never limits: what is under way waits in memory. Its own process, 
 
 import asyncio
 import contextlib
-import subprocess
 import sys
 from collections import deque
-from pathlib import Path
-from typing import Self
 
-_REPOSITORY = Path(__file__).resolve().parent.parent
+from benchmarks.proxy_process import ProxyProcess
+
 _READ_BYTES = 1024 * 1024
 
 
-class DelayProxy:
-    """A proxy process, from construction to `close`.
-
-    Attributes:
-        port: where it listens, on 127.0.0.1.
-    """
+class DelayProxy(ProxyProcess):
+    """A proxy process that delays each direction by `one_way_ms`."""
 
     def __init__(self, one_way_ms: float) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.delay_proxy", str(one_way_ms)],
-            cwd=_REPOSITORY,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._input, self._output = self._process.stdin, self._process.stdout
-        self.port = int(self._output.readline())
-
-    def forward_to(self, port: int) -> None:
-        """Say where connections go; to be called once, before the first of them."""
-        self._input.write(f"{port}\n")
-        self._input.flush()
-
-    def close(self) -> None:
-        """End the process; may be called twice."""
-        self._input.close()
-        self._process.wait(10)
-        self._output.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().__init__("benchmarks.delay_proxy", str(one_way_ms))
 
 
 async def _delay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, one_way_s: float) -> None:

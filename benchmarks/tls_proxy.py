@@ -11,56 +11,25 @@ import contextlib
 import select
 import socket
 import ssl
-import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Self
 
-_REPOSITORY = Path(__file__).resolve().parent.parent
+from benchmarks.proxy_process import ProxyProcess
+
 _READ_BYTES = 256 * 1024
 
 
-class TlsProxy:
-    """A proxy process, from construction to `close`.
+class TlsProxy(ProxyProcess):
+    """A proxy process that decrypts.
 
     Args:
         certfile: the server's certificate, PEM.
         keyfile: its key.
-
-    Attributes:
-        port: where it listens, on 127.0.0.1.
     """
 
     def __init__(self, certfile: Path, keyfile: Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.tls_proxy", str(certfile), str(keyfile)],
-            cwd=_REPOSITORY,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._input, self._output = self._process.stdin, self._process.stdout
-        self.port = int(self._output.readline())
-
-    def forward_to(self, port: int) -> None:
-        """Say where connections go; to be called once, before the first of them."""
-        self._input.write(f"{port}\n")
-        self._input.flush()
-
-    def close(self) -> None:
-        """End the process; may be called twice."""
-        self._input.close()
-        self._process.wait(10)
-        self._output.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().__init__("benchmarks.tls_proxy", str(certfile), str(keyfile))
 
 
 def _pass_on(client: socket.socket, context: ssl.SSLContext, port: int) -> None:

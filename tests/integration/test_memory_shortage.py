@@ -7,11 +7,10 @@ is in the log once; what failed is not.
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,9 @@ import pytest
 from kafkaprod import AsyncProducer, Producer
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.errors import KafkaError
+from tests.support.failing_memory import failing
 from tests.support.loader.load_rig import run_here
 
-_testcapi = pytest.importorskip("_testcapi")
 CALL_POSITIONS = range(60)
 """More than a call allocates."""
 TABLE_POSITIONS = range(600)
@@ -31,18 +30,6 @@ SENDER_POSITIONS = range(0, 250, 5)
 """A turn of the sender allocates about 100 times."""
 ROWS = 7
 BOUND_S = 60
-
-
-@contextmanager
-def failing(position: int, count: int = 1) -> Iterator[None]:
-    """Let Python's allocations from number `position` on fail, in all threads."""
-    gc.disable()
-    _testcapi.set_nomemory(position, position + count)
-    try:
-        yield
-    finally:
-        _testcapi.remove_mem_hooks()
-        gc.enable()
 
 
 @pytest.fixture

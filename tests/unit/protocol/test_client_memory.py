@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import pytest
 
 from kafkaprod.errors import ConnectionLostError
 from kafkaprod.protocol.client_events import ConnectionFailed
+from tests.support.failing_memory import failing
 from tests.support.net.fake_broker import FakeBroker
 from tests.unit.protocol.test_client import echo, produce, ready, take
 
-_testcapi = pytest.importorskip("_testcapi")
 POSITIONS = range(60)
-
-
-@contextmanager
-def failing(position: int, count: int) -> Iterator[None]:
-    gc.disable()
-    _testcapi.set_nomemory(position, position + count)
-    try:
-        yield
-    finally:
-        _testcapi.remove_mem_hooks()
-        gc.enable()
 
 
 @pytest.mark.parametrize("count", [1, 3, 10])

@@ -1,6 +1,5 @@
 """Memory that the system refuses: MemoryError, and never for a record that is on its way."""
 
-import gc
 import subprocess
 import sys
 from textwrap import dedent
@@ -17,8 +16,8 @@ from kafkaprod._core.queues.send_path import RecordSender
 from kafkaprod._core.requests.settlement import abort_batches, incomplete_batches
 from kafkaprod.errors import ProducerClosedError
 from tests.support.builds.sanitized import UNDER_ASAN
+from tests.support.failing_memory import failing
 
-_testcapi = pytest.importorskip("_testcapi")
 POSITIONS = 40
 
 
@@ -34,17 +33,11 @@ def queued_records(accumulator):
 
 def with_one_failure(position, call):
     """Call while Python's allocation number `position` fails; return what it raised."""
-    gc.disable()
     try:
-        _testcapi.set_nomemory(position, position + 1)
-        try:
+        with failing(position):
             call()
-        finally:
-            _testcapi.remove_mem_hooks()
     except MemoryError as error:
         return error
-    finally:
-        gc.enable()
     return None
 
 
