@@ -32,7 +32,7 @@ def test_every_kafka_of_a_test_gets_its_properties_from_one_place() -> None:
     writers = {
         path.name
         for path in _BELOW_TESTS.rglob("*.py")
-        if ".cache" not in path.parts  # copies of the tree for other builds
+        if ".cache" not in path.relative_to(_BELOW_TESTS).parts  # copies of the tree for other builds
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value == "log.dirs"
     }

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-FOLDERS = ("kafkaprod", "tests", "benchmarks", "docs")
+FOLDERS = ("kafkaprod", "pyspark_kafkaprod", "tests", "benchmarks", "docs", ".ci", ".devcontainer", ".github")
 NOT_COPIED = {".cache", "__pycache__"}
 
 
@@ -32,8 +32,9 @@ def copy_tree(name: str) -> Path:
             )
             if copied.is_file() and not is_made_here and copied.relative_to(directory) not in sources:
                 copied.unlink()
-    for file in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "MANIFEST.in"):
-        _refresh(ROOT / file, directory / file)
+    for file in ROOT.iterdir():
+        if file.is_file() and file.name != ".git":
+            _refresh(file, directory / file.name)
     return directory
 
 
