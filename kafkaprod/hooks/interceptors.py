@@ -38,6 +38,7 @@ class RecordBlock:
     Attributes:
         topic: Where the records go.
         record_count: How many they are.
+        added: The headers that interceptors have added.
     """
 
     __slots__ = ("added", "record_count", "topic")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +11,7 @@ import pytest
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from tests.support.broker.fixtures_broker import wait_until
+from tests.support.programs import program
 
 pytestmark = pytest.mark.external
 
@@ -22,12 +21,7 @@ TIMEOUT_S = 60
 @pytest.fixture(scope="module")
 def kcat() -> str:
     """Path of the program; without it the tests are skipped, or fail where Kafka is required."""
-    path = shutil.which("kcat")
-    if path is None:
-        if os.environ.get("KAFKAPROD_REQUIRE_KAFKA") == "1":
-            pytest.fail("kcat is not installed, and KAFKAPROD_REQUIRE_KAFKA=1")
-        pytest.skip("kcat is not installed")
-    return path
+    return program("kcat")
 
 
 class Member:

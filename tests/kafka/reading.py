@@ -50,20 +50,8 @@ def read_all(
         KafkaException: the broker or a batch is bad.
         TimeoutError: the end of a partition was not reached for ``timeout_s`` without a new record.
     """
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": f"read-{uuid.uuid4().hex}",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "check.crcs": True,
-            "isolation.level": isolation_level,
-            "fetch.wait.max.ms": 10,
-            "queued.min.messages": 1_000_000,
-            "log_level": 0,
-            **(config or {}),
-        }
-    )
+    wide = {"fetch.wait.max.ms": 10, "queued.min.messages": 1_000_000}
+    consumer = _reader(bootstrap, isolation_level, {**wide, **(config or {})})
     try:
         partitions = _partitions_of(consumer, topic)
         starts = start_offsets or {}
@@ -108,17 +96,7 @@ def read_values(bootstrap: str, topic: str, *, isolation_level: str = "read_comm
         KafkaException: the broker or a batch is bad.
         TimeoutError: no record and no end came for 60 s.
     """
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": f"read-{uuid.uuid4().hex}",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "check.crcs": True,
-            "isolation.level": isolation_level,
-            "log_level": 0,
-        }
-    )
+    consumer = _reader(bootstrap, isolation_level, {})
     try:
         unread = set(_partitions_of(consumer, topic))
         consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in unread])
@@ -135,6 +113,21 @@ def read_values(bootstrap: str, topic: str, *, isolation_level: str = "read_comm
                 raise KafkaException(error)
     finally:
         consumer.close()
+
+
+def _reader(bootstrap: str, isolation_level: str, config: Mapping[str, object]) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"read-{uuid.uuid4().hex}",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "check.crcs": True,
+            "isolation.level": isolation_level,
+            "log_level": 0,
+            **config,
+        }
+    )
 
 
 def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:

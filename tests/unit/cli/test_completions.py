@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from kafkaprod.cli.completions import SCRIPTS
 from kafkaprod.cli.main import COMMANDS, main
 from kafkaprod.cli.man import manual
+from tests.support.programs import program
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def fish_completes(scripts: Path, *words: str) -> set[str]:
     line = " ".join(("kafkaprod", *words))
     script = f"source ./kafkaprod.fish; complete -C '{line}'"
     done = subprocess.run(
-        ["fish", "--no-config", "-c", script], cwd=scripts, capture_output=True, text=True, timeout=30
+        [program("fish"), "--no-config", "-c", script], cwd=scripts, capture_output=True, text=True, timeout=30
     )
     assert done.stderr == ""
     return {offer.partition("\t")[0] for offer in done.stdout.splitlines()}
@@ -62,16 +62,14 @@ def test_bash_completes(scripts: Path, words: tuple[str, ...], offers: set[str])
     assert bash_completes(scripts, *words) == offers
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
 @pytest.mark.parametrize(("words", "offers"), CASES, ids=lambda part: " ".join(part) if isinstance(part, tuple) else "")
 def test_fish_completes(scripts: Path, words: tuple[str, ...], offers: set[str]) -> None:
     assert offers <= fish_completes(scripts, *words)
 
 
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
 def test_zsh_reads_the_script(scripts: Path) -> None:
-    program = "autoload -U compinit; compinit -u -D; source ./kafkaprod.zsh; print $_comps[kafkaprod]"
-    done = subprocess.run(["zsh", "-f", "-c", program], cwd=scripts, capture_output=True, text=True, timeout=30)
+    script = "autoload -U compinit; compinit -u -D; source ./kafkaprod.zsh; print $_comps[kafkaprod]"
+    done = subprocess.run([program("zsh"), "-f", "-c", script], cwd=scripts, capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.stderr) == ("_kafkaprod\n", "")
 
 
@@ -86,11 +84,11 @@ def test_the_manual_names_every_command_and_flag() -> None:
     assert "\\fB\\-t, \\-\\-topic\\fR" in page
 
 
-@pytest.mark.skipif(shutil.which("man") is None, reason="needs man")
 def test_man_shows_the_manual_without_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "kafkaprod.1"
     path.write_text(manual())
-    done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", str(path)], capture_output=True, text=True)
+    command = [program("man"), "--warnings", "-E", "UTF-8", "-l", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0
     assert done.stderr == ""
     assert "Kafka" in done.stdout
