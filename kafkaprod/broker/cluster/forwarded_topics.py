@@ -7,12 +7,17 @@ from collections import Counter
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarding import are_visible, default_factor, forward
 from kafkaprod.broker.cluster.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE
-from kafkaprod.broker.cluster.topics import refuse_internal
+from kafkaprod.broker.cluster.topics import check_count, refuse_internal
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.server.request import Deferred
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
 from kafkaprod.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -51,9 +56,51 @@ def forward_creation(broker: Broker, body: CreateTopicsRequest) -> CreateTopicsR
             result.topic_id = None if outcome is None else outcome.topic_id
         return CreateTopicsResponse(topics=list(results.values()))
 
-    if body.validate_only or not passed:
+    if not passed:
         return CreateTopicsResponse(topics=list(results.values()))
-    return forward(broker, CreateTopicsRequest(topics=passed), finish, lambda answer: are_visible(broker, answer))
+    request = CreateTopicsRequest(topics=passed, validate_only=body.validate_only)
+    return forward(broker, request, finish, lambda answer: body.validate_only or are_visible(broker, answer))
+
+
+def forward_growth(broker: Broker, body: CreatePartitionsRequest) -> CreatePartitionsResponse | Deferred:
+    """Check the topics, and have the cluster's controller add partitions to those that pass."""
+    counts = Counter(wanted.name for wanted in body.topics)
+    results: dict[str, CreatePartitionsTopicResult] = {}
+    passed = []
+    for wanted in body.topics:
+        try:
+            if counts[wanted.name] > 1:
+                raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{wanted.name}' is in the request twice.")
+            refuse_internal(wanted.name)
+            check_count(wanted.count)
+            passed.append(wanted)
+            results[wanted.name] = CreatePartitionsTopicResult(
+                name=wanted.name,
+                error_code=ErrorCode.REQUEST_TIMED_OUT,
+                error_message="The controller does not answer.",
+            )
+        except BrokerError as error:
+            results[wanted.name] = CreatePartitionsTopicResult(
+                name=wanted.name, error_code=error.code, error_message=str(error)
+            )
+
+    def finish(response: Response | None) -> CreatePartitionsResponse:
+        made = response.results if isinstance(response, CreatePartitionsResponse) else []
+        results.update({result.name: result for result in made})
+        return CreatePartitionsResponse(results=list(results.values()))
+
+    def is_visible(response: Response | None) -> bool:
+        made = response.results if isinstance(response, CreatePartitionsResponse) else []
+        grown = {result.name for result in made if not result.error_code}
+        return body.validate_only or all(
+            broker.topics.partition(wanted.name, wanted.count - 1) is not None
+            for wanted in passed
+            if wanted.name in grown
+        )
+
+    if not passed:
+        return CreatePartitionsResponse(results=list(results.values()))
+    return forward(broker, CreatePartitionsRequest(topics=passed, validate_only=body.validate_only), finish, is_visible)
 
 
 def _check(broker: Broker, wanted: CreatableTopic) -> CreatableTopicResult:

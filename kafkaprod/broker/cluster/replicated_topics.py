@@ -23,11 +23,6 @@ from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import LogDir
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.protocol.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-)
 from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from kafkaprod.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -154,20 +149,8 @@ class ReplicatedTopics(TopicTable):
         yield from ()
 
     def adding_partitions(self, name: str, partition_count: int, *, validate_only: bool) -> Changes[None]:
-        """Have the controller add partitions; see `TopicTable.adding_partitions`. Blocks."""
-        old_count = len(self._changeable(name).partitions)
-        if partition_count <= old_count:
-            raise RequestRefusedError(
-                ErrorCode.INVALID_PARTITIONS,
-                f"Topic currently has {old_count} partitions, {partition_count} is not more.",
-            )
-        if not validate_only:
-            wanted = CreatePartitionsTopic(name=name, count=partition_count, assignments=None)
-            response = self.ask_controller(CreatePartitionsRequest(topics=[wanted]))
-            results = response.results if isinstance(response, CreatePartitionsResponse) else []
-            _check([(result.error_code, result.error_message) for result in results])
-            self._await(lambda: self.partition(name, partition_count - 1) is not None)
-        yield from ()
+        """Refuse: CreatePartitions is forwarded as it comes."""
+        raise RequestRefusedError(ErrorCode.NOT_CONTROLLER, "Partitions of a cluster are made by its controller.")
 
     def set_properties(self, name: str, properties: Mapping[str, str], *, validate_only: bool) -> None:
         """Have the controller set a topic's options; see `TopicTable.set_properties`. Blocks."""

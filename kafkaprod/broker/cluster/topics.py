@@ -190,7 +190,7 @@ class TopicTable:
         collided = next((other for other in names if other.replace(".", "_") == name.replace(".", "_")), None)
         if collided is not None:
             raise RequestRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with '{collided}'.")
-        _check_count(partition_count)
+        check_count(partition_count)
         self._check_room(partition_count)
         return self._parse(properties)
 
@@ -257,7 +257,7 @@ class TopicTable:
                 ErrorCode.INVALID_PARTITIONS,
                 f"Topic currently has {old_count} partitions, {partition_count} is not more.",
             )
-        _check_count(partition_count)
+        check_count(partition_count)
         self._check_room(partition_count - old_count)
         if validate_only:
             return
@@ -449,7 +449,8 @@ def _run(changes: Changes[T]) -> T:
         return result
 
 
-def _check_count(partition_count: int) -> None:
+def check_count(partition_count: int) -> None:
+    """Raise RequestRefusedError 37 if a topic cannot have so many partitions."""
     if not 1 <= partition_count <= MAX_PARTITIONS_OF_TOPIC:
         raise RequestRefusedError(
             ErrorCode.INVALID_PARTITIONS, f"{partition_count} partitions are not in 1..{MAX_PARTITIONS_OF_TOPIC}."

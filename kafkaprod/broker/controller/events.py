@@ -79,7 +79,7 @@ class BrokerGone:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """Create a topic, by counts or with the replicas of each partition given."""
+    """Create a topic, by counts or with the replicas of each partition given; or only check whether it could be."""
 
     name: str
     partition_count: int = 1
@@ -87,15 +87,22 @@ class CreateTopic:
     assignment: tuple[tuple[int, ...], ...] | None = None
     configs: Mapping[str, str] = field(default_factory=dict)
     topic_id: uuid.UUID | None = None
+    validate_only: bool = False
     reply: Reply = no_reply
 
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitions:
-    """Raise a topic's number of partitions."""
+    """Raise a topic's number of partitions, or only check whether it could be raised.
+
+    Attributes:
+        assignment: The replicas of each new partition; None lets the controller place them.
+    """
 
     name: str
     partition_count: int
+    assignment: tuple[tuple[int, ...], ...] | None = None
+    validate_only: bool = False
     reply: Reply = no_reply
 
 

@@ -141,6 +141,7 @@ def _create_topics(controller: Controller, request: CreateTopicsRequest, now_ms:
             wanted.replication_factor,
             assignment or None,
             configs,
+            validate_only=request.validate_only,
             reply=gathered.taker(place),
         )
         controller.queue.put(event, now_ms)
@@ -167,7 +168,9 @@ def _create_partitions(controller: Controller, request: CreatePartitionsRequest,
         lambda results: reply(CreatePartitionsResponse(results=results)),
     )
     for place, wanted in enumerate(request.topics):
-        controller.queue.put(CreatePartitions(wanted.name, wanted.count, gathered.taker(place)), now_ms)
+        given = None if wanted.assignments is None else tuple(tuple(each.broker_ids) for each in wanted.assignments)
+        event = CreatePartitions(wanted.name, wanted.count, given, request.validate_only, gathered.taker(place))
+        controller.queue.put(event, now_ms)
 
 
 def _alter_configs(controller: Controller, request: IncrementalAlterConfigsRequest, now_ms: int, reply: Reply) -> None:

@@ -32,9 +32,12 @@ def create(context: ControllerContext, event: CreateTopic, now_ms: int) -> Decis
     """
     if event.name in context.image.topic_ids:
         return _refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{event.name}' already exists.")
-    replicas = _assignment(context, event.partition_count, event.replication_factor, event.assignment)
+    count, factor, assignment = event.partition_count, event.replication_factor, event.assignment
+    replicas = _placed(context, count, factor) if assignment is None else _given(context, assignment)
     if isinstance(replicas, Decision):
         return replicas
+    if event.validate_only:
+        return Decision([], TopicAnswer(ErrorCode.NONE))
     topic_id = event.topic_id or uuid.UUID(int=context.generator.getrandbits(128), version=4)
     records: list[Struct] = [TopicRecord(name=event.name, topic_id=topic_id)]
     records += [
@@ -46,7 +49,10 @@ def create(context: ControllerContext, event: CreateTopic, now_ms: int) -> Decis
 
 
 def create_partitions(context: ControllerContext, event: CreatePartitions, now_ms: int) -> Decision:
-    """Raise a topic's number of partitions. Refused: 3 unknown topic, 37 not more than now, 38 no active broker."""
+    """Raise a topic's number of partitions.
+
+    Refused: 3 unknown topic, 37 not more than now, 38 no active broker, 39 bad assignment.
+    """
     topic_id = context.image.topic_ids.get(event.name)
     if topic_id is None:
         return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{event.name}' does not exist.")
@@ -57,9 +63,21 @@ def create_partitions(context: ControllerContext, event: CreatePartitions, now_m
             ErrorCode.INVALID_PARTITIONS,
             f"Topic '{event.name}' has {len(partitions)} partitions, {event.partition_count} is not more.",
         )
-    replicas = _assignment(context, added, len(partitions[0].replicas), None)
+    factor = len(partitions[0].replicas)
+    if event.assignment is None:
+        replicas = _placed(context, added, factor)
+    elif len(event.assignment) != added:
+        return _refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Topic '{event.name}' would get {added} more partitions; the request gives replicas of"
+            f" {len(event.assignment)}.",
+        )
+    else:
+        replicas = _given(context, event.assignment, factor)
     if isinstance(replicas, Decision):
         return replicas
+    if event.validate_only:
+        return Decision([], TopicAnswer(ErrorCode.NONE))
     records = [_partition(context, topic_id, index, members) for index, members in enumerate(replicas, len(partitions))]
     return Decision(records, TopicAnswer(ErrorCode.NONE, None, topic_id))
 
@@ -84,31 +102,46 @@ def alter_config(context: ControllerContext, event: AlterConfig, now_ms: int) ->
     return Decision([record], TopicAnswer(ErrorCode.NONE))
 
 
-def _assignment(
-    context: ControllerContext,
-    partition_count: int,
-    replication_factor: int,
-    wanted: Sequence[tuple[int, ...]] | None,
-) -> Sequence[tuple[int, ...]] | Decision:
-    """Return the replicas of each new partition, or the refusal."""
+def _placed(context: ControllerContext, partition_count: int, factor: int) -> Sequence[tuple[int, ...]] | Decision:
+    """Return replicas that the controller chooses for each new partition, or the refusal."""
     brokers = [broker for broker in context.image.brokers.values() if not broker.in_controlled_shutdown]
-    if wanted is not None:
-        known = {broker.broker_id for broker in brokers}
-        for members in wanted:
-            if not members or len(set(members)) != len(members) or not set(members) <= known:
-                return _refused(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Replicas {list(members)} are not different brokers."
-                )
-        return wanted
     if partition_count < 1:
         return _refused(ErrorCode.INVALID_PARTITIONS, f"{partition_count} partitions are too few.")
-    if not 1 <= replication_factor <= len(brokers) or not any(broker.is_active for broker in brokers):
+    if not 1 <= factor <= len(brokers) or not any(broker.is_active for broker in brokers):
         return _refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Replication factor {replication_factor} needs as many brokers, one of them active;"
-            f" {len(brokers)} are registered.",
+            f"Replication factor {factor} needs as many brokers, one of them active; {len(brokers)} are registered.",
         )
-    return place(brokers, partition_count, replication_factor, context.generator)
+    return place(brokers, partition_count, factor, context.generator)
+
+
+def _given(
+    context: ControllerContext, assignment: Sequence[tuple[int, ...]], factor: int | None = None
+) -> Sequence[tuple[int, ...]] | Decision:
+    """Return the replicas that a request gives, or the refusal.
+
+    Args:
+        context: Knows the brokers.
+        assignment: The replicas of each new partition.
+        factor: How many each must have; None takes the number of the first.
+    """
+    wanted = len(assignment[0]) if factor is None and assignment else factor
+    for members in assignment:
+        unknown = [member for member in members if member not in context.image.brokers]
+        problem = None
+        if not members:
+            problem = "A new partition needs one replica at least."
+        elif len(set(members)) != len(members):
+            problem = f"Replicas {list(members)} name a broker twice."
+        elif unknown:
+            problem = f"Replicas {list(members)} name brokers that are not registered: {unknown}."
+        elif len(members) != wanted:
+            problem = f"Replicas {list(members)} are {len(members)}, other partitions of the topic have {wanted}."
+        elif not any(context.image.is_active(member) for member in members):
+            problem = f"Replicas {list(members)} are all fenced or shutting down."
+        if problem is not None:
+            return _refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+    return assignment
 
 
 def _partition(context: ControllerContext, topic_id: uuid.UUID, index: int, replicas: tuple[int, ...]) -> Struct:

@@ -1,10 +1,11 @@
-"""CreatePartitions (37): give topics more partitions. Records stay where they are."""
+"""CreatePartitions (37): give topics more partitions; in a cluster the controller does. Records stay where they are."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.forwarded_topics import forward_growth
 from kafkaprod.broker.cluster.topics import refuse_internal
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
@@ -26,6 +27,8 @@ MAX_VERSION = 3
 
 def handle(broker: Broker, request: ClientRequest[CreatePartitionsRequest]) -> Outcome:
     """Grow each topic, or only check whether it could grow."""
+    if broker.member is not None:
+        return forward_growth(broker, request.body)
     return run_in_control_steps(broker, _grow_all(broker, request), partial(refuse, request))
 
 

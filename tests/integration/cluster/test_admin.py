@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import ElectionType, KafkaException, TopicPartition
+from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -63,6 +63,36 @@ def test_topics_are_made_grown_configured_and_deleted(cluster: EmbeddedCluster, 
     assert "made" not in cluster.view().topics
     with pytest.raises(KafkaException, match="Unknown topic"):
         admin.delete_topics(["made"])["made"].result(TIMEOUT_S)
+
+
+def test_partitions_are_added_where_a_client_says(cluster: EmbeddedCluster, admin: AdminClient) -> None:
+    cluster.create_topic("placed", assignment=[[1, 2]])
+    admin.create_partitions([NewPartitions("placed", 3, [[3, 1], [2, 3]])])["placed"].result(TIMEOUT_S)
+    metadata = admin.list_topics("placed", TIMEOUT_S).topics["placed"]
+    assert {index: (each.leader, each.replicas) for index, each in metadata.partitions.items()} == {
+        0: (1, [1, 2]),
+        1: (3, [3, 1]),
+        2: (2, [2, 3]),
+    }
+    for refused in (
+        NewPartitions("placed", 4, [[1, 2, 3]]),
+        NewPartitions("placed", 5, [[1, 2]]),
+        NewPartitions("placed", 4, [[1, 9]]),
+    ):
+        with pytest.raises(KafkaException) as error:
+            admin.create_partitions([refused])["placed"].result(TIMEOUT_S)
+        assert error.value.args[0].code() == KafkaError.INVALID_REPLICA_ASSIGNMENT
+    for count in (2, 100_000):
+        with pytest.raises(KafkaException) as error:
+            admin.create_partitions([NewPartitions("placed", count)])["placed"].result(TIMEOUT_S)
+        assert error.value.args[0].code() == KafkaError.INVALID_PARTITIONS
+    growing = [NewPartitions("placed", 4, [[1, 2]])]
+    admin.create_partitions(growing, validate_only=True)["placed"].result(TIMEOUT_S)
+    with pytest.raises(KafkaException, match="Replication factor 4"):
+        admin.create_topics([NewTopic("checked", 1, 4)], validate_only=True)["checked"].result(TIMEOUT_S)
+    assert cluster.view().topics["placed"] == 3
+    with pytest.raises(KafkaException, match="does not exist"):
+        admin.create_partitions([NewPartitions("nowhere", 4)])["nowhere"].result(TIMEOUT_S)
 
 
 def test_a_topic_made_again_is_empty(cluster: EmbeddedCluster, admin: AdminClient) -> None:

@@ -16,7 +16,6 @@ from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
 from kafkaprod.protocol.error_codes import ErrorCode as E
-from kafkaprod.protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kafkaprod.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from kafkaprod.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -122,18 +121,11 @@ def test_the_controllers_refusal_is_the_clients(rig: Rig, answer: Response | Non
     assert refused.value.code == code
 
 
-def test_partitions_are_added_by_the_controller(rig: Rig) -> None:
-    rig.describe(partitions=2)
-    with pytest.raises(RequestRefusedError, match="currently has 2 partitions"):
+def test_partitions_are_added_by_the_controller_only(rig: Rig) -> None:
+    rig.describe()
+    with pytest.raises(RequestRefusedError) as refused:
         drain(rig.topics.adding_partitions("t", 2, validate_only=False))
-    drain(rig.topics.adding_partitions("t", 3, validate_only=True))
-    assert rig.asked == []
-    rig.answer = CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name="t")])
-    rig.describe(partitions=3)  # the metadata that the answer waits for is here
-    with pytest.raises(RequestRefusedError):
-        drain(rig.topics.adding_partitions("t", 3, validate_only=False))
-    drain(rig.topics.adding_partitions("t", 4, validate_only=False))
-    assert [request.topics[0].count for request in rig.asked] == [4]
+    assert refused.value.code == E.NOT_CONTROLLER
 
 
 def test_only_options_that_differ_are_sent(rig: Rig) -> None:

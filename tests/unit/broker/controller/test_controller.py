@@ -1,6 +1,7 @@
 """The controller, event by event: what it appends and what it answers."""
 
 import random
+import re
 import uuid
 from collections import Counter
 from typing import Any
@@ -11,6 +12,7 @@ from kafkaprod.broker.controller.controller import Controller
 from kafkaprod.broker.controller.events import (
     AllocateProducerIds,
     BrokerGone,
+    CreatePartitions,
     CreateTopic,
     DeleteTopic,
     Heartbeat,
@@ -139,6 +141,47 @@ def test_topics(rig: Rig) -> None:
     assert rig.ask(DeleteTopic, name="t").error == E.NONE
     assert rig.controller.context.image.partitions == {}
     assert rig.ask(DeleteTopic, name="t").error == E.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    ("assignment", "reason"),
+    [
+        (((1, 1),), "a broker twice"),
+        (((),), "one replica at least"),
+        (((1, 9),), "not registered: \\[9\\]"),
+        (((1, 2), (1, 2, 3)), "are 3, other partitions of the topic have 2"),
+        (((3,),), "all fenced"),
+    ],
+)
+def test_given_replicas_that_are_refused(rig: Rig, assignment: tuple[tuple[int, ...], ...], reason: str) -> None:
+    rig.ask(BrokerGone, broker_id=3, incarnation_id=uuid.UUID(int=300))
+    end_offset = rig.controller.log.end_offset
+    created = rig.ask(CreateTopic, name="u", assignment=assignment)
+    assert created.error == E.INVALID_REPLICA_ASSIGNMENT
+    assert re.search(reason, created.message)
+    grown = rig.ask(CreatePartitions, name="t", partition_count=1 + len(assignment), assignment=assignment)
+    assert grown.error == E.INVALID_REPLICA_ASSIGNMENT
+    assert rig.controller.log.end_offset == end_offset
+
+
+def test_partitions_are_added_where_the_request_says(rig: Rig) -> None:
+    context = rig.controller.context
+    assert rig.ask(CreatePartitions, name="t", partition_count=1).error == E.INVALID_PARTITIONS
+    wanted = {"name": "t", "partition_count": 3, "assignment": ((3, 1, 2), (2, 3, 1))}
+    end_offset = rig.controller.log.end_offset
+    assert rig.ask(CreatePartitions, **wanted, validate_only=True).error == E.NONE
+    assert rig.ask(CreateTopic, name="u", validate_only=True).error == E.NONE
+    assert rig.controller.log.end_offset == end_offset
+    for count in (1, 3):
+        refused = rig.ask(CreatePartitions, name="t", partition_count=3, assignment=((1, 2, 3),) * count)
+        assert refused.error == E.INVALID_REPLICA_ASSIGNMENT
+    rig.ask(BrokerGone, broker_id=2, incarnation_id=uuid.UUID(int=200))
+    assert rig.ask(CreatePartitions, **wanted).error == E.NONE
+    partitions = context.image.partitions_of_topic(context.image.topic_ids["t"])
+    assert [(each.replicas, each.isr, each.leader) for each in partitions[1:]] == [
+        ((3, 1, 2), (3, 1), 3),
+        ((2, 3, 1), (3, 1), 3),
+    ]
 
 
 def test_a_handler_that_raises_changes_nothing(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
