@@ -2,24 +2,45 @@
 
 `python -m tests.cluster_campaign --kills 100 --pauses 50 --cuts 50 --rolls 20 --power-cuts 10 --seed 1` draws the order
 of the faults from the seed. Meanwhile kafkaprod (`send`, `send_many`, `send_columns`), confluent-kafka, Apache Kafka's
-producer (Java, Maven) and franz-go (Go) send with acks=all; `--writers` chooses. All is read back with confluent-kafka,
+producer (Java, Maven) and franz-go (Go) send with acks=all; `--writers` chooses. With `--results FILE` and `--limit-s`
+it goes in pieces: each call appends what it did and found to the file, and the next call does what is left. All is read
+back with confluent-kafka,
 kafka-python and, if Java writes, Apache Kafka's consumer. Exit code 1: a record is lost, twice or out of order, readers
-differ, or the cluster did not recover.
+differ, or the cluster did not recover. Exit code 3: nothing is wrong, and faults are left to do.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
+from kafkaprod.errors import KafkaError
 from tests.support.cluster.reading import read_with_confluent, read_with_java, read_with_kafka_python
 from tests.support.cluster.writers import PARTITIONS, WRITERS, JavaProducer, Writer
+
+UNFINISHED = 3
+
+
+@dataclass
+class Piece:
+    """What one call did and found."""
+
+    seed: int
+    faults: dict[str, int] = field(default_factory=dict)
+    acknowledged: dict[str, int] = field(default_factory=dict)
+    elections: int = 0
+    wrong: list[str] = field(default_factory=list)
+    seconds: int = 0
+    load: float = 0.0
 
 
 def faults(counts: Counter[str], seed: int) -> list[str]:
@@ -52,9 +73,9 @@ def check(servers: str, writers: Sequence[Writer]) -> list[str]:
     return wrong
 
 
-def run(counts: Counter[str], seed: int, limit_s: float, names: Sequence[str]) -> int:
-    """Run a campaign; return the exit code."""
-    dice, done = random.Random(seed), Counter[str]()
+def run(counts: Counter[str], seed: int, limit_s: float, names: Sequence[str]) -> Piece:
+    """Break a cluster until the faults or the time is over, then check; return what was done and found."""
+    dice, done, piece = random.Random(seed), Counter[str](), Piece(seed)
     started = time.monotonic()
     with EmbeddedCluster(brokers=3, topics=dict.fromkeys(names, PARTITIONS), session_timeout_ms=3_000) as cluster:
         writers = [WRITERS[name](cluster.bootstrap_servers) for name in names]
@@ -66,20 +87,43 @@ def run(counts: Counter[str], seed: int, limit_s: float, names: Sequence[str]) -
                     print(f"the time of {limit_s:.0f} s is over", flush=True)
                     break
                 print(f"{time.monotonic() - started:5.0f} s: {kind}", flush=True)
-                cluster.do_fault(kind, dice.choice(cluster.brokers), dice, lambda: time.sleep(dice.uniform(0.05, 1.0)))
+                break_once(cluster, kind, dice)
                 done[kind] += 1
+        except KafkaError as error:
+            piece.wrong.append(f"no recovery from the last fault: {error}")
         finally:
             for writer in writers:
                 writer.stop()
+        print(f"{time.monotonic() - started:5.0f} s: reading", flush=True)
         cluster.wait_until_in_sync(60)
-        wrong = check(cluster.bootstrap_servers, writers)
-        for writer in writers:
-            print(f"{writer.topic}: {sum(map(len, writer.acknowledged.values()))} acknowledged", flush=True)
-        elections = sum("leader=" in line and "PartitionChange" in line for line in cluster.history())
-    print(f"faults: {dict(sorted(done.items()))}; {elections} elections among the last changes")
-    print(f"{time.monotonic() - started:.0f} s, load {os.getloadavg()[0]:.1f}, seed {seed}")
+        piece.wrong += check(cluster.bootstrap_servers, writers)
+        piece.acknowledged = {writer.topic: sum(map(len, writer.acknowledged.values())) for writer in writers}
+        piece.elections = sum("leader=" in line and "PartitionChange" in line for line in cluster.history())
+    piece.faults = dict(sorted(done.items()))
+    piece.seconds, piece.load = round(time.monotonic() - started), round(os.getloadavg()[0], 1)
+    return piece
+
+
+def break_once(cluster: EmbeddedCluster, kind: str, dice: random.Random) -> None:
+    """Do a fault to a broker, or restart all of them in turn; return when all is in sync."""
+    brokers = cluster.brokers if kind == "roll" else [dice.choice(cluster.brokers)]
+    for broker in brokers:
+        cluster.do_fault(kind, broker, dice, lambda: time.sleep(dice.uniform(0.05, 1.0)))
+
+
+def report(pieces: Iterable[Piece]) -> list[str]:
+    """Print what pieces add up to; return what is wrong."""
+    done, acknowledged, wrong, seconds, count = Counter[str](), Counter[str](), [], 0, 0
+    for piece in pieces:
+        done.update(piece.faults)
+        acknowledged.update(piece.acknowledged)
+        wrong += [f"seed {piece.seed}: {text}" for text in piece.wrong]
+        seconds += piece.seconds
+        count += 1
+    print(f"{count} pieces, {seconds} s, faults: {dict(sorted(done.items()))}")
+    print(f"{acknowledged.total()} acknowledged: {dict(acknowledged)}")
     print("\n".join(wrong) or "nothing lost, nothing twice, in order; the readers agree")
-    return 1 if wrong else 0
+    return wrong
 
 
 def main() -> int:
@@ -90,6 +134,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--writers", default=",".join(WRITERS), help="names, with commas: %(default)s")
     parser.add_argument("--limit-s", type=float, default=7_200, help="no new fault after this time")
+    parser.add_argument(
+        "--results", type=Path, help="a file with a line for each piece; faults in it are not done again"
+    )
     given = parser.parse_args()
     counts = Counter(
         {
@@ -101,7 +148,22 @@ def main() -> int:
             "power cut": given.power_cuts,
         }
     )
-    return run(counts, given.seed, given.limit_s, given.writers.split(","))
+    pieces = []
+    if given.results is not None and given.results.exists():
+        pieces = [Piece(**json.loads(line)) for line in given.results.read_text().splitlines()]
+    for piece in pieces:
+        counts -= Counter(piece.faults)
+    if counts:
+        piece = run(counts, given.seed + len(pieces), given.limit_s, given.writers.split(","))
+        report([piece])
+        pieces.append(piece)
+        counts -= Counter(piece.faults)
+        if given.results is not None:
+            with given.results.open("a") as lines:
+                print(json.dumps(asdict(piece)), file=lines)
+    if report(pieces):
+        return 1
+    return UNFINISHED if counts else 0
 
 
 if __name__ == "__main__":
