@@ -149,7 +149,8 @@ class BrokerNode:
 
     def now_ms(self) -> int:
         """The time by this process's clock."""
-        return self.world.clock_ms(self.process)
+        process = self.process
+        return process.clock_offset_ms + self.world.now_ms * process.clock_permille // 1000
 
     def now_us(self) -> int:
         """The same in microseconds."""
@@ -240,10 +241,11 @@ class BrokerNode:
 
     def pump(self) -> None:
         now_ms = self.now_ms()
-        if self.lifecycle.state is BrokerState.STOPPED:
+        state = self.lifecycle.state
+        if state is BrokerState.STOPPED:
             self._stopped()
             return
-        if self.lifecycle.state is BrokerState.RUNNING:
+        if state is BrokerState.RUNNING:
             self.server.is_serving = True
         request = self.lifecycle.next_request(self.follower.image.end_offset, now_ms)
         if request is not None:
@@ -251,7 +253,7 @@ class BrokerNode:
         proposals = self.manager.next_isr_request(now_ms)
         if proposals is not None:
             self._propose(proposals)
-        for fetcher in list(self.manager.fetchers.values()):
+        for fetcher in self.manager.fetchers.values():
             wanted = fetcher.next_request(now_ms)
             if wanted is not None:
                 self._fetch(fetcher, wanted)
@@ -259,7 +261,8 @@ class BrokerNode:
             self._complete_produces()
         if len(self.handler_broker.purgatory):
             self.handler_broker.purgatory.run(now_ms)
-        self._refill_producer_ids(now_ms)
+        if state is BrokerState.RUNNING and self.handler_broker.producer_ids.is_low:
+            self._refill_producer_ids(now_ms)
 
     def produce(
         self,
@@ -325,10 +328,9 @@ class BrokerNode:
         self._call(request, answered)
 
     def _refill_producer_ids(self, now_ms: int) -> None:
-        ids = self.handler_broker.producer_ids
-        is_running = self.lifecycle.state is BrokerState.RUNNING
-        if not is_running or not ids.is_low or now_ms < self._ids_asked_until_ms:
+        if now_ms < self._ids_asked_until_ms:
             return
+        ids = self.handler_broker.producer_ids
         self._ids_asked_until_ms = now_ms + IDS_TIMEOUT_MS
 
         def answered(answer: Any) -> None:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 Action = Callable[[], None]
 
+_ONCE, _TWICE = range(1), range(2)
+
 
 @dataclass(slots=True)
 class Process:
@@ -109,12 +111,13 @@ class World:
         """Send a message: `deliver` runs in the target process, never, once or twice."""
         rules, chance = self.rules, self.random.random
         pair = (source.name, target.name)
-        copies = 2 if chance() < rules.repeat else 1
-        for _ in range(copies):
+        for _ in _TWICE if chance() < rules.repeat else _ONCE:
             if pair in self.cuts or chance() < rules.loss:
                 continue
             spread_ms = int(chance() * (rules.max_delay_ms - rules.min_delay_ms + 1))
-            self.in_process(target, rules.min_delay_ms + spread_ms + self.slow.get(pair, 0), deliver)
+            delay_ms = rules.min_delay_ms + spread_ms + (self.slow.get(pair, 0) if self.slow else 0)
+            self.event_count += 1
+            heapq.heappush(self._events, (self.now_ms + delay_ms, self.event_count, deliver, target, target.lives))
 
     def run_until(self, end_ms: int, check: Action, check_each_events: int) -> None:
         """Run all events up to a time, with a check after each so many."""

@@ -34,14 +34,13 @@ class IsrRequests:
             self.on_lost(now_ms)
         if self._in_flight is not None or now_ms < self._not_before_ms:
             return None
-        proposals = tuple(
-            replica.proposal
-            for replica in replicas
-            if replica.proposal is not None and not replica.is_waiting_for_metadata
-        )
+        proposals: list[IsrProposal] = []
+        for replica in replicas:
+            if replica.proposal is not None and not replica.is_waiting_for_metadata:
+                proposals.append(replica.proposal)
         if not proposals:
             return None
-        self._in_flight = AlterPartition(self._broker_id, broker_epoch, proposals)
+        self._in_flight = AlterPartition(self._broker_id, broker_epoch, tuple(proposals))
         self._lost_at_ms = now_ms + TIMEOUT_MS
         return self._in_flight
 

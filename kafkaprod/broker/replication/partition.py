@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkaprod.broker.controller.events import IsrMember, IsrOutcome, IsrProposal
 from kafkaprod.broker.metadata.image import PartitionImage, PartitionKey, RecoveryState
@@ -44,8 +44,7 @@ class FollowerState:
     leader_end_at_fetch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerFetch:
+class FollowerFetch(NamedTuple):
     """A follower's fetch of one partition."""
 
     follower: int
@@ -55,8 +54,7 @@ class FollowerFetch:
     last_fetched_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchOutcome:
+class FetchOutcome(NamedTuple):
     """The answer: batches, or where the logs part, or an error."""
 
     error: ErrorCode
@@ -133,8 +131,9 @@ class PartitionReplica:
     @property
     def maximal_isr(self) -> frozenset[int]:
         """The committed ISR, and who would join by the pending proposal."""
-        proposed = () if self.proposal is None else (member.broker_id for member in self.proposal.members)
-        return frozenset((*self.committed_isr, *proposed))
+        if self.proposal is None:
+            return frozenset(self.committed_isr)
+        return frozenset((*self.committed_isr, *(member.broker_id for member in self.proposal.members)))
 
     # -- following the metadata ----------------------------------------------------------------------------------
 
@@ -221,12 +220,12 @@ class PartitionReplica:
 
     def advance_high_watermark(self) -> bool:
         """Move the high watermark as far as the maximal ISR has come; return whether it moved."""
-        if not self.is_leader or len(self.committed_isr) < self._required_isr():
+        reached, high_watermark = self.log.end_offset, self.log.high_watermark
+        if reached <= high_watermark or not self.is_leader or len(self.committed_isr) < self._required_isr():
             return False
-        ends = [self.log.end_offset]
-        ends += [self.followers[member].end_offset for member in self._watermark_members()]
-        reached = min(ends)
-        if reached <= self.log.high_watermark:
+        for member in self._watermark_members():
+            reached = min(reached, self.followers[member].end_offset)
+        if reached <= high_watermark:
             return False
         self.log.high_watermark = reached
         return True
@@ -278,7 +277,7 @@ class PartitionReplica:
         self.advance_high_watermark()
 
     def _propose_expansion(self, follower: int) -> None:
-        if follower in self.maximal_isr or not self._may_propose() or not self._may_join(follower):
+        if follower in self.committed_isr or not self._may_propose() or not self._may_join(follower):
             return
         self._propose((*self.committed_isr, follower))
 

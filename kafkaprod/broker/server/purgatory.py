@@ -76,13 +76,14 @@ class Purgatory:
 
     def run(self, now_ms: int) -> None:
         """Try what was notified, and complete what is out of time."""
-        moved: dict[TopicPartition, None] = {}
-        while self._moved:
-            moved[self._moved.popleft()] = None
-        # Each once, however many of its partitions have moved: a try looks at all of them.
-        for operation in dict.fromkeys(operation for key in moved for operation in self._watched.get(key, ())):
-            if not operation.is_done:
-                self._try(operation, is_expired=False)
+        if self._moved:
+            moved: dict[TopicPartition, None] = {}
+            while self._moved:
+                moved[self._moved.popleft()] = None
+            # Each once, however many of its partitions have moved: a try looks at all of them.
+            for operation in dict.fromkeys(operation for key in moved for operation in self._watched.get(key, ())):
+                if not operation.is_done:
+                    self._try(operation, is_expired=False)
         while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
             self._try(self._deadlines[0][2], is_expired=True)
 

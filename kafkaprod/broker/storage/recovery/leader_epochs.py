@@ -57,6 +57,8 @@ class LeaderEpochs:
 
     def epoch_for(self, offset: int) -> int:
         """The epoch in force at `offset`, UNDEFINED_EPOCH if unknown."""
+        if self.entries and offset >= self.entries[-1].start_offset:
+            return self.entries[-1].epoch
         covering = self._covering(offset)
         return self.entries[covering].epoch if covering >= 0 else UNDEFINED_EPOCH
 

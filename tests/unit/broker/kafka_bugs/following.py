@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from kafkaprod.broker.replication.fetcher import Fetcher
@@ -151,7 +150,7 @@ def _nothing_else_of_a_diverging_answer() -> None:
 def _forgetting(question: Callable[..., Any]) -> Callable[..., Any]:
     def wrong(self: Fetcher, fetched: Any) -> Any:
         asked = question(self, fetched)
-        return replace(asked, last_fetched_epoch=-1) if fetched.delayed_until_ms else asked
+        return asked._replace(last_fetched_epoch=-1) if fetched.delayed_until_ms else asked
 
     return wrong
 
@@ -246,7 +245,7 @@ def _watermark_of_an_emptied_log() -> None:
 
 def _any_newer(append: Callable[..., None]) -> Callable[..., None]:
     def wrong(self: Fetcher, fetched: Any, question: Any, outcome: FetchOutcome, now_ms: int) -> None:
-        append(self, fetched, replace(question, leader_epoch=1 << 30), outcome, now_ms)
+        append(self, fetched, question._replace(leader_epoch=1 << 30), outcome, now_ms)
 
     return wrong
 
