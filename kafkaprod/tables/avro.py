@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kafkaprod._core.columns.arrow import ArrowBatch
 from kafkaprod._core.columns.columns import Column
+from kafkaprod._core.records.integers import checked_integer
 from kafkaprod._core.text.avro_rows import AvroBatch
 from kafkaprod.errors import InvalidRecordError, SerializationError
 
@@ -37,15 +38,14 @@ class AvroEncoder:
             import fastavro
         except ImportError as error:
             raise InvalidRecordError("rows as Avro need fastavro: pip install 'kafkaprod[avro]'") from error
-        if schema_id is not None and not 0 <= schema_id < 1 << 31:
-            raise InvalidRecordError(f"schema_id={schema_id} is outside 0..{(1 << 31) - 1}")
+        number = None if schema_id is None else checked_integer(schema_id, "schema_id", 0, (1 << 31) - 1)
         try:
             plain = json.loads(schema) if isinstance(schema, str) else dict(schema)
             self._schema = fastavro.parse_schema(plain)
         except Exception as error:
             raise InvalidRecordError(f"the Avro schema is refused: {error}") from error
         self._write = fastavro.schemaless_writer
-        self._header = b"" if schema_id is None else struct.pack(">bi", MAGIC_BYTE, schema_id)
+        self._header = b"" if number is None else struct.pack(">bi", MAGIC_BYTE, number)
         self._type = type_of(plain)
         self._last: tuple[ArrowBatch, list[int], AvroBatch | None] | None = None
 
