@@ -4,7 +4,7 @@ The choice depends on the row alone, so a second reading of the same input gives
 hold no GIL.
 """
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint64_t
 
 from kafkaprod._core.columns.columns cimport Column, column_get
 from kafkaprod._core.machine.lock cimport load_i32
@@ -49,10 +49,12 @@ cdef void choose_runs(const int64_t *numbers, Py_ssize_t count, int64_t rows_bef
     cdef int32_t partition = 0
     cdef Py_ssize_t i
     for i in range(count):
-        row = numbers[i] + rows_before
+        row = <int64_t>(<uint64_t>numbers[i] + <uint64_t>rows_before)    # wraps instead of being undefined
+        if row < 0:
+            row = 0
         if row >= end or row < first:
             first = row - row % run_rows
-            end = first + run_rows
+            end = first + min(run_rows, INT64_MAX - first)
             partition = <int32_t>(first // run_rows % partition_count)
         out[i] = partition
 
@@ -85,7 +87,7 @@ cdef bint add_counts(const int32_t *partitions, Py_ssize_t row_count, int64_t *c
         partition = load_i32(&partitions[i])        # once: other threads may write to the array
         if partition < 0 or partition >= count:
             return False
-        counts[partition] += 1
+        counts[partition] = <int64_t>(<uint64_t>counts[partition] + 1)
     return True
 
 
@@ -112,7 +114,7 @@ cdef void add_lengths(Column column, Py_ssize_t count, int64_t *sizes) noexcept 
     for i in range(count):
         column_get(&column.c, i, &data, &length)
         if length > 0:
-            sizes[i] += length
+            sizes[i] = <int64_t>(<uint64_t>sizes[i] + <uint64_t>length)
 
 
 def add_sizes(Column column not None, int64_t[::1] sizes not None):

@@ -13,6 +13,9 @@ from kafkaprod._core.columns.columns cimport PLACES, ByteColumn, Column, Place, 
 
 from kafkaprod.errors import InvalidRecordError
 
+cdef extern from "Python.h":
+    const Py_ssize_t PY_SSIZE_T_MAX
+
 # Of a row in parse_integers() and parse_times().
 TEXT_NUMBER = 0
 TEXT_TIME = 1                   # ISO 8601, of parse_times() only
@@ -30,8 +33,11 @@ cdef enum:
     MOST_COLUMNS = 4096
 
 
-cdef const ByteColumn **_byte_columns(list columns, Py_ssize_t row_count) except NULL:
-    """Return pointers to the columns; the caller frees the array. Raises InvalidRecordError for one that is too short."""
+cdef const ByteColumn **_byte_columns(tuple columns, Py_ssize_t row_count) except NULL:
+    """Return pointers to the columns; the caller frees the array, and keeps the tuple as long.
+
+    Raises: InvalidRecordError: one is too short. MemoryError: a place for each row of each column is too much.
+    """
     cdef Py_ssize_t i
     cdef Column column
     cdef const ByteColumn **found
@@ -39,6 +45,8 @@ cdef const ByteColumn **_byte_columns(list columns, Py_ssize_t row_count) except
         raise InvalidRecordError(f"{len(columns)} columns: at least 1 and at most {MOST_COLUMNS} are possible")
     if row_count < 0:
         raise InvalidRecordError(f"row_count={row_count} is negative")
+    if row_count > PY_SSIZE_T_MAX // <Py_ssize_t>(2 * sizeof(Place)) // len(columns):
+        raise MemoryError
     for column in columns:
         if 0 <= column.row_count < row_count:
             raise InvalidRecordError(f"a column has {column.row_count} rows, {row_count} are needed")
@@ -112,8 +120,10 @@ def fill_template(list texts not None, list columns not None, Py_ssize_t row_cou
     Args: texts: bytes, one more than columns. columns: Column objects. row_count: rows to fill.
     Raises: InvalidRecordError: a column has fewer rows, or was changed meanwhile.
     """
-    cdef const ByteColumn **found = _byte_columns(columns, row_count)
-    cdef Py_ssize_t count = len(columns)
+    cdef tuple texts_held = tuple(texts)         # other threads may change the lists while the GIL is free
+    cdef tuple columns_held = tuple(columns)
+    cdef const ByteColumn **found = _byte_columns(columns_held, row_count)
+    cdef Py_ssize_t count = len(columns_held)
     cdef const char **starts = NULL
     cdef Py_ssize_t *sizes = NULL
     cdef Py_ssize_t fixed = 0
@@ -127,15 +137,15 @@ def fill_template(list texts not None, list columns not None, Py_ssize_t row_cou
     cdef char *data_start
     cdef bint is_same
     try:
-        if len(texts) != count + 1:
-            raise InvalidRecordError(f"{len(texts)} texts for {count} columns: one more is needed")
-        starts = <const char **>calloc(<size_t>len(texts), sizeof(void *))
-        sizes = <Py_ssize_t *>calloc(<size_t>len(texts), sizeof(Py_ssize_t))
+        if len(texts_held) != count + 1:
+            raise InvalidRecordError(f"{len(texts_held)} texts for {count} columns: one more is needed")
+        starts = <const char **>calloc(<size_t>len(texts_held), sizeof(void *))
+        sizes = <Py_ssize_t *>calloc(<size_t>len(texts_held), sizeof(Py_ssize_t))
         if starts is NULL or sizes is NULL:
             raise MemoryError
-        for i in range(len(texts)):
-            starts[i] = <bytes?>texts[i]
-            sizes[i] = len(texts[i])
+        for i in range(len(texts_held)):
+            starts[i] = <bytes?>texts_held[i]
+            sizes[i] = len(<bytes>texts_held[i])
             fixed += sizes[i]
         offsets = bytearray((row_count + 1) * sizeof(int64_t))
         validity = bytearray((row_count + 7) // 8)
@@ -163,8 +173,9 @@ def interleave(list columns not None, Py_ssize_t row_count):
 
     Raises: InvalidRecordError: a column has fewer rows.
     """
-    cdef const ByteColumn **found = _byte_columns(columns, row_count)
-    cdef Py_ssize_t count = len(columns)
+    cdef tuple held = tuple(columns)             # other threads may change the list while the GIL is free
+    cdef const ByteColumn **found = _byte_columns(held, row_count)
+    cdef Py_ssize_t count = len(held)
     cdef Py_ssize_t row
     cdef Py_ssize_t i
     cdef Column column = Column.__new__(Column)
@@ -176,7 +187,7 @@ def interleave(list columns not None, Py_ssize_t row_count):
                 for i in range(count):
                     places[row * count + i].data = NULL
                     column_get(found[i], row, &places[row * count + i].data, &places[row * count + i].length)
-        column._kept = columns
+        column._kept = held
         column.row_count = row_count * count
         column.c.layout = PLACES
         column.c.places = places

@@ -114,7 +114,7 @@ cdef class AvroBatch:
         """
         cdef Output out
         cdef Column column = Column.__new__(Column)
-        cdef Py_ssize_t count = end - first
+        cdef Py_ssize_t count
         cdef Py_ssize_t i
         cdef int64_t *offsets
         cdef int64_t longest = 0
@@ -123,6 +123,7 @@ cdef class AvroBatch:
         cdef Py_ssize_t prefix_size = len(self._prefix)
         if not 0 <= first <= end <= self._batch.row_count:
             raise IndexError(f"rows {first}..{end} are outside the batch's {self._batch.row_count}")
+        count = end - first
         offsets = <int64_t *>column._allocate(count + 1, sizeof(int64_t))
         out.size = 0
         out.capacity = count * self._row_size + 1024

@@ -149,7 +149,7 @@ def split_csv(data not None, char separator, int quote, bint is_last, Py_ssize_t
         text.size = buffer.len
         text.start = 0
         text.line_feed = -1
-        text.max_row_bytes = max_row_bytes
+        text.max_row_bytes = min(max_row_bytes, <Py_ssize_t>MAX_TEXT_BYTES + 1)    # no text is as long
         text.separator = separator
         text.quote = quote
         text.is_last = is_last

@@ -105,15 +105,16 @@ cdef class JsonEncoder:
         """
         cdef Output out
         cdef Column column = Column.__new__(Column)
-        cdef Py_ssize_t left = self._batch.row_count - first
+        cdef Py_ssize_t left
         cdef Py_ssize_t most_rows
         cdef Py_ssize_t count = 0
         cdef int64_t *offsets
         cdef int64_t longest = 0
         cdef int status = 0
         most_bytes = min(max(most_bytes, <Py_ssize_t>1), <Py_ssize_t>MOST_TEXT)
-        if left <= 0 or first < 0:
+        if not 0 <= first < self._batch.row_count:
             raise IndexError(f"row {first} is outside the batch's {self._batch.row_count}")
+        left = self._batch.row_count - first
         most_rows = min(left, max(most_bytes // 16, <Py_ssize_t>1))
         offsets = <int64_t *>column._allocate(most_rows + 1, sizeof(int64_t))
         out.size = 0

@@ -61,3 +61,11 @@ def test_partitions_are_counted_and_those_without_a_place_refused() -> None:
     for wrong in (-1, 3):
         with pytest.raises(InvalidRecordError, match=r"outside 0\.\.2"):
             count_partitions(np.array([wrong], dtype=np.int32).data, counts.data)
+
+
+def test_numbers_of_rows_beyond_64_bits_give_partitions_that_exist() -> None:
+    partitions = np.zeros(3, "i4")
+    numbers = np.array([2**63 - 1, 0, 2**63 - 1])
+    for run_rows in (1, 5, 2**63 - 1):
+        partitions_of_runs(numbers.data, 2**63 - 1, run_rows, 3, partitions.data)
+        assert set(partitions.tolist()) <= {0, 1, 2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
@@ -110,3 +111,21 @@ def test_columns_that_are_too_short_are_refused() -> None:
         interleave([short], -1)
     with pytest.raises(InvalidRecordError, match="1 rows and 2 statuses for 2 numbers"):
         parse_numbers(short, np.zeros(2, dtype=np.int64).data, np.zeros(2, dtype=np.uint8).data)
+
+
+@pytest.mark.parametrize("row_count", [2**58, 2**61, 2**61 - 1, 2**62, 2**63 - 1])
+@pytest.mark.parametrize("column_count", [1, 2, 4, 16])
+def test_rows_beyond_all_memory_are_refused_before_anything_is_written(row_count: int, column_count: int) -> None:
+    columns = [Column.constant(b"c")] * column_count  # as many rows as are asked for
+    with pytest.raises(MemoryError):
+        fill_template([b"t"] * (column_count + 1), columns, row_count)
+    with pytest.raises(MemoryError):
+        interleave(columns, row_count)
+
+
+def test_a_caller_may_clear_the_lists_it_gave() -> None:
+    columns = [Column.from_list([b"%d" % index for index in range(1000)]) for _ in range(2)]
+    both = interleave(columns, 1000)
+    columns.clear()
+    gc.collect()
+    assert list(both)[:4] == [b"0", b"0", b"1", b"1"]

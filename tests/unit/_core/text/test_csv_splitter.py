@@ -100,3 +100,9 @@ def test_quotes_that_begin_no_field_cost_no_time() -> None:
     assert (count, used, malformed) == (400_001, len(text), {0: ROW_OPEN_QUOTE})
     text = b"1,2\r" * 400_000
     assert split_csv(text, ord(","), ord('"'), True, 1 << 24)[1] == 400_000
+
+
+def test_a_limit_beyond_all_texts_is_none() -> None:
+    text = b'a\n"b\n'
+    assert split_csv(text, ord(","), ord('"'), True, 2**63 - 1) == split_csv(text, ord(","), ord('"'), True, 2**31)
+    assert split_csv(text, ord(","), ord('"'), False, 2**63 - 1)[2] == 2  # the quoted field may go on
