@@ -23,6 +23,12 @@ CORE_TESTS = [
 THREAD_TESTS = ["tests/stress/test_pool_threads.py", "tests/stress/test_core_threads.py"]
 
 
+# --capture=sys lets through what the runtimes write to the file descriptor itself.
+PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "timeout=0", "--capture=sys", "-m", ""]
+# The runtimes reserve terabytes of addresses. A huge row count must end in a MemoryError, as without them.
+FUZZER = ["-m", "tests.fuzz.python_api", "--memory-limit", "0"]
+
+
 @dataclass(frozen=True, slots=True)
 class Sanitizer:
     """What to build with, which runtime libraries the interpreter must have loaded first, and what to run."""
@@ -39,7 +45,7 @@ SANITIZERS = {
         ("libasan.so", "libubsan.so", "libstdc++.so"),
         {
             # The interpreter itself leaks at exit by design; overflows and uses after free are what is looked for.
-            "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1",
+            "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1:allocator_may_return_null=1:max_allocation_size_mb=1024",
             "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
             # Python's own allocator would hide overflows of small objects.
             "PYTHONMALLOC": "malloc",
@@ -69,27 +75,13 @@ def build(name: str, sanitizer: Sanitizer) -> Path:
 
 
 def run(directory: Path, sanitizer: Sanitizer, arguments: list[str]) -> int:
-    """Run pytest in the copy with the sanitizers' runtimes loaded first; return its exit status."""
+    """Run Python in the copy with the sanitizers' runtimes loaded first; return its exit status."""
     libraries = [
         subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
         for name in sanitizer.libraries
     ]
-    # --capture=sys lets through what the runtimes write to the file descriptor itself.
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-o",
-        "timeout=0",
-        "--capture=sys",
-        "-m",
-        "",
-    ]
     return subprocess.run(
-        [*command, *(arguments or sanitizer.tests)],
+        [sys.executable, *arguments],
         cwd=directory,
         env=os.environ | sanitizer.environment | {"LD_PRELOAD": " ".join(libraries)},
         check=False,
@@ -100,10 +92,13 @@ def main() -> int:
     """Build and run; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.sanitizers.run", description=__doc__.partition("\n")[0])
     parser.add_argument("sanitizer", choices=SANITIZERS)
-    parser.add_argument("pytest_arguments", nargs="*", help="other tests or options than the usual ones")
+    parser.add_argument("--fuzz", action="store_true", help="the fuzzer of the Python interface instead of tests")
+    parser.add_argument("arguments", nargs="*", help="of pytest instead of the usual tests, or of the fuzzer")
     arguments = parser.parse_args()
     sanitizer = SANITIZERS[arguments.sanitizer]
-    return run(build(arguments.sanitizer, sanitizer), sanitizer, arguments.pytest_arguments)
+    command = FUZZER if arguments.fuzz else PYTEST
+    usual = [] if arguments.fuzz else sanitizer.tests
+    return run(build(arguments.sanitizer, sanitizer), sanitizer, [*command, *(arguments.arguments or usual)])
 
 
 if __name__ == "__main__":
