@@ -82,6 +82,7 @@ class BrokerConfig:
         super_users: super.users; principals that ACLs do not bind, "User:admin;User:root".
         allow_everyone_if_no_acl_found: allow.everyone.if.no.acl.found; what has no ACLs is open to all.
         options: further options under Kafka's names; `cluster.broker_options.with_options` checks and applies them.
+        client_metrics: take the metrics that clients push (KIP-714), for tests.
         max_versions: API -> highest version to announce and to take, as an older broker does.
         cluster: of a broker that is one of several; None for one alone.
         disk: all changes of files go through it.
@@ -112,6 +113,7 @@ class BrokerConfig:
     super_users: str = ""
     allow_everyone_if_no_acl_found: bool = True
     options: Mapping[str, str] = field(default_factory=dict)
+    client_metrics: bool = False
     max_versions: Mapping[ApiKey, int] = field(default_factory=dict)
     cluster: ClusterConfig | None = None
     disk: Disk = field(default_factory=Disk)

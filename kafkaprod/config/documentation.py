@@ -12,7 +12,6 @@ from kafkaprod.config.rules import RULES
 
 NOT_YET: Final[dict[str, str]] = {
     "transaction_two_phase_commit_enable": "two-phase commit (KIP-939) is refused: no released broker completes it",
-    "enable_metrics_push": "KIP-714 is not in this version: nothing is pushed",
 }
 """Options of the table that this version does not implement, and why: they get no entry on the page."""
 

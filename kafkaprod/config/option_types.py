@@ -266,7 +266,8 @@ class OptionTypes(TypedDict, total=False):
     metrics_sample_window_ms: int | str
     """Length of one window of the metrics."""
     enable_metrics_push: bool | str
-    """Send metrics to brokers that request them (KIP-714): not implemented, only false."""
+    """Push metrics to brokers that request them (KIP-714). A broker does so with a plug-in that takes them and a
+    subscription; otherwise nothing is sent."""
     sasl_jaas_config: str
     client_dns_lookup: str
     metrics_recording_level: str

@@ -286,5 +286,9 @@ class ProducerOptions(OAuthOptions):
         30_000, Integer(1), LOW, "Length of one window of the metrics.", unit="ms"
     )
     enable_metrics_push: bool = _METRICS.option(
-        False, Boolean(), LOW, "Send metrics to brokers that request them (KIP-714): not implemented, only false."
+        True,
+        Boolean(),
+        LOW,
+        "Push metrics to brokers that request them (KIP-714). A broker does so with a plug-in that takes them and a "
+        "subscription; otherwise nothing is sent.",
     )

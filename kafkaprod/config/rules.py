@@ -115,14 +115,6 @@ RULES: Final[tuple[Rule, ...]] = (
             f"{c.linger_ms} + {c.request_timeout_ms}: a batch could not be sent once"
         ),
     ),
-    Rule(
-        "`enable_metrics_push` must be false",
-        lambda c: c.enable_metrics_push,
-        lambda c: (
-            "enable_metrics_push=true: sending metrics to brokers (KIP-714) is not implemented; leave it out, and use "
-            "metric_reporters or Producer.metrics()"
-        ),
-    ),
     _not_above("reconnect_backoff_ms"),
     _not_above("retry_backoff_ms"),
     _not_above("socket_connection_setup_timeout_ms"),

@@ -22,6 +22,7 @@ from kafkaprod.clock import Clock
 from kafkaprod.compression import Codec, make_codec
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.loop import Sender
+from kafkaprod.engine.telemetry import ClientTelemetry
 from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.engine.wiring import compression_level, connection_settings, request_bytes
 from kafkaprod.errors import ConfigError
@@ -137,9 +138,15 @@ class Engine:
             self.clock,
             self.metrics,
             self.transactions,
+            self._make_telemetry(),
             keeps_producer_id=keeps_producer_id,
             random=self._random,
         )
+
+    def _make_telemetry(self) -> ClientTelemetry | None:
+        if not self.config.enable_metrics_push:
+            return None
+        return ClientTelemetry(self.config, self.metrics, self.node_pool, self.clock, self._random)
 
     def _make_transactions(self) -> TransactionalIdentity | None:
         """Make the transactions of a producer with a transactional id; other producers do not load their modules."""

@@ -8,6 +8,7 @@ It takes records from the accumulator and gives them their results. Everything h
     upkeep     metadata, expiry, failed connections, metrics
     flushes    callers of flush()
     purges     callers of purge()
+    telemetry  metrics for brokers that request them
 Source: org.apache.kafka.clients.producer.internals.Sender.
 """
 
@@ -32,6 +33,7 @@ from kafkaprod.engine.answers import LAST_VERSION_BY_NAME, Answers
 from kafkaprod.engine.flushes import Flush, Flushes
 from kafkaprod.engine.identity import MAX_WAIT_MS, IdempotentIdentity, Identity
 from kafkaprod.engine.purges import Purge, Purges
+from kafkaprod.engine.telemetry import Telemetry
 from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.engine.upkeep import Upkeep
 from kafkaprod.errors import ConnectionLostError, ProducerClosedError, UnsupportedVersionError
@@ -58,6 +60,7 @@ class Sender:
         config: Options.
         accumulator, drain, pool, metadata, topic_watch, clock, metrics: The parts it drives.
         identity: Producer id, epoch, transactions; None: an idempotent producer's, or none, as the configuration says.
+        telemetry: Pushes metrics to brokers; None: nothing does.
         keeps_producer_id: Whether id and epoch never change; a batch that needs a newer epoch fails.
         random: Source of jitter.
 
@@ -77,6 +80,7 @@ class Sender:
         clock: Clock,
         metrics: ProducerMetrics,
         identity: Identity | None = None,
+        telemetry: Telemetry | None = None,
         *,
         keeps_producer_id: bool = False,
         random: Callable[[], float] = random.random,
@@ -100,6 +104,7 @@ class Sender:
         self._clock = clock
         self._metrics = metrics
         self._identity = identity
+        self._telemetry = telemetry
         self._upkeep = Upkeep(config, accumulator, drain, pool, metadata, topic_watch, metrics, identity)
         self._answers = Answers(
             config.retries, backoff, random, accumulator, pool, metadata, metrics, identity, self._upkeep
@@ -186,9 +191,10 @@ class Sender:
         now_us = self._clock.now_us()
         now_ms = now_us // 1000
         self._purges.run(now_ms)
-        wait_ms: float = min(
-            self._upkeep.observe(now_ms), self._upkeep.refresh_metadata(now_ms), self._request_identity(now_ms)
-        )
+        refresh_ms = self._upkeep.refresh_metadata(now_ms)
+        wait_ms: float = min(self._upkeep.observe(now_ms), refresh_ms, self._request_identity(now_ms))
+        if self._telemetry is not None:
+            wait_ms = min(wait_ms, self._telemetry.run(now_ms))
         # Set before the scan for work: an append after the scan wakes the poll below.
         self._accumulator.set_sender_sleeps(True)
         wait_ms = min(wait_ms, self._send_ready(now_us), self._upkeep.expire(now_ms))
@@ -214,8 +220,11 @@ class Sender:
         return self._clock.now_ms() >= min(self._close_deadlines_ms) or self._has_nothing_to_do()
 
     def _has_nothing_to_do(self) -> bool:
-        """Return whether a producer that closes has no batch and no transaction left."""
-        return self._identity.is_finished(self._clock.now_ms()) and self._accumulator.incomplete_batch_count == 0
+        """Return whether a producer that closes has no batch, no transaction and no metrics left."""
+        now_ms = self._clock.now_ms()
+        if not self._identity.is_finished(now_ms) or self._accumulator.incomplete_batch_count:
+            return False
+        return self._telemetry is None or self._telemetry.is_finished(now_ms)
 
     def _wake_waiters(self) -> None:
         if self._accumulator.pool.waiter_count:

@@ -97,6 +97,7 @@ class ProducerMetrics:
         window_ms: int = 30_000,
     ) -> None:
         self.client_id = client_id
+        self.start_ms = start_ms
         self._app_info = {"version": version, "commit-id": "", "start-time-ms": start_ms}
         self._ring_size = (sample_count, window_ms)
         self._producer = SampleRing(ProducerSample, *self._ring_size)
@@ -113,6 +114,10 @@ class ProducerMetrics:
     def add_gauge(self, name: str, read: Callable[[int], float]) -> None:
         """Add a metric of `producer-metrics` that is computed when it is read; `read` takes the time, on any thread."""
         self._gauges[name] = read
+
+    def note_instance_id(self, instance_id: str) -> None:
+        """Add the id that a broker gave this producer for its pushes (KIP-714) to `app-info`. Thread-safe."""
+        self._app_info = {**self._app_info, "client-instance-id": instance_id}
 
     # --- recorded by the sender ------------------------------------------------------------------------------------
 

@@ -72,6 +72,20 @@ metrics only: these are read live and belong to one process.
 [grafana-dashboard.json](grafana-dashboard.json) shows them: "Import" in Grafana, then choose the data source. `docs/demo` has
 Kafka, a program, Prometheus and Grafana together for `docker compose up`.
 
+## Pushed to the brokers
+
+Brokers can collect metrics of their clients (KIP-714): with a plug-in that takes them (`metric.reporters` with a
+`ClientTelemetry`) and a subscription made by `kafka-client-metrics.sh`. A producer then pushes what the subscription names,
+at its interval, and once more when it closes, as OpenTelemetry's MetricsData; `enable_metrics_push=False` turns it off.
+Without plug-in and subscription nothing is sent. Names are Java's: `record-send-total` of `producer-metrics` is
+`org.apache.kafka.producer.record.send.total`, metrics of topics and brokers begin with `org.apache.kafka.producer.topic.` and
+`org.apache.kafka.producer.node.` and have an attribute `topic` or `node_id`, latencies by stage with
+`kafkaprod.producer.latency.`. Metrics that exceed the broker's limit go without those of topics, then of brokers. The id
+that a broker gave the producer is `metrics()["app-info"]["client-instance-id"]`. In tests
+[`EmbeddedBroker(client_metrics=True)`](broker-for-tests.md) takes what is pushed.
+
+## Other reporters
+
 `LogReporter(interval_s=60)` writes the metrics as a line of JSON to the logger `kafkaprod.metrics`. A reporter of your own is
 an object with `start(source)` and `close()`: [](api.md#metrics).
 """

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkaprod.broker.cluster import broker_options
 from kafkaprod.broker.cluster.acls import Acls
+from kafkaprod.broker.cluster.client_metrics import ClientMetrics
 from kafkaprod.broker.cluster.producer_ids import ClusterProducerIds, ProducerIds
 from kafkaprod.broker.cluster.quotas import Quotas
 from kafkaprod.broker.cluster.scram_store import ScramStore
@@ -123,6 +124,7 @@ class Broker:
                 filter(None, config.super_users.split(";")),
                 allows_if_none=config.allow_everyone_if_no_acl_found,
             )
+            self.client_metrics = ClientMetrics(self.settings)
             self.quotas = Quotas(self.settings)
             self.scram = ScramStore(self.settings, self.credentials)
             self.config = config = self._effective_config(self.settings.get(BROKER_OPTIONS))

@@ -1,7 +1,7 @@
 """Options of all kinds of resources, as DescribeConfigs shows them and the two requests to alter them change them.
 
 Kinds: topics, the broker (its own options, or those of all brokers under an empty name), groups, and subscriptions of
-client metrics, which are kept and shown only. Used on the control thread.
+client metrics. Used on the control thread.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from kafkaprod.broker.cluster import broker_options, topic_options
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.client_metrics import check_match
 from kafkaprod.broker.cluster.option_types import TYPE_LONG, TYPE_STRING, Option, int32, list_of
 from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, METRICS_OPTIONS
 from kafkaprod.broker.cluster.topic_options import (
@@ -250,6 +251,8 @@ def _replace_stored_values(
         if option_name not in stored.options:
             raise ConfigError(f"Unknown {stored.section.removesuffix(' options')} config name: {option_name}")
         stored.options[option_name][0].check(option_name, value)
+        if stored.section == METRICS_OPTIONS and option_name == "match":
+            check_match(value)
     if stored.section == GROUP_OPTIONS:
         broker.config.consumer_groups.with_own(values).check_bounds("consumer.")
     if validate_only:

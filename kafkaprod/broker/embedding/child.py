@@ -3,20 +3,24 @@ answers on stdout.
 
     parent: {"data_dir": ..., "port": 0, ...}                                       child: {"host": ..., "port": ...}
     parent: {"command": "on", "api": 0, "kind": "delay", "value": 5, "times": 1, "rate": 1.0, "seed": null}    child: {}
+    parent: {"command": "client_metrics"}                                           child: {"pushes": [...]}
     parent: {"command": "clear"}   {"command": "fired_count", "api": 0}             child: {}   {"count": 3}
 An answer {"error": text} means that it could not. The end of stdin (the parent is gone) stops the broker cleanly.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
+import queue
 import signal
 import sys
 import threading
 from typing import Any
 
 from kafkaprod.broker.cluster.broker_options import with_options
+from kafkaprod.broker.cluster.client_metrics import Push
 from kafkaprod.broker.config import DEFAULT_HOST, BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
@@ -29,6 +33,8 @@ from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
+
+_CONTROL_TIMEOUT_S = 10.0
 
 
 def main() -> int:
@@ -84,11 +90,29 @@ def _obey(server: BrokerServer) -> None:
     try:
         for line in sys.stdin:
             try:
-                _answer(do_fault_command(server.broker.faults, json.loads(line)))
-            except (KafkaError, ValueError, KeyError) as error:
+                _answer(_do(server, json.loads(line)))
+            except (KafkaError, ValueError, KeyError, queue.Empty) as error:
                 _answer({"error": f"{type(error).__name__}: {error}"})
     finally:
         server.stop()
+
+
+def _do(server: BrokerServer, command: dict[str, Any]) -> dict[str, Any]:
+    if command["command"] != "client_metrics":
+        return do_fault_command(server.broker.faults, command)
+    pushes: queue.SimpleQueue[list[Push]] = queue.SimpleQueue()
+    server.submit_control(lambda: pushes.put(server.broker.client_metrics.take_all()))
+    return {
+        "pushes": [
+            {
+                "client_id": push.client_id,
+                "instance_id": str(push.instance_id),
+                "is_last": push.is_last,
+                "metrics": base64.b64encode(push.metrics).decode(),
+            }
+            for push in pushes.get(timeout=_CONTROL_TIMEOUT_S)
+        ]
+    }
 
 
 def do_fault_command(faults: Faults, command: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ As a pytest fixture: `pytest_plugins = ["kafkaprod.broker.embedding.pytest_plugi
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import os
@@ -18,11 +19,13 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import uuid
 import weakref
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, cast
 
+from kafkaprod.broker.cluster.client_metrics import Push
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError, exchange, remove_of_owner, start_module
 from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
 from kafkaprod.errors import IllegalStateError
@@ -68,6 +71,7 @@ class EmbeddedBroker:
         sasl_users: Mapping[str, str] | None = None,
         sasl_oauthbearer: bool = False,
         tls_files: Sequence[str | os.PathLike[str]] | None = None,
+        client_metrics: bool = False,
         max_versions: Mapping[ApiKey, int] | None = None,
         options: Mapping[str, str | int | bool] | None = None,
     ) -> None:
@@ -93,6 +97,8 @@ class EmbeddedBroker:
             sasl_oauthbearer: clients can log in by OAUTHBEARER, with JSON web tokens that have no signature, a subject
                 and an end, at which they must have logged in again. For tests: anyone can make such a token.
             tls_files: certificate chain, private key and, to ask clients for certificates, their authority; PEM files.
+            client_metrics: take the metrics that clients push (KIP-714), see `take_client_metrics`. A subscription says
+                which: a resource of the type CLIENT_METRICS, as `kafka-client-metrics.sh` makes it.
             max_versions: API -> highest version to announce and to take: how a client speaks to older brokers.
             options: further options under Kafka's names, {"message.max.bytes": 2_000_000} say; they count more than
                 the arguments above. An unknown one, or a wrong value, makes `start` raise.
@@ -127,6 +133,7 @@ class EmbeddedBroker:
             "sasl_users": dict(sasl_users or {}),
             "sasl_oauthbearer": sasl_oauthbearer,
             "tls_files": None if tls_files is None else [os.fspath(file) for file in tls_files],
+            "client_metrics": client_metrics,
             "max_versions": {int(api): version for api, version in (max_versions or {}).items()},
             "options": {name: _option_text(value) for name, value in (options or {}).items()},
         }
@@ -224,6 +231,17 @@ class EmbeddedBroker:
         if "error" in answer:
             raise EmbeddedBrokerError(f"the embedded broker answered: {answer['error']}")
         return answer
+
+    def take_client_metrics(self) -> list[Push]:
+        """Return what clients have pushed since the last call, oldest first; the last 1,000 pushes are kept.
+
+        Raises:
+            EmbeddedBrokerError: no answer in time.
+        """
+        return [
+            Push(each["client_id"], uuid.UUID(each["instance_id"]), each["is_last"], base64.b64decode(each["metrics"]))
+            for each in self.command({"command": "client_metrics"})["pushes"]
+        ]
 
     def child_options(self) -> dict[str, Any]:
         """Return the options of the process as plain values, without data directory and port."""

@@ -59,27 +59,36 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = _discover()
 PEER_APIS: Final = frozenset({ApiKey.REPLICATE_METADATA})
 """The APIs that only processes of the same cluster use."""
 
+METRICS_APIS: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
+"""The APIs of metrics that clients push."""
+
 LOGIN_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 BEFORE_LOGIN: Final = LOGIN_APIS | {ApiKey.API_VERSIONS}
 """The APIs a client may use before it has logged in."""
 
 
 def announced_versions(
-    *, has_login: bool, max_versions: Mapping[ApiKey, int] | None = None
+    *, has_login: bool, takes_metrics: bool = False, max_versions: Mapping[ApiKey, int] | None = None
 ) -> dict[ApiKey, tuple[int, int]]:
     """Return what ApiVersions answers: from the first declared version to the highest the handler understands.
 
-    The APIs of the login are announced only where there is one. Produce is announced from 0, though 0 to 2 close the
-    connection: librdkafka before 2.6 turns compression off where it does not find version 0 (KAFKA-18659).
+    The APIs of the login are announced only where there is one, those of client metrics where they are taken. Produce
+    is announced from 0, though 0 to 2 close the connection: librdkafka before 2.6 turns compression off where it does
+    not find version 0 (KAFKA-18659).
 
     Args:
         has_login: clients have to log in.
+        takes_metrics: clients may push metrics.
         max_versions: of these APIs nothing higher is announced.
 
     Raises:
         ConfigError: a version of `max_versions` is below the lowest there is.
     """
-    handled = HANDLERS.keys() - PEER_APIS if has_login else HANDLERS.keys() - LOGIN_APIS - PEER_APIS
+    handled = HANDLERS.keys() - PEER_APIS
+    if not has_login:
+        handled -= LOGIN_APIS
+    if not takes_metrics:
+        handled -= METRICS_APIS
     versions = version_ranges(handled, {api: handler.MAX_VERSION for api, handler in HANDLERS.items()})
     for api, version in (max_versions or {}).items():
         if api in versions:

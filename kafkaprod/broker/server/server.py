@@ -83,7 +83,9 @@ class BrokerServer:
         """
         has_login = any(listener.has_login for listener in config.all_listeners)
         self._versions = {
-            with_login: announced_versions(has_login=with_login, max_versions=config.max_versions)
+            with_login: announced_versions(
+                has_login=with_login, takes_metrics=config.client_metrics, max_versions=config.max_versions
+            )
             for with_login in (False, True)
         }
         self._peer_versions = peer_versions()

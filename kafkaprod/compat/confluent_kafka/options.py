@@ -39,7 +39,7 @@ VOID: Final = frozenset(
     queue.buffering.backpressure.threshold queuing.strategy receive.message.max.bytes reconnect.backoff.jitter.ms
     socket.blocking.max.ms socket.keepalive.enable socket.max.fails socket.nagle.disable
     sticky.partitioning.linger.ms topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt
-    topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.sparse enable.metrics.push
+    topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.sparse
     """.split()  # noqa: SIM905
 )
 """Options that a program may give and that change nothing here: the engine's behaviour does not depend on them."""

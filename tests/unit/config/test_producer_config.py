@@ -354,7 +354,6 @@ OAUTH = {
 CONFLICTS: list[tuple[dict[str, object], str]] = [
     ({"acks": 1, "enable_idempotence": True}, "acks=1 conflicts with enable_idempotence=true"),
     ({"acks": 1, "transactional_id": "t"}, "acks=1 conflicts with enable_idempotence=true"),
-    ({"enable_metrics_push": True}, "KIP-714) is not implemented"),
     ({"acks": 0, "enable_idempotence": True}, "acks=0 conflicts"),
     ({"retries": 0, "enable_idempotence": True}, "retries=0 conflicts"),
     (

@@ -79,8 +79,8 @@ ANNOUNCED = {
 
 EVERY_VERSION = [
     (api, version)
-    for api in announced_versions(has_login=True)
-    for version in range(REQUESTS[api].versions[0], announced_versions(has_login=True)[api][1] + 1)
+    for api, (_, highest) in announced_versions(has_login=True, takes_metrics=True).items()
+    for version in range(REQUESTS[api].versions[0], highest + 1)
 ]
 
 
@@ -88,6 +88,8 @@ def test_announced_versions_are_those_clients_were_checked_against() -> None:
     assert announced_versions(has_login=False) == ANNOUNCED
     login = {ApiKey.SASL_HANDSHAKE: (1, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
     assert announced_versions(has_login=True) == ANNOUNCED | login
+    metrics = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), ApiKey.PUSH_TELEMETRY: (0, 0)}
+    assert announced_versions(has_login=False, takes_metrics=True) == ANNOUNCED | metrics
 
 
 def test_older_broker_announces_no_more_than_it_is_told_to() -> None:

@@ -1,0 +1,35 @@
+"""PushTelemetry (72): metrics that a client has to push (KIP-714)."""
+
+from __future__ import annotations
+
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.client_metrics import Push
+from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+
+API = ApiKey.PUSH_TELEMETRY
+LANE = Lane.CONTROL
+MAX_VERSION = 0
+
+
+def handle(broker: Broker, request: ClientRequest[PushTelemetryRequest]) -> PushTelemetryResponse:
+    """Keep the metrics."""
+    body = request.body
+    if body.client_instance_id is None:
+        return refuse(request, ErrorCode.INVALID_REQUEST)
+    push = Push(request.client_id, body.client_instance_id, body.terminating, body.metrics)
+    try:
+        broker.client_metrics.take_push(
+            push, body.subscription_id, body.compression_type, request.client_host, broker.clock.now_ms()
+        )
+    except BrokerError as error:
+        return refuse(request, error.code)
+    return PushTelemetryResponse()
+
+
+def refuse(request: ClientRequest[PushTelemetryRequest], error_code: int) -> PushTelemetryResponse:
+    """Answer the error."""
+    return PushTelemetryResponse(error_code=error_code)

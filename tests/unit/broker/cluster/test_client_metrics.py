@@ -1,0 +1,97 @@
+"""Subscriptions to client metrics and what clients push: the rules of Kafka's ClientMetricsManager."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from kafkaprod.broker.cluster.client_metrics import MAX_BYTES, ClientMetrics, Push, check_match
+from kafkaprod.broker.cluster.settings import METRICS_OPTIONS, Settings
+from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.broker.storage.disk import UnsyncedDisk
+from kafkaprod.compression import make_codec
+from kafkaprod.errors import ConfigError
+from kafkaprod.protocol.error_codes import ErrorCode
+
+HOST = "127.0.0.1"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    settings = Settings(UnsyncedDisk(), str(tmp_path))
+    settings.put(METRICS_OPTIONS, {"all": {"metrics": "a.,b.", "interval.ms": "1000"}})
+    return settings
+
+
+@pytest.fixture
+def metrics(settings: Settings) -> ClientMetrics:
+    return ClientMetrics(settings)
+
+
+def push_code(metrics: ClientMetrics, push: Push, number: int, now_ms: int, codec_id: int = 0) -> ErrorCode | int:
+    try:
+        metrics.take_push(push, number, codec_id, HOST, now_ms)
+    except RequestRefusedError as error:
+        return error.code
+    return 0
+
+
+def test_matching_subscriptions_are_united(settings: Settings, metrics: ClientMetrics) -> None:
+    settings.put(
+        METRICS_OPTIONS,
+        {
+            "one": {"metrics": "a.", "interval.ms": "1000", "match": "client_id=x.*,client_source_address=127.*"},
+            "two": {"metrics": "b.,a.", "interval.ms": "500", "match": "client_id=xyz"},
+            "other": {"metrics": "c.", "interval.ms": "100", "match": "client_id=y.*"},
+            "default interval": {"metrics": "d."},
+        },
+    )
+    _, subscription = metrics.subscribe(None, "xyz", HOST, 0)
+    assert (subscription.prefixes, subscription.interval_ms) == (["a.", "b.", "d."], 500)
+    _, subscription = metrics.subscribe(None, "xy", HOST, 0)
+    assert (subscription.prefixes, subscription.interval_ms) == (["a.", "d."], 1000)
+
+
+def test_a_client_keeps_its_id_and_must_not_ask_too_often(metrics: ClientMetrics) -> None:
+    instance_id, subscription = metrics.subscribe(None, "x", HOST, 0)
+    with pytest.raises(RequestRefusedError) as caught:
+        metrics.subscribe(instance_id, "x", HOST, 999)
+    assert caught.value.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert metrics.subscribe(instance_id, "x", HOST, 1000) == (instance_id, subscription)
+
+
+def test_pushes_are_kept_and_checked(settings: Settings, metrics: ClientMetrics) -> None:
+    instance_id, subscription = metrics.subscribe(None, "x", HOST, 0)
+    codec = make_codec("zstd")
+    assert codec is not None
+    push = Push("x", instance_id, False, codec.compress([b"otlp"]))
+    assert push_code(metrics, push, subscription.number, 10, 4) == 0
+    assert push_code(metrics, push, subscription.number, 20, 4) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert (
+        push_code(metrics, push._replace(metrics=b"damaged"), subscription.number, 1010, 4) == ErrorCode.INVALID_RECORD
+    )
+    large = push._replace(metrics=bytes(MAX_BYTES + 1))
+    assert push_code(metrics, large, subscription.number, 2010) == ErrorCode.TELEMETRY_TOO_LARGE
+    assert push_code(metrics, push, subscription.number, 2010, 9) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    settings.put(METRICS_OPTIONS, {"all": {"metrics": "c.", "interval.ms": "1000"}})
+    assert push_code(metrics, push, subscription.number, 2010, 4) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    _, changed = metrics.subscribe(instance_id, "x", HOST, 2011)  # at once: it has to
+    last = Push("x", instance_id, True, b"plain")
+    assert push_code(metrics, last, changed.number, 2012) == 0
+    assert push_code(metrics, last, changed.number, 2013) == ErrorCode.INVALID_REQUEST
+    assert metrics.take_all() == [push._replace(metrics=b"otlp"), last]
+    assert metrics.take_all() == []
+
+
+def test_a_client_unknown_here_is_served(metrics: ClientMetrics) -> None:
+    """It asked another broker."""
+    _, subscription = metrics.subscribe(None, "x", HOST, 0)
+    assert push_code(metrics, Push("x", uuid.uuid4(), False, b""), subscription.number, 0) == 0
+
+
+@pytest.mark.parametrize("match", ["client_software_name=java", "client_id=(", "nothing"])
+def test_a_bad_match_is_refused(match: str) -> None:
+    with pytest.raises(ConfigError, match="match="):
+        check_match(match)
