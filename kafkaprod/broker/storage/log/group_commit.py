@@ -101,10 +101,10 @@ class GroupCommit:
             self._truncations += 1  # a sync under way covers offsets that no longer exist
 
     def wait_for(self, offset: int, sync: Callable[[], int]) -> None:
-        """Return when the data below `offset` is on the disk.
+        """Return when the data below `offset` is on the disk, or what a truncation has left of it.
 
         Args:
-            offset: must have been appended.
+            offset: must have been appended; it may be cut off again at any time.
             sync: brings all that is appended when it starts to the disk and returns its end offset; called without
             locks.
 
@@ -121,9 +121,11 @@ class GroupCommit:
                     raise PartitionFencedError(f"an earlier sync failed: {self._failure}") from self._failure
                 self._is_syncing = True
                 truncations = self._truncations
-            self._sync(sync, truncations)
+            if self._sync(sync, truncations):
+                return  # all there is: if that is less than `offset`, the rest was cut off, and will never come
 
-    def _sync(self, sync: Callable[[], int], truncations: int) -> None:
+    def _sync(self, sync: Callable[[], int], truncations: int) -> bool:
+        """Sync; return whether all of the log was synced: no error, and no truncation meanwhile."""
         synced, failure = -1, None
         try:
             synced = sync()
@@ -132,7 +134,9 @@ class GroupCommit:
         finally:
             with self._condition:
                 self._is_syncing = False
-                if truncations == self._truncations:
+                is_current = truncations == self._truncations
+                if is_current:
                     self._synced_offset = max(self._synced_offset, synced)
                 self._failure = failure or self._failure
                 self._condition.notify_all()
+        return is_current and self._failure is None

@@ -48,6 +48,24 @@ def test_failed_sync_is_never_repeated() -> None:
     commits.wait_for(0, fail)  # what was synced before stays synced
 
 
+@pytest.mark.parametrize("is_cut_while_it_syncs", [False, True])
+def test_data_that_was_cut_off_is_not_waited_for(is_cut_while_it_syncs: bool) -> None:
+    """A broker that hands its partitions over cuts its logs while the flush timer runs; no record may come then."""
+    commits, calls = GroupCommit(0), []
+    if not is_cut_while_it_syncs:
+        commits.retreat(4)
+
+    def sync() -> int:
+        calls.append(1)
+        assert len(calls) < 5, "it syncs for ever"
+        if is_cut_while_it_syncs and len(calls) == 1:
+            commits.retreat(4)
+        return 4
+
+    commits.wait_for(10, sync)
+    assert commits.synced_offset == 4
+
+
 def test_sync_that_a_truncation_overtook_covers_nothing_new() -> None:
     commits, calls = GroupCommit(10), []
 
