@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import sys
 import time
 from collections import Counter
@@ -73,8 +74,16 @@ def check(servers: str, writers: Sequence[Writer]) -> list[str]:
     return wrong
 
 
-def run(counts: Counter[str], seed: int, limit_s: float, names: Sequence[str]) -> Piece:
-    """Break a cluster until the faults or the time is over, then check; return what was done and found."""
+def run(counts: Counter[str], seed: int, limit_s: float, names: Sequence[str], keep: Path | None) -> Piece:
+    """Break a cluster until the faults or the time is over, then check; return what was done and found.
+
+    Args:
+        counts: Of each kind of fault.
+        seed: Of their order.
+        limit_s: No fault begins after this time.
+        names: Of the writers.
+        keep: Where the brokers' files and the cluster's history go if something is wrong.
+    """
     dice, done, piece = random.Random(seed), Counter[str](), Piece(seed)
     started = time.monotonic()
     with EmbeddedCluster(brokers=3, topics=dict.fromkeys(names, PARTITIONS), session_timeout_ms=3_000) as cluster:
@@ -95,9 +104,17 @@ def run(counts: Counter[str], seed: int, limit_s: float, names: Sequence[str]) -
             for writer in writers:
                 writer.stop()
         print(f"{time.monotonic() - started:5.0f} s: reading", flush=True)
-        cluster.wait_until_in_sync(60)
-        piece.wrong += check(cluster.bootstrap_servers, writers)
+        try:
+            cluster.wait_until_in_sync(60)
+            piece.wrong += check(cluster.bootstrap_servers, writers)
+        except (KafkaError, AssertionError) as error:
+            piece.wrong.append(f"not checked: {error}")
         piece.acknowledged = {writer.topic: sum(map(len, writer.acknowledged.values())) for writer in writers}
+        if piece.wrong and keep is not None:
+            kept = keep / f"seed-{seed}"
+            shutil.copytree(cluster.data_dir, kept, dirs_exist_ok=True)
+            (kept / "history").write_text("\n".join(cluster.history()))
+            print(f"the files are in {kept}", flush=True)
         piece.elections = sum("leader=" in line and "PartitionChange" in line for line in cluster.history())
     piece.faults = dict(sorted(done.items()))
     piece.seconds, piece.load = round(time.monotonic() - started), round(os.getloadavg()[0], 1)
@@ -137,6 +154,7 @@ def main() -> int:
     parser.add_argument(
         "--results", type=Path, help="a file with a line for each piece; faults in it are not done again"
     )
+    parser.add_argument("--keep", type=Path, help="copy the brokers' files into this directory if something is wrong")
     given = parser.parse_args()
     counts = Counter(
         {
@@ -154,7 +172,7 @@ def main() -> int:
     for piece in pieces:
         counts -= Counter(piece.faults)
     if counts:
-        piece = run(counts, given.seed + len(pieces), given.limit_s, given.writers.split(","))
+        piece = run(counts, given.seed + len(pieces), given.limit_s, given.writers.split(","), given.keep)
         report([piece])
         pieces.append(piece)
         counts -= Counter(piece.faults)
