@@ -50,7 +50,7 @@ for that record: do not retry it in a loop without a reason of your own.
 """
 
 REMEDIES = {
-    "AuthenticationError": "Correct user, password, token or certificate, and `sasl_mechanism`. [](security.md) has an "
+    "AuthenticationError": "Correct user, password, token or certificate, and `sasl_mechanism`. [Security: encryption and logins](security.md) has an "
     "example of each login. `producer.check()` repeats the login and names the stage that failed.",
     "AuthorizationError": "Give the principal the right: `WRITE` and `DESCRIBE` on the topic, `IDEMPOTENT_WRITE` on the "
     "cluster (brokers before 2.8), `WRITE` and `DESCRIBE` on the transactional id. `kafkaprod doctor -t TOPIC` lists "
@@ -64,7 +64,7 @@ REMEDIES = {
     "topic that holds nearly all of it points to a partition without a leader.",
     "CommitUnknownError": "Call `commit_transaction()` again: it then reports how the transaction ended. Nothing else but "
     "`close()` is legal.",
-    "ConfigError": "Correct the option that the message names; [](configuration.md) has all of them. Nothing was started.",
+    "ConfigError": "Correct the option that the message names; [Configuration](configuration.md) has all of them. Nothing was started.",
     "ConnectionLostError": "Nothing, if you see it as the cause of a retry. As the final error: the broker or the network "
     "went away for all of `delivery_timeout_ms`.",
     "CorruptDataError": "Of an answer: something that is not Kafka answers on this port, or a proxy changes bytes. Of a "
@@ -73,7 +73,7 @@ REMEDIES = {
     "`add_done_callback`; `__cause__` is the first failure, `failed_count` how many there were.",
     "DeliveryTimeoutError": "The brokers did not answer in time. The message has the last error of the partition's "
     "broker; look there. If `possibly_persisted` is false, the record may be sent again without doubling it.",
-    "ForkedProducerError": "Make the producer in the child, after `fork()`: [](deployment.md).",
+    "ForkedProducerError": "Make the producer in the child, after `fork()`: [Deployment](deployment.md).",
     "IllegalStateError": "Correct the order of calls; the message names the state. Usually a send outside of a "
     "transaction, or a second `init_transactions()`.",
     "InvalidProducerIdMappingError": "Close the producer and make a new one with the same `transactional_id`.",
