@@ -13,7 +13,7 @@ from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.security.sasl import MechanismFactory, PlainMechanism
 
-# What TLS and logins need is imported with the first connection that needs it: OpenSSL is slow to load.
+# What TLS and logins need is imported only where they are configured: OpenSSL is slow to load.
 if TYPE_CHECKING:
     import ssl
 
@@ -33,6 +33,8 @@ def tls_context(config: ProducerConfig) -> ssl.SSLContext | None:
     """Return the given context, or one made from the ssl_ options; None for a protocol without TLS."""
     if config.security_protocol not in ("SSL", "SASL_SSL"):
         return None
+    import kafkaprod.net.tls_transport  # noqa: F401  # now: the sender thread must not import while a program forks
+
     if config.ssl_context is not None:
         return config.ssl_context
     from kafkaprod.security.tls import client_context

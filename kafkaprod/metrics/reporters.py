@@ -53,6 +53,9 @@ class LogReporter:
     def __init__(
         self, interval_s: float = 60.0, groups: tuple[str, ...] = ("producer-metrics",), level: int = logging.INFO
     ) -> None:
+        from json import dumps  # few producers have a reporter
+
+        self._dumps = dumps
         self._interval_s = interval_s
         self._groups = groups
         self._level = level
@@ -72,12 +75,10 @@ class LogReporter:
 
     def write(self) -> None:
         """Write one line now."""
-        import json  # few producers have a reporter
-
         if self._source is not None:
             snapshot = self._source.snapshot()
             chosen = {group: values for group, values in snapshot.items() if group.startswith(self._groups)}
-            self._log.log(self._level, "%s %s", self._source.client_id, json.dumps(chosen))
+            self._log.log(self._level, "%s %s", self._source.client_id, self._dumps(chosen))
 
     def _run(self) -> None:
         while not self._ended.wait(self._interval_s):

@@ -7,6 +7,7 @@ Errors are `OSError`s (`ssl.SSLError` is one); the caller that catches one close
 from __future__ import annotations
 
 import contextlib
+import encodings.idna  # noqa: F401  # see `resolve`
 import os
 import socket
 from collections.abc import Sequence
@@ -31,6 +32,9 @@ class Address(NamedTuple):
 
 def resolve(host: str, port: int, *, family: int = socket.AF_UNSPEC, flags: int = 0) -> list[Address]:
     """Return all addresses of a name, in the order of the system's resolver, without duplicates. Blocks.
+
+    Python encodes names with `encodings.idna`. This module imports it: if the I/O thread did so later, a program that
+    forks at that moment would have a child that waits for ever for the lock of the import.
 
     Raises:
         OSError: The name is unknown (`socket.gaierror`), or no resolver answers.
