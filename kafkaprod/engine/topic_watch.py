@@ -48,7 +48,7 @@ class TopicWatch:
         clock: For deadlines.
         wakeup: Wakes the sender when a topic is wanted.
         max_block_ms: The limit of waits, for messages.
-        explain_no_connection: Returns why no broker has answered yet; None: nothing is known.
+        explain_no_connection: Returns why no broker can be reached; None: nothing is known.
     """
 
     def __init__(
@@ -131,11 +131,12 @@ class TopicWatch:
                 return trouble
         what = f"topic {topic!r}" if queues is None else f"partition {waiter.partition} of topic {topic!r}"
         known = "" if queues is None else f"; it has {counted(queues.partition_count, 'partition')}"
-        last = "" if reason is None else f"; the last answer: {reason}"
+        trouble = None if reason is not None else self._explain_no_connection() or self._last_trouble
+        last = f"; the last answer: {reason}" if reason is not None else "" if trouble is None else f"; {trouble}"
         error = MetadataTimeoutError(
             f"no metadata of {what} within max_block_ms={self._max_block_ms}{known}{last}", topic=topic
         )
-        error.__cause__ = reason or self._last_trouble
+        error.__cause__ = reason or trouble
         return error
 
     # --- the sender's side -----------------------------------------------------------------------------------------

@@ -210,11 +210,12 @@ class Upkeep:
         ref.fail(error)
 
     def _why_late(self, ref: BatchRef) -> KafkaError | None:
-        """Return what delayed a batch: its partition's last error, or the leader's failed connection."""
+        """Return what delayed a batch: a failed connection, or its partition's last error."""
         failure = self._pool.members.last_failure(ref.leader)
         if failure is not None:
             return failure.error
-        return self.last_errors.get((ref.topic, ref.partition)) if ref.attempts else None
+        last = self.last_errors.get((ref.topic, ref.partition)) if ref.attempts else None
+        return last or self._pool.members.why_not_connected()
 
     # --- metrics ---------------------------------------------------------------------------------------------------
 

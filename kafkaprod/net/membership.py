@@ -119,10 +119,11 @@ class Membership:
         return self.has_every_bootstrap_failed and all(failure.is_hopeless for failure in self.bootstrap_failures())
 
     def why_not_connected(self) -> KafkaError | None:
-        """Return `bootstrap_error`; None before the first attempt. Thread-safe."""
-        if not self.bootstrap_failures() and not any(state.is_silent for state in self.states.copy().values()):
-            return None
-        return self.bootstrap_error()
+        """Return `bootstrap_error`, or why a broker cannot be reached; None if no attempt has failed. Thread-safe."""
+        states = list(self.states.copy().values())
+        if self.bootstrap_failures() or any(state.is_silent for state in states):
+            return self.bootstrap_error()
+        return next((state.last_failure.error for state in states if state.last_failure is not None), None)
 
     def bootstrap_error(self) -> BootstrapError | AuthenticationError:
         """Return an error that names each failed bootstrap server, how far the connection came, and why it ended.

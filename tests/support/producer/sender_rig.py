@@ -180,6 +180,9 @@ class FakePool:
     def last_failure(self, node_id: int) -> ConnectionFailure | None:
         return self.last_failures.get(node_id)
 
+    def why_not_connected(self) -> KafkaError | None:
+        return next((failure.error for failure in self.last_failures.values()), None)
+
     def take_failures(self) -> list[ConnectionFailure]:
         failures, self.failures = self.failures, []
         return failures
