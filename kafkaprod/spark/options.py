@@ -15,16 +15,24 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.config.producer_config import OPTIONS
 from kafkaprod.config.refused import OF_CONSUMERS, REFUSED
 from kafkaprod.errors import ConfigError
+from kafkaprod.spark.avro import AVRO_OPTIONS, REGISTRY_PREFIX, AvroOptions, parse_avro_options
 
 KAFKA_PREFIX: Final = "kafka."
-VALUE_FORMATS: Final = ("bytes", "json")
+VALUE_FORMATS: Final = ("bytes", "json", "avro")
 
 COUNT, CONTENT, NONE = "count", "content", "none"  # of verify.replay
 DELIVERIES: Final = ("at_least_once", "transactional")
 
 _TRANSACTION_OPTIONS: Final = frozenset(("txn.prefix", "txn.twin.wait.ms", "marker.topic", "verify.replay"))
-SINK_OPTIONS: Final = _TRANSACTION_OPTIONS | frozenset(
-    ("topic", "value.format", "value.columns", "dedup.headers", "write.id", "preflight", "delivery")
+SINK_OPTIONS: Final = (
+    _TRANSACTION_OPTIONS
+    | AVRO_OPTIONS
+    | frozenset(
+        (
+            *("topic", "value.format", "value.columns", "dedup.headers", "write.id", "preflight", "delivery"),
+            f"{REGISTRY_PREFIX}url",
+        )
+    )
 )
 _NOT_OURS: Final = frozenset(("includeheaders", "path", "checkpointlocation", "queryname", "provider"))
 _SERIALIZERS: Final = {"key.serializer": "keys", "value.serializer": "values"}
@@ -63,12 +71,13 @@ class SinkOptions:
     Attributes:
         kafka: Options of the producer, prefix dropped; not shown, for the secrets in them.
         topic: Of every row; None: the column `topic` says.
-        value_format: "bytes": the column `value`; "json": an object of columns.
-        value_columns: Columns of that object; None: all that are not the key, topic, partition, headers or timestamp.
+        value_format: "bytes": the column `value`; "json" and "avro": an object or a record of columns.
+        value_columns: Columns of it; None: all that are not the key, topic, partition, headers or timestamp.
         is_deduplicable: Whether headers tell which row of which write a record is.
         write_id: Stands for the query in those headers; None: the query's own id, or one made for this write.
         is_preflighted: Whether the driver looks for the topic before any task starts.
         transactions: None: at least once.
+        avro: Where the schema of Avro values comes from; None: they are in another format.
     """
 
     kafka: Mapping[str, Any] = field(repr=False)
@@ -79,6 +88,7 @@ class SinkOptions:
     write_id: str | None = None
     is_preflighted: bool = True
     transactions: TransactionOptions | None = None
+    avro: AvroOptions | None = None
 
 
 def parse_options(options: Mapping[str, Any]) -> SinkOptions:
@@ -90,7 +100,7 @@ def parse_options(options: Mapping[str, Any]) -> SinkOptions:
     given = {name.lower(): value for name, value in options.items()}
     kafka = {name.removeprefix(KAFKA_PREFIX): value for name, value in given.items() if name.startswith(KAFKA_PREFIX)}
     for name in given:
-        if name not in SINK_OPTIONS and name not in _NOT_OURS and not name.startswith(KAFKA_PREFIX):
+        if name not in SINK_OPTIONS | _NOT_OURS and not name.startswith((KAFKA_PREFIX, REGISTRY_PREFIX)):
             check_unprefixed(name, SINK_OPTIONS)
     check_kafka_options(kafka, "producer")
     value_format = given.get("value.format", "bytes")
@@ -98,7 +108,7 @@ def parse_options(options: Mapping[str, Any]) -> SinkOptions:
         raise ConfigError(f"value.format={value_format!r} must be one of {', '.join(VALUE_FORMATS)}")
     columns = given.get("value.columns")
     if columns is not None and value_format == "bytes":
-        raise ConfigError("value.columns needs value.format=json: as bytes, the value is the column 'value'")
+        raise ConfigError("value.columns needs value.format=json or avro: as bytes, the value is the column 'value'")
     topic = given.get("topic")
     return SinkOptions(
         kafka=kafka,
@@ -109,6 +119,7 @@ def parse_options(options: Mapping[str, Any]) -> SinkOptions:
         write_id=given.get("write.id"),
         is_preflighted=boolean_option(given, "preflight", True),
         transactions=_transactions(given, kafka),
+        avro=parse_avro_options(given, value_format),
     )
 
 

@@ -22,7 +22,9 @@ from pyspark.sql.types import (
 )
 
 from kafkaprod.errors import ConfigError
+from kafkaprod.spark.avro import avro_rows
 from kafkaprod.spark.options import SinkOptions
+from kafkaprod.tables import AvroRows, JsonRows
 
 _ATTRIBUTES: Final = ("key", "topic", "partition", "headers", "timestamp")
 
@@ -33,9 +35,9 @@ class WritePlan:
 
     Attributes:
         options: As given.
-        value: Position of the column, -1 if the value is JSON. key, topic, headers, partition, timestamp: positions,
-            -1 if there is no such column (or, for the topic, if the option names it).
-        json_columns: Positions of the columns of a JSON value.
+        value: Position of the column, -1 if the value is made of several. key, topic, headers, partition, timestamp:
+            positions, -1 if there is no such column (or, for the topic, if the option names it).
+        rows: How several columns become a value; None: they do not.
         write_id: Replaces the query id if Spark has none: the option, or an id of this write.
         token: Identifies this write; all attempts at its tasks share it.
     """
@@ -47,16 +49,17 @@ class WritePlan:
     headers: int
     partition: int
     timestamp: int
-    json_columns: tuple[int, ...]
+    rows: JsonRows | AvroRows | None
     write_id: str
     token: str
 
 
 def make_plan(schema: StructType, options: SinkOptions) -> WritePlan:
-    """Check a schema against the sink's contract.
+    """Check a schema against the sink's contract; a schema of Avro values is taken from its registry.
 
     Raises:
-        ConfigError: A column is missing or has a wrong type; the words are those of Spark's sink.
+        ConfigError: A column is missing or has a wrong type; the words are those of Spark's sink. Or the registry
+            refused, or its schema does not fit.
     """
     names = schema.names
 
@@ -92,7 +95,7 @@ def make_plan(schema: StructType, options: SinkOptions) -> WritePlan:
         headers=find("headers", _is_headers, "array<struct<key:string,value:binary>>"),
         partition=find("partition", _is_a(IntegerType), "int"),
         timestamp=find("timestamp", _is_a(TimestampType), "timestamp"),
-        json_columns=_json_columns(schema, options),
+        rows=_value_rows(schema, options),
         write_id=options.write_id or token,
         token=token,
     )
@@ -103,9 +106,9 @@ def _refuse_twice(names: list[str], name: str) -> None:
         raise ConfigError(f"there are {names.count(name)} columns {name!r}: rename or drop all but one")
 
 
-def _json_columns(schema: StructType, options: SinkOptions) -> tuple[int, ...]:
-    if options.value_format != "json":
-        return ()
+def _value_rows(schema: StructType, options: SinkOptions) -> JsonRows | AvroRows | None:
+    if options.value_format == "bytes":
+        return None
     names = schema.names
     wanted = options.value_columns
     if wanted is None:
@@ -120,8 +123,10 @@ def _json_columns(schema: StructType, options: SinkOptions) -> tuple[int, ...]:
                 f"column {name!r} is or contains a variant: write to_json({name}), or cast it to its type"
             )
     if not wanted:
-        raise ConfigError("value.format=json needs a column besides key, topic, partition, headers and timestamp")
-    return tuple(names.index(name) for name in wanted)
+        raise ConfigError(
+            f"value.format={options.value_format} needs a column besides key, topic, partition, headers and timestamp"
+        )
+    return JsonRows(list(wanted)) if options.avro is None else avro_rows(options.avro, options.topic, wanted)
 
 
 def _has_variant(found: DataType) -> bool:

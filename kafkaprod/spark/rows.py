@@ -15,7 +15,6 @@ from kafkaprod.errors import InvalidRecordError
 from kafkaprod.producer import Producer
 from kafkaprod.results.block import BlockResult
 from kafkaprod.spark.plan import WritePlan
-from kafkaprod.tables import JsonRows
 
 
 class SentRows(NamedTuple):
@@ -55,7 +54,7 @@ def send_batch(
     result = producer.send_table(
         None if plan.topic >= 0 else plan.options.topic,
         batch,
-        value="value" if plan.value >= 0 else JsonRows([batch.schema.names[i] for i in plan.json_columns]),
+        value="value" if plan.rows is None else plan.rows,
         key="key" if plan.key >= 0 else None,
         headers=headers,
         timestamp="timestamp" if plan.timestamp >= 0 else None,

@@ -40,14 +40,43 @@ def test_kafka_options_lose_their_prefix_and_secrets_are_not_shown() -> None:
         ("compression.type", "zstd", "write it as 'kafka.compression.type'"),
         ("delivery", "exactly_once", "delivery='exactly_once' must be one of at_least_once, transactional"),
         ("dedup.headers", "maybe", "dedup.headers='maybe' must be true or false"),
-        ("value.format", "xml", "value.format='xml' must be one of bytes, json"),
+        ("value.format", "xml", "value.format='xml' must be one of bytes, json, avro"),
         ("value.columns", "a", "value.columns needs value.format=json"),
+        ("value.schema", "{}", "value.schema needs value.format=avro"),
+        ("schema.registry.url", "http://x", "schema.registry.url needs value.format=avro"),
+        ("value.format", "avro", "needs schema.registry.url, or value.schema and value.schema.id"),
     ],
 )
 def test_wrong_option_is_named(option: str, value: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_options(SERVERS | {option: value})
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"schema.registry.basic.auth.user.info": "a:b"}, "schema.registry.basic.auth.user.info needs schema.registry"),
+        ({"schema.registry.url": "env:KAFKAPROD_NO_SUCH_NAME"}, "schema.registry.url must be a text"),
+        ({"value.schema.id": "7"}, "value.schema.id needs value.schema"),
+        ({"value.schema": "{}", "value.schema.id": "seven"}, "value.schema.id='seven' must be a number"),
+        ({"value.schema": "{}", "value.schema.id": "7", "value.subject": "s"}, "value.subject needs schema.registry"),
+        ({"schema.registry.url": "http://x", "auto.register.schemas": "maybe"}, "must be true or false"),
+        ({"value.schemas": "{}"}, "did you mean 'value.schema'"),
+    ],
+)
+def test_options_of_avro_values_are_checked(more: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_options(SERVERS | {"value.format": "avro"} | more)
+    assert words in str(caught.value)
+
+
+def test_credentials_of_a_registry_are_not_shown() -> None:
+    registry = {"schema.registry.url": "http://x", "schema.registry.basic.auth.user.info": "me:hush"}
+    options = parse_options(SERVERS | {"value.format": "avro"} | registry)
+    assert options.avro is not None
+    assert options.avro.registry == {"url": "http://x", "basic.auth.user.info": "me:hush"}
+    assert "hush" not in repr(options)
 
 
 def test_misspelt_servers_are_told_before_missing_ones() -> None:
