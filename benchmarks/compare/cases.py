@@ -30,6 +30,7 @@ BARE_SEND = Peer("bare_send_client", "send", "bare send of the same bytes")
 
 OURS = (SEND, SEND_MANY, SEND_COLUMNS)
 STRONGEST = (YARDSTICK, PRODUCE_BATCH, *OURS, JAVA, FRANZ_GO)
+OVER_TLS = (YARDSTICK, *OURS, JAVA, FRANZ_GO)
 EVERYONE = (
     *(YARDSTICK, PRODUCE_BATCH, AIO_PRODUCER, *OURS, ASYNC_SEND, KAFKA_PYTHON, AIOKAFKA),
     *(JAVA, PERF_TEST, FRANZ_GO, RSKAFKA_SEND, RSKAFKA_PRODUCE),
@@ -112,8 +113,9 @@ _CASES = (
     *(Case(codec, f"JSON values, {codec}", STRONGEST, content="json", options={"compression": codec})
       for codec in CODECS),
     Case("distant", "100 ms round trip", STRONGEST, "distant", options={"seconds": 3.0}),
-    Case("tls", "TLS", (YARDSTICK, *OURS), "tls"),
-    Case("tls-1kB", "TLS, 1,000-byte values", (YARDSTICK, *OURS), "tls", value_bytes=1_000, records=10_000),
+    Case("tls", "TLS", OVER_TLS, "tls"),
+    Case("tls-1kB", "TLS, 1,000-byte values", OVER_TLS, "tls", value_bytes=1_000, records=10_000),
+    Case("tls-10kB", "TLS, 10,000-byte values", OVER_TLS, "tls", value_bytes=10_000, records=2_000),
     *(Case(f"kafka1-{codec}", f"Apache Kafka, one node, JSON values, {codec}", STRONGEST, "kafka1", content="json",
            options={"compression": codec}) for codec in ("lz4", "zstd")),
     Case("kafka3", "Apache Kafka, three nodes", STRONGEST, "kafka3"),

@@ -7,6 +7,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -116,10 +118,25 @@ func (b *bench) connect() map[string]string {
 		options = append(options, kgo.ProducerBatchMaxBytes(int32(size)))
 		settings["ProducerBatchMaxBytes"] = strconv.Itoa(size)
 	}
+	if file := b.task["tls_ca"]; file != "" {
+		options = append(options, kgo.DialTLSConfig(&tls.Config{RootCAs: authorities(file)}))
+		settings["DialTLSConfig"] = "RootCAs"
+	}
 	client, err := kgo.NewClient(options...)
 	check(err)
 	b.client = client
 	return settings
+}
+
+// authorities reads a file of certificates in PEM.
+func authorities(file string) *x509.CertPool {
+	pem, err := os.ReadFile(file)
+	check(err)
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		check(fmt.Errorf("%s holds no certificate", file))
+	}
+	return pool
 }
 
 // rounds sends all records again and again from each thread until the time has passed, and flushes.

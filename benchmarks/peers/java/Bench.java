@@ -60,6 +60,11 @@ final class Bench {
             settings.put("transactional.id", "benchmark");
         }
         Properties all = new Properties();
+        if (!task.get("tls_ca").isEmpty()) {
+            settings.put("security.protocol", "SSL");
+            settings.put("ssl.truststore.type", "PEM");
+            all.put("ssl.truststore.location", task.get("tls_ca"));
+        }
         all.putAll(settings);
         all.put("bootstrap.servers", task.get("bootstrap"));
         producer = new KafkaProducer<>(all, new ByteArraySerializer(), new ByteArraySerializer());
