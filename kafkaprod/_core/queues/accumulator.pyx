@@ -182,7 +182,7 @@ cdef class Accumulator:
                 return APPENDED
             body = record_body_size(r, delta_between(r.timestamp, o.base_timestamp), o.record_count)
             if self.sums_records and o.position - b.last.data >= SUM_FROM:
-                batch_sum(b, o.position)
+                batch_sum(b, o.position, True)
             status = batch_extend(b, self.pool, uvarint_size(<unsigned long long>body << 1) + body, ticket)
             if status == APPENDED:
                 batch_append(o, r)

@@ -165,7 +165,7 @@ cdef int batch_move(Batch *b, BatchState state) noexcept nogil
 cdef Py_ssize_t batch_size_bytes(const Batch *b) noexcept nogil
 cdef void batch_release_memory(Batch *b, BufferPool pool) noexcept nogil
 cdef void batch_release(Batch *b, BufferPool pool) noexcept
-cdef void batch_sum(Batch *b, const char *position) noexcept nogil
+cdef void batch_sum(Batch *b, const char *position, bint is_end) noexcept nogil
 cdef int batch_seal(Batch *b) noexcept nogil
 cdef char *batch_copy(char *target, const Batch *b) noexcept nogil
 cdef list batch_records(Batch *b)

@@ -188,17 +188,21 @@ cdef int batch_set_compressed(Batch *b, bytes blob, int codec_id) except -1:
     return 0
 
 
-cdef void batch_sum(Batch *b, const char *position) noexcept nogil:
-    """Carry the CRC of the last slab on over whole steps of the records before `position`, while they are in the cache.
+cdef void batch_sum(Batch *b, const char *position, bint is_end) noexcept nogil:
+    """Carry the CRC of the last slab on over the records before `position`, while they are in the cache.
 
-    Records do not change any more, whatever header the batch is sealed with. The caller holds the partition's lock.
+    Over whole steps of them, or over all of them if the slab takes no more (`is_end`): of what is left, the sender would
+    have to fetch each line from memory. Records do not change any more, whatever header the batch is sealed with. The
+    caller holds the partition's lock.
     """
     cdef Slab *slab = b.last
     cdef Py_ssize_t start = slab.summed
     cdef Py_ssize_t length
     if start == 0 and slab == b.first:
         start = BATCH_HEADER_BYTES
-    length = (position - slab.data - start) // SUM_STEP * SUM_STEP
+    length = position - slab.data - start
+    if not is_end:
+        length = length // SUM_STEP * SUM_STEP
     if length > 0:
         slab.crc = extend_crc(slab.crc, slab.data + start, length)
         slab.summed = start + length

@@ -404,7 +404,7 @@ cdef class Block:
         if record_count == first_index:
             return
         if self.accumulator.sums_records and position - o.position >= SUM_FROM:
-            batch_sum(o.batch, position)
+            batch_sum(o.batch, position, False)
         store_address(&o.position, position)
         o.max_timestamp, o.record_count = max_timestamp, record_count
         runs_add(&self._runs, o, partition, first_index, record_count)

@@ -497,3 +497,14 @@ def test_a_batch_that_is_sealed_again_has_the_right_sum():
     ref.requeue(engine.now_ms, 0)
     engine.drain.set_producer(4000, 2)
     assert queued_values(engine) == {0: rows}
+
+
+def test_a_record_that_finds_no_memory_leaves_its_batch_with_the_right_sum():
+    engine = Engine(pool_bytes=1 << 16, batch_size=1 << 18)
+    sent = [b"first"]
+    engine.append(b"first")
+    for size in (7_000, 100):  # when a large one does not fit, the slab is summed to its end; then small ones follow
+        while engine.try_append(bytes([size % 251]) * size) is not None:
+            sent.append(bytes([size % 251]) * size)
+    assert len(sent) > 20
+    assert queued_values(engine) == {0: sent}
