@@ -20,6 +20,7 @@ from kafkaprod.errors import AuthenticationError, ConnectionLostError, KafkaErro
 from kafkaprod.net.background import Offload
 from kafkaprod.net.network import Readiness
 from kafkaprod.net.node_metrics import NodeMetrics
+from kafkaprod.net.poller import READABLE
 from kafkaprod.net.settings import SOFTWARE_NAME, ConnectionSettings
 from kafkaprod.net.transport import (
     FAMILIES,
@@ -235,7 +236,10 @@ class NodeConnection:
             protocol.data_sent(sent_bytes, now_ms)
         if protocol.has_events:
             self._handle_events()
-        self._update_interest()
+        # Mostly nothing is left, and the socket is watched for answers only: then there is nothing to change.
+        is_all_sent = out.queued_position == out.sent_position
+        if not is_all_sent or self._interest != READABLE or self._settings.tls is not None:
+            self._update_interest()
 
     def _receive(self, transport: Transport, now_ms: int) -> None:
         target = self._receive_buffer

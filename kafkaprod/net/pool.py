@@ -35,8 +35,7 @@ from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.frames import MAX_FRAME_BYTES
 from kafkaprod.protocol.in_flight import InFlightRequest, OnDone
 from kafkaprod.protocol.negotiation import IDENTITY_VERSION, BrokerVersions
-from kafkaprod.protocol.outgoing import ByteChain
-from kafkaprod.protocol.primitives import Buffer
+from kafkaprod.protocol.primitives import Buffer, ByteChain
 from kafkaprod.protocol.schema import Request
 from kafkaprod.structs import Node
 
@@ -265,7 +264,7 @@ class NodePool:
 
     def _ready_state(self, node_id: int) -> tuple[NodeState, NodeConnection]:
         state = self.members.states.get(node_id)
-        if state is None or state.connection is None or not state.connection.is_ready:
+        if state is None or state.connection is None or not state.connection.protocol.is_ready:
             raise IllegalStateError(f"node {node_id} is not ready for requests", node=node_id)
         return state, state.connection
 

@@ -45,8 +45,8 @@ from kafkaprod.protocol.handshake import FRAME_LIMITS, Handshake, State
 from kafkaprod.protocol.in_flight import InFlightRequest, InFlightRequests, OnDone
 from kafkaprod.protocol.messages import REQUESTS, RESPONSES
 from kafkaprod.protocol.negotiation import BrokerVersions
-from kafkaprod.protocol.outgoing import ByteChain, OutgoingBytes
-from kafkaprod.protocol.primitives import MAX_ELEMENTS, Buffer, Reader
+from kafkaprod.protocol.outgoing import OutgoingBytes
+from kafkaprod.protocol.primitives import MAX_ELEMENTS, Buffer, ByteChain, Reader
 from kafkaprod.protocol.schema import Request, Response
 
 MAX_CORRELATION_ID = 2**31 - 1

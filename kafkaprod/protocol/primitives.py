@@ -22,11 +22,25 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from kafkaprod.errors import CorruptDataError
 
 Buffer = bytes | bytearray | memoryview
+
+
+class ByteChain(Protocol):
+    """Consecutive buffers that are queued as one, such as the records of a request."""
+
+    @property
+    def nbytes(self) -> int:
+        """The length of all buffers."""
+        ...
+
+    def from_byte(self, start: int, limit: int) -> list[Buffer]:
+        """Return at most `limit` buffers from byte `start` on, none empty."""
+        ...
+
 
 INT8 = struct.Struct(">b")
 INT16 = struct.Struct(">h")

@@ -2,22 +2,26 @@
 
 The connection fills in the outcome of an `InFlightRequest` and appends the same object to its owner's list of finished
 requests; the loop that polls calls its `on_done`.
+
+Compiled for the reason that `outgoing` gives.
 """
 
-from __future__ import annotations
+cimport cython
+from libc.stdint cimport int64_t
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
-from kafkaprod.errors import CorruptDataError, KafkaError
+from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.frames import MAX_FRAME_BYTES
-from kafkaprod.protocol.schema import Response
+
+OnDone = Callable[[Any, int], object]
+cdef int64_t NOT_WRITTEN = -1
 
 
-@dataclass(slots=True, eq=False)
-class InFlightRequest:
+@cython.final
+cdef class InFlightRequest:
     """A request and, once it has ended, its outcome: a response, a body, or an error (none of them for acks=0).
 
     Attributes:
@@ -30,7 +34,7 @@ class InFlightRequest:
         response_type: Declaration that decodes the response; None: the raw body.
         max_response_bytes: A longer response ends the connection.
         end_position: The position after its last byte in the connection's outgoing stream.
-        written_at_ms: When the socket took its last byte; None before that.
+        written_at_ms: When the socket took its last byte; -1 before that.
         response: The decoded response of a declared request.
         body: The raw response after its header, of a request that was sent encoded; it owns its memory.
         error: Why there is no response; None on success.
@@ -38,68 +42,85 @@ class InFlightRequest:
         latency_ms: From `send` to the response; 0 without one.
     """
 
-    node_id: int
-    on_done: OnDone
-    api_key: int
-    version: int
-    correlation_id: int
-    sent_at_ms: int
-    deadline_ms: int
-    expects_response: bool = True
-    response_type: type[Response] | None = None
-    max_response_bytes: int = MAX_FRAME_BYTES
-    end_position: int = 0
-    written_at_ms: int | None = None
-    response: Any = None
-    body: memoryview | None = None
-    error: KafkaError | None = None
-    is_possibly_persisted: bool = False
-    latency_ms: int = 0
-    latest_deadline_ms: int = 0
+    cdef public object node_id
+    cdef public object on_done
+    cdef public object api_key
+    cdef public object version
+    cdef public object correlation_id
+    cdef public int64_t sent_at_ms
+    cdef public int64_t deadline_ms
+    cdef public bint expects_response
+    cdef public object response_type
+    cdef public int64_t max_response_bytes
+    cdef public int64_t end_position
+    cdef public int64_t written_at_ms
+    cdef public object response
+    cdef public object body
+    cdef public object error
+    cdef public bint is_possibly_persisted
+    cdef public int64_t latency_ms
+    cdef public int64_t latest_deadline_ms
+
+    def __cinit__(self, node_id, on_done, api_key, version, correlation_id, int64_t sent_at_ms, int64_t deadline_ms,
+                  bint expects_response=True):
+        self.node_id = node_id
+        self.on_done = on_done
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.sent_at_ms = sent_at_ms
+        self.deadline_ms = deadline_ms
+        self.expects_response = expects_response
+        self.max_response_bytes = MAX_FRAME_BYTES
+        self.written_at_ms = NOT_WRITTEN
 
     @property
-    def write_ms(self) -> int:
+    def write_ms(self):
         """The time from queuing until the socket took it; 0 before that."""
-        return 0 if self.written_at_ms is None else self.written_at_ms - self.sent_at_ms
+        return 0 if self.written_at_ms == NOT_WRITTEN else self.written_at_ms - self.sent_at_ms
 
 
-OnDone: TypeAlias = Callable[[InFlightRequest, int], object]
-
-
-class InFlightRequests:
+@cython.final
+cdef class InFlightRequests:
     """A queue: answers must come in the order of the requests (protocol guide, "Network").
 
     Attributes:
         requests: Those in flight, oldest first; only the methods change it.
     """
 
-    def __init__(self) -> None:
-        self.requests: deque[InFlightRequest] = deque()
+    cdef readonly object requests
 
-    def __len__(self) -> int:
+    def __cinit__(self):
+        self.requests = deque()
+
+    def __len__(self):
         return len(self.requests)
 
-    def __iter__(self) -> Iterator[InFlightRequest]:
+    def __iter__(self):
         return iter(self.requests)
 
-    def add(self, request: InFlightRequest) -> None:
+    def add(self, InFlightRequest request not None):
         """Append the newest request."""
         self.requests.append(request)
 
-    def next_answered(self) -> InFlightRequest | None:
+    def next_answered(self):
         """Return the request that the next response must answer; None if none is expected."""
-        for request in self.requests:  # mostly the first
+        return self._next_answered()
+
+    cdef InFlightRequest _next_answered(self):
+        cdef InFlightRequest request
+        for request in self.requests:       # mostly the first
             if request.expects_response:
                 return request
         return None
 
-    def answered_by(self, correlation_id: int, sent_position: int) -> InFlightRequest:
+    def answered_by(self, correlation_id, int64_t sent_position):
         """Return the request that a response with `correlation_id` answers; it stays in flight until `remove`.
 
         Raises:
             CorruptDataError: It is not the oldest one, or was not sent to its last byte.
         """
-        oldest = self.next_answered()
+        cdef InFlightRequest oldest = self._next_answered()
         if oldest is None or oldest.end_position > sent_position:
             raise CorruptDataError(f"the broker sent a response with correlation id {correlation_id} to no request")
         if correlation_id != oldest.correlation_id:
@@ -110,30 +131,32 @@ class InFlightRequests:
             )
         return oldest
 
-    def remove(self, request: InFlightRequest) -> None:
+    def remove(self, InFlightRequest request not None):
         """Remove a request that was answered; mostly the oldest one."""
         if self.requests[0] is request:
             self.requests.popleft()
         else:
             self.requests.remove(request)
 
-    def note_written(self, sent_position: int, now_ms: int) -> bool:
+    def note_written(self, int64_t sent_position, int64_t now_ms):
         """Note that the socket has taken the bytes before `sent_position`; return whether one expects no response."""
-        is_any_over = False
+        cdef InFlightRequest request
+        cdef bint is_any_over = False
         for request in self.requests:
             if request.end_position <= sent_position:
-                if request.written_at_ms is None:
+                if request.written_at_ms == NOT_WRITTEN:
                     request.written_at_ms = now_ms
                 is_any_over = is_any_over or not request.expects_response
         return is_any_over
 
-    def move_sent_without_response(self, sent_position: int, target: list[InFlightRequest]) -> None:
+    def move_sent_without_response(self, int64_t sent_position, list target not None):
         """Move the requests that expect no response and were sent to their last byte to `target`, one by one.
 
         Nothing between the two steps needs memory: a request is in one place only, even if memory runs out.
         """
+        cdef InFlightRequest request
+        cdef Py_ssize_t at = 0
         requests = self.requests
-        at = 0
         while at < len(requests):
             request = requests[at]
             if request.expects_response or request.end_position > sent_position:
@@ -142,16 +165,28 @@ class InFlightRequests:
             target.append(request)
             del requests[at]
 
-    def expired(self, now_ms: int) -> InFlightRequest | None:
+    def expired(self, int64_t now_ms):
         """Return the first request whose deadline has come, if any."""
-        return next((request for request in self.requests if request.deadline_ms <= now_ms), None)
+        cdef InFlightRequest request
+        for request in self.requests:
+            if request.deadline_ms <= now_ms:
+                return request
+        return None
 
-    def next_deadline_ms(self) -> int | None:
+    def next_deadline_ms(self):
         """Return the earliest deadline; None when nothing is in flight."""
-        return min([request.deadline_ms for request in self.requests], default=None)
+        cdef InFlightRequest request
+        cdef int64_t earliest = 0
+        cdef bint is_any = False
+        for request in self.requests:
+            if not is_any or request.deadline_ms < earliest:
+                earliest = request.deadline_ms
+                is_any = True
+        return earliest if is_any else None
 
-    def extend_deadlines(self, extra_ms: int) -> None:
+    def extend_deadlines(self, int64_t extra_ms):
         """Give every request more time, up to twice its timeout."""
+        cdef InFlightRequest request
         for request in self.requests:
             if request.latest_deadline_ms == 0:
                 request.latest_deadline_ms = 2 * request.deadline_ms - request.sent_at_ms
