@@ -220,6 +220,7 @@ def test_statistics_and_errors_are_served_by_poll(servers: str, topic: str) -> N
         producer.poll(1)
     known = json.loads(statistics[0])
     assert (known["type"], known["msg_max"]) == ("producer", 100_000)
+    producer.close()
 
     (port,) = free_ports(1)
     errors: list[KafkaError] = []
@@ -229,6 +230,45 @@ def test_statistics_and_errors_are_served_by_poll(servers: str, topic: str) -> N
         lost.poll(5)
     assert errors[0].code() == KafkaError._ALL_BROKERS_DOWN
     lost.close()
+
+
+def test_statistics_have_the_fields_that_librdkafka_has(servers: str, topic: str) -> None:
+    options = {"bootstrap.servers": servers, "client.id": "till", "statistics.interval.ms": 20}
+    theirs: list[str] = []
+    original = confluent_kafka.Producer({**options, "stats_cb": theirs.append})
+    ours: list[str] = []
+    producer = Producer({**options, "stats_cb": ours.append})
+    for one in (original, producer):
+        for number in range(5):
+            one.produce(topic, b"value", key=b"k", partition=number % 2)
+        assert one.flush(20) == 0
+    end = time.monotonic() + 20
+
+    def last(texts: list[str], producer: Any) -> dict[str, Any]:
+        """Return the first statistics with all records, and all brokers by their addresses."""
+        while True:
+            assert time.monotonic() < end, texts
+            producer.poll(0.1)
+            read: dict[str, Any] = json.loads(texts[-1]) if texts else {"txmsgs": 0}
+            if read["txmsgs"] == 5 and f"{servers}/0" in read["brokers"] and topic in read["topics"]:
+                return read
+
+    expected, found = last(theirs, original), last(ours, producer)
+    producer.close()
+    assert found.keys() <= expected.keys()
+    assert expected.keys() - found.keys() <= {"eos", "cgrp"}
+    for name in ("name", "client_id", "type", "msg_cnt", "msg_max", "txmsgs", "rxmsgs"):
+        assert found[name] == pytest.approx(expected[name]) if name != "name" else found[name][:13] == "till#producer"
+    broker, their_broker = found["brokers"][f"{servers}/0"], expected["brokers"][f"{servers}/0"]
+    assert broker.keys() <= their_broker.keys()
+    assert (broker["nodeid"], broker["nodename"], broker["source"]) == (0, servers, "learned")
+    assert broker["rtt"].keys() <= their_broker["rtt"].keys()
+    partitions = found["topics"][topic]["partitions"]
+    for partition, records in (("0", 3), ("1", 2)):
+        assert partitions[partition].keys() <= expected["topics"][topic]["partitions"][partition].keys()
+        assert partitions[partition]["txmsgs"] == records
+        assert expected["topics"][topic]["partitions"][partition]["txmsgs"] == records
+        assert partitions[partition]["txbytes"] == 6 * records
 
 
 def test_metadata_has_brokers_topics_and_partitions(servers: str, topic: str) -> None:

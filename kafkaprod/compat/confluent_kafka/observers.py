@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -12,6 +11,7 @@ from kafkaprod.compat.confluent_kafka.codes import CODES
 from kafkaprod.compat.confluent_kafka.error import KafkaError
 from kafkaprod.compat.confluent_kafka.options import Settings
 from kafkaprod.compat.confluent_kafka.reports import Events
+from kafkaprod.compat.confluent_kafka.statistics import Statistics
 
 LOOK_S: Final = 0.1  # how often at most error_cb's cause is looked for
 
@@ -23,24 +23,22 @@ class Observer:
         producer: Whose metrics are read.
         settings: The callbacks.
         events: Where the events go.
+        statistics: Makes the texts for stats_cb; None: none are wanted.
     """
 
-    def __init__(self, producer: Producer, settings: Settings, events: Events) -> None:
+    def __init__(self, producer: Producer, settings: Settings, events: Events, statistics: Statistics | None) -> None:
         self._producer = producer
         self._settings = settings
         self._events = events
-        self._started = self._next_look = time.monotonic()
-        self._next_statistics = self._started + settings.stats_interval_ms / 1000
+        self._statistics = statistics
+        self._next_look = time.monotonic()
+        self._next_statistics = self._next_look + settings.stats_interval_ms / 1000
         self._closed_connections = 0.0
 
     @property
     def has_work(self) -> bool:
         """Whether a callback is configured that `look` serves."""
-        return self._settings.error_cb is not None or self._gives_statistics
-
-    @property
-    def _gives_statistics(self) -> bool:
-        return self._settings.stats_cb is not None and self._settings.stats_interval_ms > 0
+        return self._settings.error_cb is not None or self._statistics is not None
 
     def patience_s(self, timeout_s: float) -> float:
         """Return how long poll() may wait before it must look again."""
@@ -49,9 +47,9 @@ class Observer:
     def look(self) -> None:
         """Add what is due."""
         now = time.monotonic()
-        if self._gives_statistics and now >= self._next_statistics:
+        if self._statistics is not None and now >= self._next_statistics:
             self._next_statistics = now + self._settings.stats_interval_ms / 1000
-            self._add(self._settings.stats_cb, json.dumps(self._statistics(now)))
+            self._add(self._settings.stats_cb, self._statistics.text())
         if self._settings.error_cb is not None and now >= self._next_look:
             self._next_look = now + LOOK_S
             self._look_for_errors()
@@ -68,35 +66,3 @@ class Observer:
             text = "all broker connections are down; the log of kafkaprod has the reasons"
             self._add(self._settings.error_cb, KafkaError(CODES["_ALL_BROKERS_DOWN"], text))
         self._closed_connections = closed
-
-    def _statistics(self, now: float) -> dict[str, Any]:
-        """Return the part of librdkafka's STATISTICS.md that this engine counts."""
-        metrics = self._producer.metrics()["producer-metrics"]
-
-        def value(name: str) -> int:
-            number = metrics.get(name, 0)
-            return int(number) if number == number and abs(number) != float("inf") else 0
-
-        client_id = self._producer.config.client_id
-        in_use = value("buffer-total-bytes") - value("buffer-available-bytes")
-        return {
-            "name": client_id,
-            "client_id": client_id,
-            "type": "producer",
-            "ts": time.monotonic_ns() // 1000,
-            "time": int(time.time()),
-            "age": int((now - self._started) * 1e6),
-            "replyq": 0,
-            "msg_cnt": self._events.under_way,
-            "msg_size": max(in_use, 0),
-            "msg_max": self._settings.max_messages,
-            "msg_size_max": value("buffer-total-bytes"),
-            "tx": value("request-total"),
-            "tx_bytes": value("outgoing-byte-total"),
-            "rx": value("response-total"),
-            "rx_bytes": value("incoming-byte-total"),
-            "txmsgs": value("record-send-total"),
-            "txmsg_bytes": value("outgoing-byte-total"),
-            "brokers": {},
-            "topics": {},
-        }

@@ -84,6 +84,11 @@ class Settings:
     reports_only_errors: bool = False
     ignored: list[str] = field(default_factory=list)
 
+    @property
+    def gives_statistics(self) -> bool:
+        """Whether stats_cb is ever called."""
+        return self.stats_cb is not None and self.stats_interval_ms > 0
+
 
 def read(conf: Mapping[str, Any]) -> Settings:
     """Return what librdkafka's options say.

@@ -18,6 +18,7 @@ from kafkaprod.compat.confluent_kafka.metadata import ClusterMetadata, cluster_m
 from kafkaprod.compat.confluent_kafka.observers import Observer
 from kafkaprod.compat.confluent_kafka.options import read
 from kafkaprod.compat.confluent_kafka.reports import FOREVER_S, Delivery, Events, Report
+from kafkaprod.compat.confluent_kafka.statistics import PartitionCounts, Statistics
 from kafkaprod.text import printable
 
 FLUSH_STEP_S: Final = 0.1  # how long flush() leaves callbacks unserved at most
@@ -59,11 +60,16 @@ class Producer:
         self._events = Events()
         self._partition_counts: dict[str, int] = {}
         self._is_closed = False
+        counts = None
+        if settings.gives_statistics:
+            counts = PartitionCounts()
+            settings.engine["interceptors"] = [*(settings.engine.get("interceptors") or ()), counts]
         with _theirs():
             self._engine = Engine(settings.engine)
         self._is_transactional = self._engine.config.transactional_id is not None
         self._backlog = Backlog(self._partition_count)
-        self._observer = Observer(self._engine, settings, self._events)
+        statistics = None if counts is None else Statistics(self._engine, settings, self._events, counts)
+        self._observer = Observer(self._engine, settings, self._events, statistics)
         for text in settings.ignored:
             _log.warning("%s", printable(text))
 
