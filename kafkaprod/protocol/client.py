@@ -350,7 +350,7 @@ class Connection:
 
     def _maybe_login_again(self, now_ms: int) -> None:
         # There is no need to wait for requests without a response: the broker reads them before the login.
-        if self._handshake.state is State.DRAINING and not any(request.expects_response for request in self._in_flight):
+        if self._handshake.may_login_again and not any(request.expects_response for request in self._in_flight):
             self._handshake.begin_login(now_ms)
 
     # --- time and end ----------------------------------------------------------------------------------------------

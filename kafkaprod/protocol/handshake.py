@@ -111,6 +111,7 @@ class Handshake:
         self._login_answered_ms = 0
         self._token_deadline_ms: int | None = None  # set while the mechanism makes a token
         self._reauthenticate_at_ms: int | None = None
+        self._next_login_ms: int | None = None  # no re-authentication begins before; None: it may
 
     def start(self, now_ms: int) -> None:
         """Send the first request.
@@ -125,10 +126,17 @@ class Handshake:
             self._transition(State.PROBING_SASL)
             self._ask_for_versions(0, now_ms)
 
+    @property
+    def may_login_again(self) -> bool:
+        """Whether the session is nearly over, and the next login may begin when no answer is outstanding."""
+        return self.state is State.DRAINING and self._next_login_ms is None
+
     def begin_login(self, now_ms: int) -> None:
         """Begin the first login, or the next one when no answer is outstanding."""
         self._transition(State.SASL_HANDSHAKE)
         self._login_started_ms = now_ms
+        if self.versions is not None:
+            self._next_login_ms = now_ms + login.MIN_REAUTHENTICATION_MS
         self._ask(login.handshake_request(self._sasl_mechanism), login.HANDSHAKE_VERSION, now_ms)
 
     def sasl_token(self, token: bytes, now_ms: int) -> None:
@@ -172,9 +180,10 @@ class Handshake:
             case _:
                 raise IllegalStateError(f"no answer is expected in state {self.state.name}")
 
-    def deadlines_ms(self) -> tuple[int | None, int | None]:
+    def deadlines_ms(self) -> tuple[int | None, int | None, int | None]:
         """Return the times at which `on_time` is due; None: never."""
-        return self._token_deadline_ms, self._reauthenticate_at_ms
+        next_login_ms = self._next_login_ms if self.state is State.DRAINING else None
+        return self._token_deadline_ms, self._reauthenticate_at_ms, next_login_ms
 
     def on_time(self, now_ms: int) -> None:
         """Begin to drain when the session is nearly over.
@@ -184,6 +193,8 @@ class Handshake:
         """
         if self._token_deadline_ms is not None and now_ms >= self._token_deadline_ms:
             raise RequestTimedOutError(f"the SASL mechanism gave no token within {self._timeout_ms} ms")
+        if self._next_login_ms is not None and now_ms >= self._next_login_ms:
+            self._next_login_ms = None
         if self._reauthenticate_at_ms is not None and now_ms >= self._reauthenticate_at_ms:
             self._reauthenticate_at_ms = None
             self._transition(State.DRAINING)

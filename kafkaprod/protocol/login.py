@@ -16,6 +16,7 @@ from kafkaprod.protocol.negotiation import BrokerVersions
 
 HANDSHAKE_VERSION = 1  # after version 0, tokens follow without a header
 REAUTHENTICATION_WINDOW = (0.85, 0.95)  # share of the session's lifetime (KIP-368)
+MIN_REAUTHENTICATION_MS = 1_100  # Kafka refuses a second re-authentication within a second of the first's begin
 MAX_REASON_CHARACTERS = 200
 
 

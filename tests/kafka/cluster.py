@@ -71,6 +71,7 @@ class KafkaCluster:
         overrides: broker properties that replace the defaults of `broker_properties`.
         features: feature levels instead of the release's own, such as ``{"transaction.version": 1}``.
         jvm_options: added to the command line.
+        plug_ins: a class path behind the broker's own.
         full_speed: leave the JVM's optimizing compiler on (slower start, faster under load): for benchmarks.
 
     The ports are chosen here, so that proxies can be made between construction and `start`.
@@ -85,6 +86,7 @@ class KafkaCluster:
         overrides: Mapping[str, str | int] | None = None,
         features: Mapping[str, int] | None = None,
         jvm_options: Sequence[str] = (),
+        plug_ins: str = "",
         full_speed: bool = False,
     ) -> None:
         unknown = set(listeners) - set(LISTENERS)
@@ -99,6 +101,7 @@ class KafkaCluster:
             self.certificates = make_certificates(self.directory / "certificates")
         self._overrides = dict(overrides or {})
         self._features = dict(features or {})
+        self._plug_ins = plug_ins
         self._jvm_options = ("-Xmx512m", *(() if full_speed else FAST_START), *jvm_options)
         names = ("INTERNAL", "CONTROLLER", *self.listeners)
         ports = iter(free_ports(nodes * len(names) + 1))
@@ -166,7 +169,7 @@ class KafkaCluster:
         if self._zookeeper is None and not data.exists():
             format_storage(data, version=self.version, node_id=node_id, scram_users=SASL_USERS, features=self._features)
         command = java(
-            broker_class_path(self.version),
+            os.pathsep.join(filter(None, (broker_class_path(self.version), self._plug_ins))),
             "kafka.Kafka",
             [str(self._write_properties(node_id, data))],
             (*self._jvm_options, self._class_data_option(), "-Xlog:cds=off", "-Xlog:cds+dynamic=off"),
@@ -330,11 +333,13 @@ class KafkaCluster:
         archive = class_data_archive(self.version)
         if archive.exists() or len(self.node_ids) > 1:
             return f"-XX:SharedArchiveFile={archive}"
+        if self._plug_ins:  # the archive is for brokers without them
+            return "-Xshare:auto"
         return f"-XX:ArchiveClassesAtExit={self.directory / archive.name}"
 
     def _keep_class_data(self) -> None:
         """Let the first single node ever run here end cleanly: at its exit it writes the class data archive."""
-        if self.running_nodes() != [1] or len(self.node_ids) > 1:
+        if self.running_nodes() != [1] or len(self.node_ids) > 1 or self._plug_ins:
             return
         archive = class_data_archive(self.version)
         written = self.directory / archive.name

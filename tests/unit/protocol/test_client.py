@@ -610,6 +610,22 @@ def test_the_session_is_renewed_at_85_to_95_percent_of_its_life(random: float, d
     assert connection.next_deadline_ms() == 2 * due_ms
 
 
+def test_a_second_reauthentication_within_a_second_waits_because_kafka_refuses_it() -> None:
+    broker = sasl_broker(session_lifetime_ms=1000)
+    connection, _ = ready(broker, sasl_mechanism="PLAIN", random=lambda: 0.0)
+    connection.on_time(850)  # the first one may come soon after the login
+    assert connection.state is State.SASL_HANDSHAKE
+    exchange(connection, broker, now_ms=850)
+    assert connection.is_ready
+    connection.on_time(1700)
+    assert connection.state is State.DRAINING
+    assert connection.next_deadline_ms() == 1950
+    connection.on_time(1949)
+    assert connection.state is State.DRAINING
+    connection.on_time(1950)
+    assert connection.state is State.SASL_HANDSHAKE
+
+
 def test_nothing_is_pipelined_around_a_reauthentication() -> None:
     broker = sasl_broker(session_lifetime_ms=10_000)
     connection, _ = ready(broker, sasl_mechanism="PLAIN", random=lambda: 0.0)
