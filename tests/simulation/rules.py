@@ -160,5 +160,7 @@ BY_CASE = {
     "an answer of the controller keeps later proposals": "KIP-497",
     "fetches carry the leader epoch": "KAFKA-7395",
     "late answers are ignored": "KAFKA-7786",
+    "a pending member holds the watermark": "pending member",
+    "without an answer a batch may be written": "unanswered",
 }
 """Rules whose work other rules do in nearly all runs: the bug whose case (tests/unit/broker/kafka_bugs) notices."""

@@ -29,7 +29,7 @@ class Case:
     """A bug of Kafka.
 
     Attributes:
-        bug: Its number, "KAFKA-..." or "KIP-...".
+        bug: Its number, "KAFKA-..." or "KIP-...", or its name if it has none.
         what: What went wrong.
         scenario: Passes as long as the rule is in force.
         off: Switches the rule off.

@@ -23,7 +23,7 @@ from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode as E
 from kafkaprod.protocol.messages.list_offsets import ListOffsetsPartition
 from kafkaprod.structs import TopicPartition
-from tests.simulation.rules import replaced
+from tests.simulation.rules import RULES, replaced
 from tests.support.broker.fixtures_log import make_batch, make_environment
 from tests.unit.broker.kafka_bugs.cases import KEY, LAG_MS, Cases, Node, fetch, grow, log_of
 
@@ -100,6 +100,23 @@ def _any_answer(take: Callable[..., bool]) -> Callable[..., bool]:
         return take(self, proposal, answer)
 
     return wrong
+
+
+@CASES.add(
+    "pending member",
+    "a record was acknowledged without a follower that the controller had made a member of the ISR already",
+    RULES["a pending member holds the watermark"],
+)
+def _pending_member() -> None:
+    node = leader(3, isr=(1, 2))
+    for follower, offset in ((2, 3), (3, 3)):
+        node.replica.fetch(fetch(offset, follower=follower), 0)
+    assert node.replica.proposal is not None, "3 has caught up"
+    grow(node.log, (0, 2))
+    node.replica.fetch(fetch(5, follower=2), 0)
+    assert node.log.high_watermark == 3, "3 may be in sync by now, and lead next"
+    node.replica.fetch(fetch(5, follower=3), 0)
+    assert node.log.high_watermark == 5
 
 
 @CASES.add(

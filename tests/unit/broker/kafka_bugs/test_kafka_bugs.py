@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.broker.kafka_bugs import controlling, following, leading
+from tests.unit.broker.kafka_bugs import controlling, following, leading, producing
 from tests.unit.broker.kafka_bugs.cases import Case
 
-CASES = [*following.CASES, *leading.CASES, *controlling.CASES]
+CASES = [*following.CASES, *leading.CASES, *controlling.CASES, *producing.CASES]
 
 
 def _name(case: Case) -> str:
@@ -15,7 +15,7 @@ def _name(case: Case) -> str:
 
 
 def test_every_bug_is_there_once() -> None:
-    assert len({case.bug for case in CASES}) == len(CASES) == 42
+    assert len({case.bug for case in CASES}) == len(CASES) == 44
 
 
 @pytest.mark.parametrize("case", CASES, ids=_name)
