@@ -19,8 +19,8 @@ PARTITIONS = 50
 DEATHS = 5
 
 
-def memory_mib(pid: int) -> float:
-    """Return the proportional set size of a process."""
+def memory_mib(pid: int | str) -> float:
+    """Return the proportional set size of a process, in MiB."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
         return sum(int(line.split()[1]) for line in file if line.startswith("Pss:")) / 1024
 

@@ -89,6 +89,7 @@ COMPILED: Mapping[str, tuple[Callable[[Path], None], Callable[[Path], list[str]]
     "java_tools": (_resolve_jars, _java_tools_command),
     "go": (_build_go, lambda directory: [str(directory / "client")]),
     "rust": (_build_rust, lambda directory: [str(directory / "client")]),
+    "kfake": (_build_go, lambda directory: [str(directory / "client")]),
 }
 
 

@@ -1,0 +1,191 @@
+"""Start and memory of an embedded cluster beside those of other clusters for tests.
+
+`python -m benchmarks.macro.clusters_beside [embedded] [mock] [kfake] [kafka]` starts three brokers of each in turn: the
+embedded cluster, librdkafka's mock (in the client's process), franz-go's kfake (Go), Apache Kafka (three JVMs; Maven).
+It prints medians: seconds from nothing until a client sees all three brokers, and leaders of 50 partitions; the
+proportional memory of all processes then; for those whose brokers can die, milliseconds from kill -9 until clients see
+a new leader, and from the start of a process until it is in sync again. The load average is printed beside: on a busy
+machine wall times say little.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.macro.cluster_start import memory_mib
+from benchmarks.peers.build import command
+from kafkaprod.broker.embedding.cluster import EmbeddedCluster
+from tests.kafka.cluster import KafkaCluster
+
+ROUNDS = 3
+BROKERS = 3
+PARTITIONS = 50
+DEATHS = 3
+TOPIC = "measured"
+LIMIT_S = 120.0
+
+_MOCK = """
+import sys
+from tests.support.kafka.fixtures_mock_cluster import MockCluster
+from benchmarks.macro.cluster_start import memory_mib
+before = memory_mib("self")
+cluster = MockCluster(3)
+cluster.create_topic("{topic}", {partitions}, 3)
+print(cluster.bootstrap, flush=True)
+sys.stdin.readline()
+print(memory_mib("self") - before, flush=True)
+"""
+
+
+@dataclass
+class Running:
+    """Three brokers that run.
+
+    Attributes:
+        has_topic: Whether the topic is there from the start.
+        memory: Of all processes, in MiB.
+        kill: Kills a broker; None where none can die.
+        start: Starts it again.
+    """
+
+    servers: str
+    memory: Callable[[], float]
+    has_topic: bool = False
+    kill: Callable[[int], object] | None = None
+    start: Callable[[int], object] | None = None
+
+
+@contextlib.contextmanager
+def embedded() -> Iterator[Running]:
+    """Run the embedded cluster."""
+    with EmbeddedCluster(brokers=BROKERS) as cluster:
+        yield Running(
+            cluster.bootstrap_servers,
+            lambda: sum(map(memory_mib, cluster.ask({"command": "processes"})["pids"].values())),
+            kill=lambda node: cluster.broker(node).kill(),
+            start=lambda node: cluster.broker(node).start(),
+        )
+
+
+@contextlib.contextmanager
+def mock() -> Iterator[Running]:
+    """Run librdkafka's mock in a process; its memory is what the process grows by."""
+    program = [sys.executable, "-c", _MOCK.format(topic=TOPIC, partitions=PARTITIONS)]
+    with _process(program) as (process, servers):
+
+        def memory() -> float:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+            return float(process.stdout.readline())
+
+        yield Running(servers, memory, has_topic=True)
+
+
+@contextlib.contextmanager
+def kfake() -> Iterator[Running]:
+    """Run franz-go's fake cluster."""
+    with _process([*command("kfake"), TOPIC, str(PARTITIONS)]) as (process, servers):
+        yield Running(servers, lambda: memory_mib(process.pid), has_topic=True)
+
+
+@contextlib.contextmanager
+def kafka() -> Iterator[Running]:
+    """Run three nodes of Apache Kafka."""
+    with KafkaCluster(BROKERS) as cluster:
+        yield Running(
+            cluster.bootstrap(),
+            lambda: sum(memory_mib(cluster.pid(node)) for node in cluster.node_ids),
+            kill=cluster.kill9,
+            start=cluster.start_node,
+        )
+
+
+@contextlib.contextmanager
+def _process(program: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run a program that prints its addresses, and ends with its standard input."""
+    process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.communicate()
+
+
+CLUSTERS = {"embedded": embedded, "mock": mock, "kfake": kfake, "kafka": kafka}
+
+
+def leaders(admin: AdminClient) -> dict[int, tuple[int, int]]:
+    """Return leader and size of the ISR of each partition."""
+    topic = admin.list_topics(timeout=10).topics.get(TOPIC)
+    return {} if topic is None else {index: (each.leader, len(each.isrs)) for index, each in topic.partitions.items()}
+
+
+def await_true(condition: Callable[[], bool]) -> None:
+    """Ask again and again until something is true.
+
+    Raises:
+        TimeoutError: It does not become true.
+    """
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not true within {LIMIT_S:.0f} s")
+        time.sleep(0.001)
+
+
+def measure(name: str) -> dict[str, float]:
+    """Start a cluster, and measure it."""
+    started = time.perf_counter()
+    with CLUSTERS[name]() as running:
+        admin = AdminClient({"bootstrap.servers": running.servers, "log_level": 0})
+        await_true(lambda: len(admin.list_topics(timeout=10).brokers) == BROKERS)
+        found = {"start s": time.perf_counter() - started}
+        if not running.has_topic:
+            admin.create_topics([NewTopic(TOPIC, PARTITIONS, BROKERS)])[TOPIC].result(LIMIT_S)
+        await_true(lambda: len([1 for leader, _ in leaders(admin).values() if leader >= 0]) == PARTITIONS)
+        found[f"start and {PARTITIONS} partitions s"] = time.perf_counter() - started
+        found["memory MiB"] = running.memory()
+        if running.kill is not None and running.start is not None:
+            deaths = [_death(running, running.kill, running.start) for _ in range(DEATHS)]
+            found["kill to new leader ms"] = statistics.median(failover for failover, _ in deaths)
+            found["start to in sync ms"] = statistics.median(restart for _, restart in deaths)
+    return found
+
+
+def _death(running: Running, kill: Callable[[int], object], start: Callable[[int], object]) -> tuple[float, float]:
+    """Kill the leader of the first partition and start it again; return both times in ms."""
+    admin = AdminClient({"bootstrap.servers": running.servers, "log_level": 0})
+    dead = leaders(admin)[0][0]
+    begun = time.perf_counter()
+    kill(dead)
+    await_true(lambda: leaders(admin)[0][0] not in (-1, dead))
+    failover_ms = 1000 * (time.perf_counter() - begun)
+    begun = time.perf_counter()
+    start(dead)
+    await_true(lambda: all(count == BROKERS for _, count in leaders(admin).values()))
+    return failover_ms, 1000 * (time.perf_counter() - begun)
+
+
+def main() -> None:
+    """Print the medians of each cluster."""
+    for name in sys.argv[1:] or CLUSTERS:
+        rounds = [measure(name) for _ in range(1 if name == "kafka" else ROUNDS)]
+        for figure in rounds[0]:
+            values = [each[figure] for each in rounds]
+            print(f"{name:10} {figure:32} {statistics.median(values):10.2f}  ({min(values):.2f}-{max(values):.2f})")
+        print(f"{name:10} {'load average':32} {os.getloadavg()[0]:10.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
