@@ -105,7 +105,7 @@ def has_tagged_response_header(api_key: int, is_flexible: bool) -> bool:
 def with_size(parts: Iterable[Buffer]) -> list[Buffer]:
     """Return the buffers of one frame, the size first."""
     content = list(parts)
-    return [_SIZE.pack(sum(memoryview(part).nbytes for part in content)), *content]
+    return [_SIZE.pack(sum([memoryview(part).nbytes for part in content])), *content]
 
 
 def read_request_start(frame: Buffer) -> tuple[int, int, int]:
@@ -114,7 +114,9 @@ def read_request_start(frame: Buffer) -> tuple[int, int, int]:
     Raises:
         CorruptDataError: The frame is too short.
     """
-    api_key, version, correlation_id = Reader(frame).unpack(_REQUEST_START)
+    if len(frame) < _REQUEST_START.size:
+        Reader(frame).unpack(_REQUEST_START)  # raises the error
+    api_key, version, correlation_id = _REQUEST_START.unpack_from(frame)
     return api_key, version, correlation_id
 
 

@@ -146,8 +146,10 @@ def _tagged_section(fields: list[Field], version: int) -> _Step:
     defaults = [(field, field.make_default()) for field in fields]  # only for comparison: they may be mutable
 
     def read(reader: Reader, message: Any) -> None:
-        tag = -1
-        for _ in range(reader.checked_count(reader.read_uvarint(), 2)):
+        tag, count = -1, reader.read_uvarint()
+        if not count:
+            return
+        for _ in range(reader.checked_count(count, 2)):
             tag = reader.read_tag(tag)
             size = reader.read_uvarint()
             step = known.get(tag)
@@ -175,4 +177,7 @@ def _tagged_section(fields: list[Field], version: int) -> _Step:
             writer.write_uvarint(len(encoded))
             writer.write_raw(encoded)
 
-    return _Step("tagged fields", read, write, 1)
+    def write_none(writer: Writer, message: Any) -> None:
+        writer.write_raw(b"\0")
+
+    return _Step("tagged fields", read, write if fields else write_none, 1)

@@ -304,6 +304,9 @@ class Writer:
 
     def write_uvarint(self, value: int) -> None:
         """An unsigned varint of at most 32 bits."""
+        if 0 <= value <= 0x7F:
+            self._data.append(value)
+            return
         if not 0 <= value <= UINT32_MAX:
             raise ValueError(f"{value} does not fit an unsigned varint of 32 bits")
         self._write_long_uvarint(value)

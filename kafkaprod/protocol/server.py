@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafkaprod.errors import CorruptDataError, IllegalStateError, KafkaError, UnsupportedVersionError
-from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.api_keys import API_KEYS, ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.frames import (
     MAX_FRAME_BYTES,
@@ -58,7 +58,7 @@ class RequestReceived:
     @property
     def api(self) -> ApiKey:
         """The API of the request."""
-        return ApiKey(self.header.api_key)
+        return API_KEYS[self.header.api_key]
 
     def decode(self, max_elements: int = UNLIMITED_ELEMENTS) -> Request:
         """Decode the request; its records are views of `body`. Bytes after the message are ignored, as Kafka does.
@@ -69,9 +69,10 @@ class RequestReceived:
         Raises:
             CorruptDataError: The body is damaged, or has more elements. Close the connection.
         """
-        request, left_bytes = REQUESTS[self.api].decode_start(self.body, self.header.api_version, max_elements)
+        api, version = self.api, self.header.api_version
+        request, left_bytes = REQUESTS[api].decode_start(self.body, version, max_elements)
         if left_bytes:
-            _log_left_bytes(self.api, self.header.api_version, left_bytes)
+            _log_left_bytes(api, version, left_bytes)
         return request
 
 
@@ -149,11 +150,10 @@ class ServerConnection:
             UnsupportedVersionError, ValueError: As `Message.encode`; nothing is queued.
             IllegalStateError: The request was answered already.
         """
-        if response.api != request.api:
+        header = request.header
+        if response.api != header.api_key:
             raise IllegalStateError(f"{type(response).__name__} cannot answer {request.api.name}")
-        self._answer(
-            request.position, encode_response(response, request.header.api_version, request.header.correlation_id)
-        )
+        self._answer(request.position, encode_response(response, header.api_version, header.correlation_id))
 
     def send_nothing(self, request: RequestReceived) -> None:
         """Settle a request that has no response (produce with acks=0).
@@ -192,13 +192,12 @@ class ServerConnection:
 
     def _request_class(self, api_key: int, version: int) -> type[Request] | None:
         """Return the request's class; None: ApiVersions in an unknown version."""
-        api = ApiKey(api_key) if api_key in self._versions else None
+        api = API_KEYS[api_key] if api_key in self._versions else None
         if api is not None:
             request_class = REQUESTS[api]
             # Both ranges: Kafka announces Produce from 0, for old librdkafka, but refuses 0 to 2 (KAFKA-18659).
-            lowest = max(self._versions[api][0], request_class.versions[0])
-            highest = min(self._versions[api][1], request_class.versions[1])
-            if lowest <= version <= highest:
+            (lowest, highest), (first, last) = self._versions[api], request_class.versions
+            if lowest <= version <= highest and first <= version <= last:
                 return request_class
             if api is ApiKey.API_VERSIONS:
                 return None

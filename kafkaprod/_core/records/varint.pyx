@@ -17,14 +17,14 @@ cdef const char *get_uvarint(const char *p, const char *end, int max_bytes, uint
     return NULL
 
 
-cdef const char *get_varint(const char *p, const char *end, int32_t *value) noexcept nogil:
+cdef const char *get_long_varint(const char *p, const char *end, int32_t *value) noexcept nogil:
     cdef uint64_t u = 0
     p = get_uvarint(p, end, 5, &u)
     value[0] = <int32_t>unzigzag(<uint32_t>u)
     return p
 
 
-cdef const char *get_varlong(const char *p, const char *end, int64_t *value) noexcept nogil:
+cdef const char *get_long_varlong(const char *p, const char *end, int64_t *value) noexcept nogil:
     cdef uint64_t u = 0
     p = get_uvarint(p, end, 10, &u)
     value[0] = unzigzag(u)

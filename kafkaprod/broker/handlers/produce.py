@@ -62,6 +62,10 @@ _ATTRIBUTES_POSITION = 21
 _ZSTD = 4
 _MAX_BYTES_IN_LOOP = 1024 * 1024
 """Most bytes of a batch's records, plain, that the event loop checks itself: some milliseconds."""
+_STEP_BYTES = 128 * 1024
+"""Bytes of batches after which other clients get their turn; a pause after each small batch would cost more than it."""
+_LEAST_BATCH_BYTES = 8 * 1024
+"""What a batch counts for at least: most of its cost is not in its bytes."""
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -131,6 +135,8 @@ def _append_steps(
 ) -> Steps[ProduceResponse]:
     """Append batch after batch; a batch of many bytes, plain, is a long step."""
     responses = []
+    step_bytes = 0
+    max_bytes_now = _MAX_BYTES_IN_LOOP if broker.member is None else None
     for topic in request.body.topic_data:
         name = broker.topics.name_of(topic.name, topic.topic_id)
         outcomes: list[PartitionProduceResponse] = []
@@ -138,13 +144,15 @@ def _append_steps(
             if name is None:
                 outcomes.append(_failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
-            append = partial(_append, broker, request, name, data, verification, appended)
+            if step_bytes >= _STEP_BYTES:
+                yield Pause.SHORT
+                step_bytes = 0
             try:
-                outcomes.append(append(_MAX_BYTES_IN_LOOP if broker.member is None else None))
+                outcomes.append(_append(broker, request, name, data, verification, appended, max_bytes_now))
             except LargeBatchError:
                 yield Pause.LONG
-                outcomes.append(append(None))
-            yield Pause.SHORT
+                outcomes.append(_append(broker, request, name, data, verification, appended, None))
+            step_bytes += max(len(data.records or b""), _LEAST_BATCH_BYTES)
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=outcomes))
     return ProduceResponse(responses=responses)
 
@@ -153,9 +161,12 @@ def _acknowledge(
     broker: Broker, request: ClientRequest[ProduceRequest], response: ProduceResponse, appended: list[_Appended]
 ) -> Outcome:
     """Answer when the flush policy and, with acks=all, the in-sync replicas allow it."""
+    syncs_before_ack = broker.config.flush_policy.syncs_before_ack
+    if broker.member is None and not syncs_before_ack:
+        return _outcome(broker, request, response)
     replicated = [batch.replicated for batch in appended if batch.replicated is not None]
     by_log: dict[PartitionLog, list[_Appended]] = {}
-    if broker.config.flush_policy.syncs_before_ack:
+    if syncs_before_ack:
         for batch in appended:
             by_log.setdefault(batch.log, []).append(batch)
     if not by_log and not replicated:
@@ -203,7 +214,7 @@ def _append(
         return _failed(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     topic_partition = TopicPartition(topic, data.index)
     refusal = _why_refuse(broker, request, topic, data)
-    if refusal is ErrorCode.NONE:
+    if refusal is ErrorCode.NONE and verification.errors:
         refusal = verification.errors.get(topic_partition, ErrorCode.NONE)
     replica = partition.replica
     if refusal is ErrorCode.NONE and partition.image is not None:

@@ -40,10 +40,13 @@ class Verification:
     def guard(self, partition: TopicPartition, version: int) -> TransactionGuard:
         """What the log is to demand of a transactional batch."""
         token = self.tokens.get(partition)
-        return TransactionGuard(token is not None, version >= FIRST_VERSION_OF_TV2, token)
+        if token is None:
+            return _UNVERIFIED[version >= FIRST_VERSION_OF_TV2]
+        return TransactionGuard(True, version >= FIRST_VERSION_OF_TV2, token)
 
 
 NOTHING_TO_VERIFY = Verification()
+_UNVERIFIED = (TransactionGuard(False, False), TransactionGuard(False, True))  # by whether the version is of TV2
 
 
 def begin_verification(broker: Broker, request: ClientRequest[ProduceRequest]) -> Verification:

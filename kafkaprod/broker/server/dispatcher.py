@@ -69,7 +69,7 @@ class Loop(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Exchange:
     """One request on its way."""
 

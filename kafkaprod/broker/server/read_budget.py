@@ -41,11 +41,13 @@ class ReadBudget:
 
     def update(self, connection: Hashable, held_bytes: int, has_unfinished: bool) -> None:
         """Note what a connection holds now, and whether its last frame is unfinished."""
-        self.held_bytes += held_bytes - self._held.get(connection, 0)
-        if held_bytes:
-            self._held[connection] = held_bytes
-        else:
-            self._held.pop(connection, None)
+        before_bytes = self._held.get(connection, 0)
+        if held_bytes != before_bytes:
+            self.held_bytes += held_bytes - before_bytes
+            if held_bytes:
+                self._held[connection] = held_bytes
+            else:
+                del self._held[connection]
         if not has_unfinished:
             self._unfinished.pop(connection, None)
         elif connection not in self._unfinished:

@@ -244,7 +244,8 @@ class BrokerServer:
             session = self._ready.popleft()
             self._dispatcher.begin_next(session)
             self._account(session)
-        self._resume_paused()
+        if self._paused:
+            self._resume_paused()
         now_ms = self._clock.now_ms()
         self._timers.run(now_ms)
         if self.member is not None:
@@ -334,9 +335,9 @@ class BrokerServer:
             return
         self._dispatcher.begin_next(session)
         self._account(session)
-        if session.is_open:
+        if session.has_output:
             self.push(session)
-        else:
+        elif not session.is_closed:
             self._watch(session)
 
     def _read(self, session: Session) -> bool:

@@ -55,6 +55,7 @@ class Session:
         is_paused: nothing is read because the memory for unfinished requests is used up; kept by the server.
         in_progress_bytes: of the request in progress, as long as they are held.
         watched: what the poller looks for now; kept by the server.
+        has_output: bytes wait for the socket.
         closes_after_answer: the client is refused.
         send_limit_bytes: close after so many more bytes (fault scripts); None for no limit.
     """
@@ -86,12 +87,13 @@ class Session:
         self.is_paused = False
         self.in_progress_bytes = 0
         self.watched = 0
+        self.has_output = False
         self.closes_after_answer = False
         self.send_limit_bytes: int | None = None
         self._connection = ServerConnection(versions, max_frame_bytes)
         self._ranges: deque[FileSlice] = deque()  # one for each stand-in that is not sent yet
-        self._has_output = False
         self._has_asked = False
+        self._incomplete_bytes = 0  # of the request that is not complete
 
     def fileno(self) -> int:
         """The socket's descriptor."""
@@ -107,7 +109,7 @@ class Session:
         """What to poll for: input unless requests wait, output if there is some."""
         if not self.is_open:
             return self.transport.interest(has_output=False)
-        wanted = self.transport.interest(has_output=self._has_output)
+        wanted = self.transport.interest(has_output=self.has_output)
         return wanted if self.wants_input else wanted & WRITABLE
 
     @property
@@ -123,8 +125,8 @@ class Session:
     @property
     def held_bytes(self) -> int:
         """Bytes of requests that are not handled yet."""
-        waiting = sum([request.body.nbytes for request in self.waiting])
-        return self._connection.incomplete_bytes + waiting + self.in_progress_bytes
+        held_bytes = self._incomplete_bytes + self.in_progress_bytes
+        return held_bytes + sum([request.body.nbytes for request in self.waiting]) if self.waiting else held_bytes
 
     def accept_frames_up_to(self, max_frame_bytes: int) -> None:
         """Change the size of the largest request."""
@@ -149,7 +151,8 @@ class Session:
             self.waiting.append(event)
             self._has_asked = True
             self.unfinished_since_ms = None
-        if not self._connection.incomplete_bytes:
+        self._incomplete_bytes = self._connection.incomplete_bytes
+        if not self._incomplete_bytes:
             self.unfinished_since_ms = None
         elif self.unfinished_since_ms is None:
             self.unfinished_since_ms = now_ms
@@ -187,7 +190,7 @@ class Session:
                 break
             sent_bytes += count
             self._connection.data_sent(count)
-        self._has_output = bool(views)
+        self.has_output = bool(views)
         return not views
 
     def close(self) -> None:

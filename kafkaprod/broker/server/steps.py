@@ -74,6 +74,18 @@ def run_in_steps(
     work.run(_FIRST_SLICE_MS, stops_at_long=True)
     if work.results:
         return finish(work.results[0])
+    return _run_rest(work, run_later, finish, refuse, ends_with_client=ends_with_client)
+
+
+def _run_rest(
+    work: _Work[T],
+    run_later: RunLater,
+    finish: Callable[[T], Outcome],
+    refuse: Callable[[int], Ready],
+    *,
+    ends_with_client: bool,
+) -> Deferred:
+    """Have all slices but the first run; as `run_in_steps`."""
     deferred = Deferred()
     if ends_with_client:
         deferred.on_abandon = work.stop

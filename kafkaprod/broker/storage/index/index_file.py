@@ -20,6 +20,7 @@ class IndexFile:
 
     Attributes:
         max_entries: Entries the preallocated file can hold.
+        count: Entries written.
     """
 
     def __init__(self, disk: Disk, path: str, entry_bytes: int, max_bytes: int, open_files: LruCache[LogFile]) -> None:
@@ -30,16 +31,13 @@ class IndexFile:
         self._open_files = open_files
         self._is_active = False
         self._entries = bytearray(read_file(path) if os.path.lexists(path) else b"")
-        del self._entries[len(self._entries) // entry_bytes * entry_bytes :]
-
-    @property
-    def count(self) -> int:
-        """Entries written."""
-        return len(self._entries) // self.entry_bytes
+        self.count = len(self._entries) // entry_bytes
+        del self._entries[self.count * entry_bytes :]
 
     def preload(self, content: bytes) -> None:
         """Use these entries instead of the file's; for an inactive index."""
         self._entries = bytearray(content)
+        self.count = len(content) // self.entry_bytes
 
     def activate(self) -> None:
         """Create or reopen for appends; the entries so far are kept."""
@@ -59,10 +57,12 @@ class IndexFile:
         assert self._is_active, f"append to closed index {self.path}"
         write_at(self._disk, self._file(), entry, len(self._entries))
         self._entries += entry
+        self.count = len(self._entries) // self.entry_bytes
 
     def truncate(self, count: int) -> None:
         """Keep the first `count` entries."""
         del self._entries[count * self.entry_bytes :]
+        self.count = len(self._entries) // self.entry_bytes
 
     def close(self) -> None:
         """Trim the file to its entries; reads still work, appends do not. May be repeated."""

@@ -42,7 +42,7 @@ class LogConfig:
     @property
     def is_compacted(self) -> bool:
         """Records need a key, and compaction keeps the last one of each key; see `log.compaction`."""
-        return "compact" in self.cleanup_policy.split(",")
+        return self.cleanup_policy != "delete" and "compact" in self.cleanup_policy.split(",")
 
     @property
     def is_deleted(self) -> bool:
