@@ -48,7 +48,7 @@ cdef enum:
 cdef tuple STATUS_TEXT = ("", "is cut off", "does not end where its length says", "has an impossible count or length")
 
 
-cdef const char *_get_field(const char *at, const char *end, const char **data, Py_ssize_t *length) noexcept nogil:
+cdef inline const char *_get_field(const char *at, const char *end, const char **data, Py_ssize_t *length) noexcept nogil:
     """Read a nullable byte field; NULL if it runs past the end. A length below -1 is taken as cut, too."""
     cdef int32_t n = 0
     at = get_varint(at, end, &n)

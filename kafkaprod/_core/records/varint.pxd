@@ -62,14 +62,16 @@ cdef const char *get_long_varlong(const char *p, const char *end, int64_t *value
 
 
 cdef inline const char *get_short_uvarint(const char *p, const char *end, uint32_t *value) noexcept nogil:
-    """Read an unsigned varint of one or two bytes; NULL if it is longer, or may be cut."""
+    """Read an unsigned varint of one or two bytes; NULL if it is longer, or cut."""
     cdef uint32_t first, second
-    if end - p < 2:
+    if p >= end:
         return NULL
     first = <unsigned char>p[0]
     if first < 0x80:
         value[0] = first
         return p + 1
+    if end - p < 2:
+        return NULL
     second = <unsigned char>p[1]
     if second >= 0x80:
         return NULL
