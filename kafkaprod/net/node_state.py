@@ -5,6 +5,7 @@ Source: Kafka's ClusterConnectionStates and NetworkClient.leastLoadedNode.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -12,10 +13,12 @@ from typing import Final
 from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.net.node import ConnectionStage, NodeConnection
 from kafkaprod.net.node_metrics import NodeMetrics
+from kafkaprod.net.throttling import MAX_THROTTLE_MS
 from kafkaprod.structs import Node
 
 _UNCONNECTED: Final = (ConnectionStage.RESOLVE, ConnectionStage.CONNECT)
 UNFIT_ATTEMPTS: Final = 8  # about 4 s with the default reconnect backoff
+_log = logging.getLogger("kafkaprod.net")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,16 @@ class NodeState:
         if self.connection.is_ready and now_ms < self.throttled_until_ms:
             return self.throttled_until_ms - now_ms
         return 0 if self.can_send(now_ms, max_in_flight) else None
+
+    def throttle(self, throttle_ms: int, now_ms: int) -> None:
+        """Send nothing for that long, at most `MAX_THROTTLE_MS`, and extend the timeouts of requests in flight."""
+        if throttle_ms > MAX_THROTTLE_MS and not self.has_overthrottled:
+            self.has_overthrottled = True
+            _log.warning("node %d throttles for %d ms: %d are obeyed", self.node.node_id, throttle_ms, MAX_THROTTLE_MS)
+        throttle_ms = min(throttle_ms, MAX_THROTTLE_MS)
+        self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
+        if self.connection is not None:
+            self.connection.protocol.extend_deadlines(throttle_ms)
 
 
 def least_loaded(states: Iterable[NodeState], now_ms: int, max_in_flight: int) -> int | None:

@@ -12,7 +12,6 @@ Sources: Kafka's NetworkClient and ClusterConnectionStates; KIP-144, KIP-601 (ba
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -30,6 +29,7 @@ from kafkaprod.net.node import NodeConnection
 from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.net.node_state import ConnectionFailure, NodeState, least_loaded
 from kafkaprod.net.settings import ConnectionSettings
+from kafkaprod.net.throttling import throttle_of
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.frames import MAX_FRAME_BYTES
@@ -38,13 +38,6 @@ from kafkaprod.protocol.negotiation import IDENTITY_VERSION, BrokerVersions
 from kafkaprod.protocol.primitives import Buffer, ByteChain
 from kafkaprod.protocol.schema import Request
 from kafkaprod.structs import Node
-
-MAX_THROTTLE_MS = 60_000  # of one answer; Kafka's quotas throttle for some seconds at most
-
-# First version of each API after which the broker answers first and expects the client to hold back (KIP-219).
-# Below it the broker delays the response itself. Produce is left to the sender, which decodes its responses.
-CLIENT_THROTTLED_FROM = {3: 6, 10: 2, 18: 2, 19: 3, 20: 2, 22: 1, 24: 1, 25: 1, 26: 1, 28: 1, 37: 1, 71: 0, 72: 0}
-_log = logging.getLogger("kafkaprod.net")
 
 
 class NodePool:
@@ -250,13 +243,7 @@ class NodePool:
         """Obey a node that throttles: send nothing for that long, and extend the timeouts of requests in flight."""
         state = self.members.states.get(node_id)
         if state is not None and throttle_ms > 0:
-            if throttle_ms > MAX_THROTTLE_MS and not state.has_overthrottled:
-                state.has_overthrottled = True
-                _log.warning("node %d throttles for %d ms: %d are obeyed", node_id, throttle_ms, MAX_THROTTLE_MS)
-            throttle_ms = min(throttle_ms, MAX_THROTTLE_MS)
-            state.throttled_until_ms = max(state.throttled_until_ms, now_ms + throttle_ms)
-            if state.connection is not None:
-                state.connection.protocol.extend_deadlines(throttle_ms)
+            state.throttle(throttle_ms, now_ms)
 
     def _connection(self, node_id: int) -> NodeConnection | None:
         state = self.members.states.get(node_id)
@@ -327,9 +314,8 @@ class NodePool:
 
     def _take_finished(self, now_ms: int) -> list[InFlightRequest]:
         for request in self._finished:
-            throttle_ms = getattr(request.response, "throttle_time_ms", 0)
-            if throttle_ms > 0 and request.version >= CLIENT_THROTTLED_FROM.get(request.api_key, 1 << 15):
-                self.throttle(request.node_id, throttle_ms, now_ms)
+            if getattr(request.response, "throttle_time_ms", 0) > 0:
+                self.throttle(request.node_id, throttle_of(request), now_ms)
         finished = self._finished.copy()
         self._finished.clear()  # the connections hold the list itself; last, as memory may run out before
         return finished
