@@ -13,24 +13,20 @@ are file ranges. Threads: `run` belongs to one thread; `stop` and `post` may be 
 
 from __future__ import annotations
 
-import errno
 import logging
-import socket
-import ssl
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.cluster_config import ClusterConfig
 from kafkaprod.broker.cluster.control import ControlThread
 from kafkaprod.broker.cluster.maintenance import Maintenance
 from kafkaprod.broker.config import BrokerConfig
-from kafkaprod.broker.listeners import Endpoint, Listener
+from kafkaprod.broker.server.accepting import Acceptor, Acceptors, close_acceptors, open_acceptors
 from kafkaprod.broker.server.admission import Admission
 from kafkaprod.broker.server.dispatcher import Dispatcher
-from kafkaprod.broker.server.login import Login
 from kafkaprod.broker.server.purgatory import Purgatory
 from kafkaprod.broker.server.read_budget import ReadBudget
 from kafkaprod.broker.server.router import announced_versions, peer_versions
@@ -39,8 +35,6 @@ from kafkaprod.broker.server.timers import Timers
 from kafkaprod.clock import Clock, SystemClock
 from kafkaprod.errors import KafkaError
 from kafkaprod.net.poller import READABLE, Poller
-from kafkaprod.net.tls_transport import TlsTransport
-from kafkaprod.net.transport import TcpTransport, Transport
 
 if TYPE_CHECKING:
     from kafkaprod.broker.cluster.member import ClusterMember
@@ -48,23 +42,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _READ_BYTES = 512 * 1024
-_BACKLOG = 128
-_ACCEPT_TURN = 64
-_ACCEPT_PAUSE_MS = 1_000
 _OVERDUE_CHECK_MS = 1_000
-_WARNING_MS = 1_000  # one line about refused connections in that time
 _SYNC_THREADS = 4
-_PEER_HOST = "peer"
-
-
-class _Acceptor(NamedTuple):
-    """A socket that listens, and the address that its clients get."""
-
-    listener: Listener
-    sock: socket.socket
-    tls: ssl.SSLContext | None
-    endpoint: Endpoint
-    is_peer: bool = False
 
 
 class BrokerServer:
@@ -82,29 +61,26 @@ class BrokerServer:
             KafkaError: as `Broker`.
         """
         has_login = any(listener.has_login for listener in config.all_listeners)
-        self._versions = {
+        versions = {
             with_login: announced_versions(
                 has_login=with_login, takes_metrics=config.client_metrics, max_versions=config.max_versions
             )
             for with_login in (False, True)
         }
-        self._peer_versions = peer_versions()
         self._config = config
         self._clock = clock or SystemClock()
         self._timers = Timers()
         self._posted: deque[Callable[[], None]] = deque()  # the one thing other threads touch
-        self._is_stopping = self._are_clients_cut = False
+        self._is_stopping = False
         self._has_crashed = False
         self._admission = Admission(config.limits, has_login)
         self._budget = ReadBudget(config.limits.max_queued_bytes, config.limits.max_request_bytes)
         self._paused: set[Session] = set()  # wait for memory
-        self._refused_count = 0  # since the last warning about them
-        self._warned_ms = -_WARNING_MS
         self._ready: deque[Session] = deque()  # have requests waiting, and none in progress
         self._scratch = memoryview(bytearray(_READ_BYTES))
         self._syncs = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="kafkaprod-broker-sync")
         self._long_work = ThreadPoolExecutor(1, thread_name_prefix="kafkaprod-broker-long")
-        self._acceptors = _open_acceptors(config)  # may fail, so the poller's sockets are opened after it
+        opened = open_acceptors(config)  # may fail, so the poller's sockets are opened after it
         self._poller = Poller()
         self._purgatory = Purgatory(self._poller.wakeup)
         try:
@@ -112,18 +88,18 @@ class BrokerServer:
                 config, self._clock, self._purgatory, self._run_blocking, self._run_control, self._run_long
             )
         except BaseException:
-            for acceptor in self._acceptors:
-                acceptor.sock.close()
+            close_acceptors(opened)
             self._poller.close()
             raise
-        self.broker.endpoints = {acceptor.listener.protocol: acceptor.endpoint for acceptor in self._acceptors}
-        self.broker.endpoint = self._acceptors[0].endpoint
+        self.broker.endpoints = {acceptor.listener.protocol: acceptor.endpoint for acceptor in opened}
+        self.broker.endpoint = opened[0].endpoint
         self.broker.post = self.post
-        self.broker.api_versions = self._versions[has_login]
-        self.broker.peer_api_versions = self._peer_versions
+        self.broker.api_versions = versions[has_login]
+        self.broker.peer_api_versions = peer_versions()
         self._control = ControlThread(self.broker.coordinators, self._clock, self._on_crash)
         self._maintenance = Maintenance(self.broker, self._control.submit)
         self._dispatcher = Dispatcher(self.broker, self)
+        self._acceptors = Acceptors(opened, self.broker, self._admission, versions, self._poller, self._clock, self)
         self.member = self._join(config.cluster)
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -133,7 +109,7 @@ class BrokerServer:
         self._control.start()
         self._maintenance.start()
         if self.member is None:
-            self._accept_clients()
+            self._acceptors.accept_clients()
         self.call_after(_OVERDUE_CHECK_MS, self._close_overdue)
         try:
             while not self._is_stopping:
@@ -147,19 +123,14 @@ class BrokerServer:
         if cluster is None:
             return None
         member = self.broker.member = _make_member(self.broker, cluster, self._poller, self._clock)
-        member.on_serving = self._accept_clients  # not before the metadata is complete
+        member.on_serving = self._acceptors.accept_clients  # not before the metadata is complete
         member.on_stopped = self.stop
-        self._peer_acceptor = _listen_for_peers(self._acceptors[0], cluster, self._config.node_id)
-        self._poller.register(self._peer_acceptor.sock, READABLE, self._peer_acceptor)
+        self._acceptors.accept_peers(cluster)
         return member
-
-    def _accept_clients(self) -> None:
-        for acceptor in self._acceptors:
-            self._poller.register(acceptor.sock, READABLE, acceptor)
 
     def cut_clients(self, *, is_cut: bool) -> None:
         """Close the connections of clients and take no new ones, or take them again (tests); on the loop."""
-        self._are_clients_cut = is_cut
+        self._acceptors.are_clients_cut = is_cut
         for session in [session for session in self._admission if is_cut and not session.is_peer]:
             self.close_session(session)
 
@@ -193,10 +164,8 @@ class BrokerServer:
         self.stop()
 
     def _close(self) -> bool:
-        for acceptor in self._acceptors:
-            acceptor.sock.close()
+        self._acceptors.close()
         if self.member is not None:
-            self._peer_acceptor.sock.close()
             self.member.close()
         for session in self._admission:
             self.close_session(session)
@@ -234,8 +203,8 @@ class BrokerServer:
         for data, mask in self._poller.poll(self._timeout_ms()):
             if isinstance(data, Session):
                 self._on_ready(data, mask)
-            elif isinstance(data, _Acceptor):
-                self._accept(data)
+            elif isinstance(data, Acceptor):
+                self._acceptors.accept(data)
             else:
                 data.on_ready(mask)
         for _ in range(len(self._posted)):  # what these post runs in the next turn
@@ -260,65 +229,8 @@ class BrokerServer:
             deadlines.append(self.member.next_deadline_ms())
         return max(min(deadlines) - self._clock.now_ms(), 0) if deadlines else None
 
-    def _accept(self, acceptor: _Acceptor) -> None:
-        for _ in range(_ACCEPT_TURN):
-            try:
-                sock, address = acceptor.sock.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE):
-                    self._pause_accepting(acceptor, error)
-                    return
-                continue  # the client gave up before we came
-            if acceptor.is_peer:
-                self._open_session(acceptor, sock, _PEER_HOST)
-                continue
-            if self._are_clients_cut:
-                sock.close()
-                continue
-            verdict = self._admission.check(address[0], self._clock.now_ms())
-            if verdict.victim is not None:
-                self.close_session(verdict.victim)
-            if verdict.refusal is not None:
-                sock.close()
-                self._warn_of_refusal(address[0], verdict.refusal)
-                continue
-            self._open_session(acceptor, sock, address[0])
-
-    def _warn_of_refusal(self, host: str, limit: str) -> None:
-        self._refused_count += 1
-        now_ms = self._clock.now_ms()
-        if now_ms - self._warned_ms >= _WARNING_MS:
-            logger.warning("%d connections refused by %s, the last one from %s", self._refused_count, limit, host)
-            self._warned_ms, self._refused_count = now_ms, 0
-
-    def _pause_accepting(self, acceptor: _Acceptor, error: OSError) -> None:
-        logger.error("no connection can be accepted for %d ms: %s", _ACCEPT_PAUSE_MS, error)
-        self._poller.unregister(acceptor.sock)
-        self.call_after(_ACCEPT_PAUSE_MS, lambda: self._poller.register(acceptor.sock, READABLE, acceptor))
-
-    def _open_session(self, acceptor: _Acceptor, sock: socket.socket, host: str) -> None:
-        sock.setblocking(False)
-        if not acceptor.is_peer:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        transport: Transport = (
-            TcpTransport(sock) if acceptor.tls is None else TlsTransport(sock, acceptor.tls, server_hostname=None)
-        )
-        limits, has_login = self._config.limits, acceptor.listener.has_login and not acceptor.is_peer
-        max_frame_bytes = limits.max_unauthenticated_bytes if has_login else limits.max_request_bytes
-        login = Login(self.broker.credentials, self._config.sasl_oauthbearer) if has_login else None
-        session = Session(
-            transport,
-            host,
-            self._peer_versions if acceptor.is_peer else self._versions[has_login],
-            max_frame_bytes,
-            login,
-            acceptor.endpoint,
-            self._clock.now_ms(),
-            is_peer=acceptor.is_peer,
-        )
-        self._admission.add(session)
+    def begin(self, session: Session) -> None:
+        """Serve a new session."""
         self._on_ready(session, READABLE)
 
     def _on_ready(self, session: Session, mask: int) -> None:
@@ -422,35 +334,7 @@ class BrokerServer:
         self.call_after(_OVERDUE_CHECK_MS, self._close_overdue)
 
 
-def _open_acceptors(config: BrokerConfig) -> list[_Acceptor]:
-    opened: list[_Acceptor] = []
-    try:
-        for listener in config.all_listeners:
-            sock = _listen(listener.host, listener.port)
-            endpoint = Endpoint(config.advertised_host or listener.host, sock.getsockname()[1])
-            opened.append(_Acceptor(listener, sock, config.tls if listener.has_tls else None, endpoint))
-    except BaseException:
-        for acceptor in opened:
-            acceptor.sock.close()
-        raise
-    return opened
-
-
 def _make_member(broker: Broker, cluster: ClusterConfig, poller: Poller, clock: Clock) -> ClusterMember:
     from kafkaprod.broker.cluster.member import ClusterMember  # a broker alone starts without it
 
     return ClusterMember(broker, cluster, poller, clock)
-
-
-def _listen_for_peers(first: _Acceptor, cluster: ClusterConfig, node_id: int) -> _Acceptor:
-    from kafkaprod.broker.peers.rules import socket_path  # a broker alone starts without them
-    from kafkaprod.broker.peers.server import listen
-
-    return first._replace(sock=listen(socket_path(cluster.directory, str(node_id))), tls=None, is_peer=True)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    listener.setblocking(False)
-    return listener
