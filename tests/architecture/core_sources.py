@@ -13,26 +13,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CORE = ROOT / "kafkaprod" / "_core"
+PACKAGE = ROOT / "kafkaprod"
+CORE = PACKAGE / "_core"
 
 _IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import\b|c?import\s+([\w.]+))", re.MULTILINE)
 _CDEF_FUNCTION = re.compile(r"(\s*)cdef\s[^=]*?\b(\w+)\(")
 _LINE = re.compile(r'<pre class="cython line score-(\d+)"[^>]*>(.*)')
 _LINE_NUMBER = re.compile(r'<span class="">(\d+)</span>:')
+_POSITION = re.compile(r'/\* "([\w/.]+)":(\d+)\n.*?\*/', re.DOTALL)
+"""What precedes the C code of a source line; the code goes on to the next one."""
+_PYTHON_CALL = re.compile(r"\b_*(?:Py[A-Z]\w*_\w+|__Pyx_(?!RefNanny)\w+|Py_[A-Z]+)\(")
 
 
 @dataclass(frozen=True, slots=True)
 class NogilFunction:
-    """A function of a .pyx whose declaration says nogil; `lines` are those of its body, from 1."""
+    """A function of a .pyx or .pxd whose declaration says nogil; `lines` are those of its body, from 1."""
 
     module: str
     name: str
     lines: range
 
 
-def sources(*suffixes: str) -> list[Path]:
-    """The core's files with one of these suffixes."""
-    return sorted(path for path in CORE.rglob("*") if path.suffix in suffixes)
+def sources(*suffixes: str, root: Path = CORE) -> list[Path]:
+    """The files below `root` with one of these suffixes."""
+    return sorted(path for path in root.rglob("*") if path.suffix in suffixes)
 
 
 def imported_modules(source: str) -> set[str]:
@@ -41,7 +45,7 @@ def imported_modules(source: str) -> set[str]:
 
 
 def nogil_functions(path: Path) -> Iterator[NogilFunction]:
-    """The nogil functions that a .pyx defines."""
+    """The nogil functions that a .pyx or .pxd defines."""
     lines = path.read_text().splitlines()
     number = 0
     while number < len(lines):
@@ -60,13 +64,10 @@ def nogil_functions(path: Path) -> Iterator[NogilFunction]:
 
 
 def translate(directory: Path) -> str:
-    """Translate a copy of the core to C, annotated, in `directory`; return what Cython said."""
-    (directory / "kafkaprod").mkdir()
+    """Translate a copy of all Cython sources to C, annotated, in `directory`; return what Cython said."""
     for path in [ROOT / "setup.py", ROOT / "pyproject.toml", ROOT / "README.md", ROOT / "LICENSE"]:
         shutil.copy(path, directory)
-    for path in (ROOT / "kafkaprod").glob("*.py"):
-        shutil.copy(path, directory / "kafkaprod")
-    shutil.copytree(CORE, directory / "kafkaprod" / "_core", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copytree(PACKAGE, directory / "kafkaprod", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KAFKAPROD_")}
     done = subprocess.run(
         [sys.executable, "setup.py", "--version"],
@@ -81,7 +82,7 @@ def translate(directory: Path) -> str:
 
 def annotation_scores(directory: Path, module: str) -> dict[int, int]:
     """How much Python each line of a translated module does, by line number; 0 is plain C."""
-    (found,) = (directory / "build" / "kafkaprod" / "_core").rglob(f"{module}.html")
+    (found,) = (directory / "build" / "kafkaprod").rglob(f"{module}.html")
     page = found.read_text()
     scores = {}
     for line in page.split("\n"):
@@ -90,6 +91,22 @@ def annotation_scores(directory: Path, module: str) -> dict[int, int]:
         if match and number:
             scores[int(number[1])] = int(match[1])
     return scores
+
+
+def python_calls_of_declarations(directory: Path) -> dict[tuple[str, int], str]:
+    """Return each line of a .pxd that does Python work in the C code of a module, and its first call: (path, line).
+
+    Cython's annotation shows only the lines of a module's own .pyx. What a .pxd defines is translated in each module
+    that cimports it.
+    """
+    found: dict[tuple[str, int], str] = {}
+    for path in (directory / "build" / "kafkaprod").rglob("*.c"):
+        _, *parts = _POSITION.split(path.read_text())
+        for file, line, code in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+            call = _PYTHON_CALL.search(code.partition("\n}\n")[0]) if file.endswith(".pxd") else None
+            if call is not None:
+                found[file, int(line)] = call[0]
+    return found
 
 
 def _indent(line: str) -> int:

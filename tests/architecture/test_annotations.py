@@ -1,16 +1,30 @@
-"""Inner loops are plain C: every line of every nogil function of the core scores 0 in Cython's annotation.
+"""Inner loops are plain C: every line of every nogil function scores 0 in Cython's annotation, and those that a .pxd
+defines call nothing of Python's in any module that cimports them.
 
-No list of hot functions to keep: whatever is declared nogil is hot.
+No list of hot functions to keep: whatever is declared nogil is hot. All sources are translated for it, from nothing, so
+this is also where Cython's warnings and performance hints are looked for.
 """
 
 from pathlib import Path
 
-from tests.architecture.core_sources import annotation_scores, nogil_functions, sources
+import pytest
+
+from tests.architecture.core_sources import (
+    PACKAGE,
+    ROOT,
+    annotation_scores,
+    nogil_functions,
+    python_calls_of_declarations,
+    sources,
+)
+
+pytestmark = pytest.mark.timeout(900)  # to translate all takes a minute of CPU, in the first of these tests
 
 
 def test_translation_gives_no_performance_hints(translated_core: tuple[Path, str]) -> None:
     _, output = translated_core
-    assert "Cythonizing kafkaprod/_core/queues/accumulator.pyx" in output
+    for path in sources(".pyx", root=PACKAGE):
+        assert f"Cythonizing {path.relative_to(ROOT)}" in output
     assert "performance hint" not in output.lower()
     assert "warning" not in output.lower()
 
@@ -19,7 +33,7 @@ def test_nogil_functions_do_no_python_work(translated_core: tuple[Path, str]) ->
     directory, _ = translated_core
     seen = set()
     offenders = []
-    for path in sources(".pyx"):
+    for path in sources(".pyx", root=PACKAGE):
         scores = annotation_scores(directory, path.stem)
         for function in nogil_functions(path):
             seen.add(function.name)
@@ -31,6 +45,36 @@ def test_nogil_functions_do_no_python_work(translated_core: tuple[Path, str]) ->
     assert offenders == []
     # The scan found what a record passes, so that it is not empty by mistake.
     assert {"append_locked", "append_sticky", "batch_open", "batch_extend", "try_acquire", "_take"} <= seen
+
+
+def test_nogil_functions_of_declarations_do_no_python_work(translated_core: tuple[Path, str]) -> None:
+    directory, _ = translated_core
+    calls = python_calls_of_declarations(directory)
+    seen = set()
+    offenders = []
+    for path in sources(".pxd", root=PACKAGE):
+        file = str(path.relative_to(ROOT))
+        for function in nogil_functions(path):
+            seen.add(function.name)
+            offenders += [
+                f"{file}:{line} in {function.name}: {calls[file, line]}"
+                for line in function.lines
+                if (file, line) in calls
+            ]
+    assert offenders == []
+    assert {"put_varint", "get_varint", "batch_append"} <= seen
+
+
+def test_python_calls_of_declarations_are_seen(tmp_path: Path) -> None:
+    code = tmp_path / "build" / "kafkaprod" / "a.c"
+    code.parent.mkdir(parents=True)
+    code.write_text(
+        '/* "kafkaprod/a.pxd":7\n * x  # <<<\n */\n  __pyx_r = (__pyx_v_u + 1);\n}\n\n'
+        '/* "kafkaprod/a.pxd":8\n * y  # <<<\n */\n  __pyx_t_1 = PyLong_FromLong(__pyx_v_n);\n'
+        '/* "kafkaprod/a.pxd":9\n * z  # <<<\n */\n  __Pyx_RefNannyFinishContext();\n  return;\n}\n__Pyx_After();\n'
+        '/* "kafkaprod/a.pyx":10\n * w  # <<<\n */\n  PyLong_FromLong(__pyx_v_n);\n'
+    )
+    assert python_calls_of_declarations(tmp_path) == {("kafkaprod/a.pxd", 8): "PyLong_FromLong("}
 
 
 def test_annotation_scores_see_python_work(translated_core: tuple[Path, str]) -> None:
