@@ -123,6 +123,11 @@ class ServerConnection:
         """The number of bytes of an incomplete request."""
         return self._splitter.incomplete_bytes
 
+    @property
+    def has_output(self) -> bool:
+        """Whether bytes wait for the client: `receive_data` itself refuses an unknown version of ApiVersions."""
+        return len(self._out) > 0
+
     def receive_data(self, data: Buffer) -> None:
         """Take bytes from the client; `events` returns what they contain.
 

@@ -151,6 +151,7 @@ class Session:
             self.waiting.append(event)
             self._has_asked = True
             self.unfinished_since_ms = None
+        self.has_output = self._connection.has_output
         self._incomplete_bytes = self._connection.incomplete_bytes
         if not self._incomplete_bytes:
             self.unfinished_since_ms = None
