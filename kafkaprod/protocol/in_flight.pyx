@@ -85,7 +85,7 @@ cdef class InFlightRequests:
     """A queue: answers must come in the order of the requests (protocol guide, "Network").
 
     Attributes:
-        requests: Those in flight, oldest first; only the methods change it.
+        requests: Those in flight, oldest first; only the connection changes it.
     """
 
     cdef readonly object requests

@@ -239,6 +239,15 @@ class Message(Struct):
 class Request(Message):
     """What a client sends."""
 
+    def quick_body(self, version: int) -> bytes | None:
+        """Return what `encode` would, if the class can make it in one step; None: use `encode`."""
+        return None
+
 
 class Response(Message):
     """What a broker answers."""
+
+    @classmethod
+    def read_quick(cls, body: memoryview, version: int) -> Self | None:
+        """Return what `decode` would, if the class can read this body in one step; None: use `decode`."""
+        return None

@@ -186,6 +186,25 @@ def test_responses_come_back_in_order_with_their_tokens() -> None:
     assert connection.in_flight_count == 0
 
 
+@pytest.mark.parametrize(("version", "tagged"), [(8, b""), (9, b"\0"), (9, b"\1\5\2ab"), (9, b"\x80\0")])
+def test_an_answer_that_comes_whole_is_taken_as_one_in_parts(version: int, tagged: bytes) -> None:
+    bodies = []
+    for parts in (1, 2):
+        connection, _ = ready()
+        correlation_id = connection.send_body(
+            PRODUCE, version, [b"body"], 4, on_done=outcome_token("t"), now_ms=0, timeout_ms=1000
+        )
+        take(connection)
+        data = frame(struct.pack(">i", correlation_id) + tagged + b"answer")
+        middle = len(data) if parts == 1 else len(data) // 2
+        answered = connection.receive_data(data[:middle], 3) + connection.receive_data(data[middle:], 7)
+        (event,) = happened(connection)
+        assert (answered, connection.in_flight_count) == (1, 0)
+        assert (event.on_done, event.latency_ms) == ("t", 3 if parts == 1 else 7)
+        bodies.append(bytes(event.body))
+    assert bodies == [b"answer", b"answer"]
+
+
 def test_a_declared_request_comes_back_decoded() -> None:
     connection, broker = ready()
     broker.handlers[22] = lambda _: struct.pack(">ihqh", 0, 0, 4000, 3) + b"\0"
