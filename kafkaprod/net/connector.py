@@ -72,7 +72,7 @@ class Connector:
             setup_timeout_ms=self._setup_timeout.delay_ms(state.failure_count, self._random),
             identity=self._identity(state),
         )
-        state.connection, state.was_ready = connection, False
+        state.connection, state.was_ready, state.is_steady = connection, False, False
         connection.start(now_ms)
         self._touched[state] = None
 

@@ -68,6 +68,7 @@ class Membership:
             self.states[node_id] = state
         for state in known.values():
             self._retired[state.node.node_id] = state
+            state.is_steady = False
             self.close_if_retired(state)
 
     def add(self, node: Node) -> None:
@@ -84,6 +85,7 @@ class Membership:
         node_id, connection = state.node.node_id, state.connection
         if self._retired.get(node_id) is not state:
             return
+        state.is_steady = False  # each answer may be the last one
         if connection is None or not state.was_ready or not connection.protocol.in_flight_count:
             del self._retired[node_id]
             self._close(state, ConnectionLostError(f"node {node_id} left the cluster"))

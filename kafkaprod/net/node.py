@@ -111,6 +111,7 @@ class NodeConnection:
         self._addresses: deque[Address] = deque()
         self._transport: Transport | None = None
         self._interest = 0  # what the poller watches the transport for
+        self._is_plain = settings.tls is None
         self._mechanism: Mechanism | None = None if settings.mechanism is None else settings.mechanism()
         self.protocol = Connection(
             client_id=settings.options.client_id,
@@ -210,11 +211,12 @@ class NodeConnection:
             return
         if self.stage in (ConnectionStage.CONNECT, ConnectionStage.TLS):
             self._advance_setup(transport, now_ms)
-        else:
-            self._receive(transport, now_ms)
-            self.flush(now_ms)  # updates the interest
+            self._update_interest()
             return
-        self._update_interest()
+        self._receive(transport, now_ms)
+        out = self.protocol.outgoing
+        if out.queued_position != out.sent_position or self._interest != READABLE or not self._is_plain:
+            self.flush(now_ms)  # updates the interest
 
     def flush(self, now_ms: int) -> None:
         """Write queued bytes to the socket, as many as it takes."""
@@ -225,7 +227,7 @@ class NodeConnection:
         out = protocol.outgoing
         while out.queued_position != out.sent_position:
             try:
-                sent_bytes = transport.send(protocol.data_to_send(IOV_MAX))
+                sent_bytes = transport.send(out.front(IOV_MAX))
             except OSError as error:
                 self._close_for(error, "sending failed")
                 return
@@ -261,7 +263,7 @@ class NodeConnection:
             self.has_answered = self.has_answered or answered > 0
             if self.protocol.has_events:
                 self._handle_events()
-            if self.is_closed or (size < len(target) and self._settings.tls is None):
+            if self.failure is not None or (size < len(target) and self._is_plain):
                 break
 
     def _end_of_stream_reason(self) -> str:

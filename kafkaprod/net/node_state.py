@@ -62,6 +62,7 @@ class NodeState:
         throttled_until_ms: Time before which nothing may be sent.
         has_overthrottled: Whether a throttle beyond MAX_THROTTLE_MS was logged.
         last_failure: Why the last connection ended; None once a later one answered a request.
+        is_steady: Whether its connection has no news but answers, so that the pool need not look at it after each.
     """
 
     node: Node
@@ -75,6 +76,7 @@ class NodeState:
     throttled_until_ms: int = 0
     last_failure: ConnectionFailure | None = None
     has_overthrottled: bool = False
+    is_steady: bool = False
 
     @property
     def is_silent(self) -> bool:

@@ -53,12 +53,14 @@ class NodePool:
         is_rebootstrap_required: Whether a broker of another cluster refused this client (error 129, KIP-1102).
         ready_count: Connections that have become ready so far: with each a broker has announced its versions.
         wakeup: Called, it makes `poll` return soon. For any thread, and for signal handlers.
+        add_node: `Membership.add`, for a broker that another one named, such as a coordinator.
     """
 
     def __init__(
         self, settings: ConnectionSettings, clock: Clock, *, random: Callable[[], float] = random.random
     ) -> None:
         self._max_in_flight = settings.options.max_in_flight_requests_per_connection
+        self._max_idle_ms, self._never_logs_in = settings.options.connections_max_idle_ms, settings.mechanism is None
         self._clock = clock
         self._random = random
         self._poller = settings.network.make_poller()
@@ -67,6 +69,7 @@ class NodePool:
         self._touched: dict[NodeState, None] = {}  # brokers whose connection may have news for `_collect`
         self._connector = Connector(settings, clock, random, self._poller, self._finished, self._touched)
         self.members = Membership(self._connector.close)
+        self.add_node = self.members.add
         self._failures: list[ConnectionFailure] = []
         self._has_failed = False  # a connection failed outside of `poll`, which then must not wait
         self._next_timer_ms = NEVER_MS  # not later than the earliest deadline of any connection
@@ -95,13 +98,6 @@ class NodePool:
             self._connector.cluster_id = cluster_id
             self.members.update(nodes)
 
-    def add_node(self, node: Node) -> None:
-        """Add a broker that another one named, such as a coordinator, and that metadata may not have yet.
-
-        Ignored if its id is known. The next `update_nodes` without it retires it.
-        """
-        self.members.add(node)
-
     def rebootstrap(self) -> None:
         """Forget the cluster: close all connections and start over with the bootstrap servers (KIP-899)."""
         self.is_rebootstrap_required = False
@@ -125,10 +121,7 @@ class NodePool:
         return state.can_send(now_ms, self._max_in_flight)
 
     def ready_delay_ms(self, node_id: int, now_ms: int) -> int | None:
-        """Return how long `is_ready` is certainly false; 0: try now; None: until an event of the connection.
-
-        That event (connected, answered, written) ends `poll`.
-        """
+        """Return how long `is_ready` is certainly false; 0: try now; None: until an event of it, which ends `poll`."""
         state = self.members.states.get(node_id)
         return None if state is None else state.ready_delay_ms(now_ms, self._max_in_flight)
 
@@ -179,8 +172,7 @@ class NodePool:
         If the node supports no version of it, the outcome is an UnsupportedVersionError.
 
         Args:
-            node_id: The node.
-            request: The request.
+            node_id, request: What goes where.
             on_done: Called by the loop with the `InFlightRequest`, which carries the decoded response, and the time.
             now_ms: The time.
             timeout_ms: How long to wait for the response; the connection is closed when it passes.
@@ -204,7 +196,7 @@ class NodePool:
             self._finished.append(refused)
             return
         connection.protocol.send(request, usable, on_done=on_done, now_ms=now_ms, timeout_ms=timeout_ms)
-        self._write(state, connection, now_ms)
+        self._write(state, connection, now_ms, now_ms + timeout_ms)
 
     def send_body(
         self,
@@ -237,7 +229,7 @@ class NodePool:
             expects_response=expects_response,
             max_response_bytes=max_response_bytes,
         )
-        self._write(state, connection, now_ms)
+        self._write(state, connection, now_ms, now_ms + timeout_ms)
 
     def throttle(self, node_id: int, throttle_ms: int, now_ms: int) -> None:
         """Obey a node that throttles: send nothing for that long, and extend the timeouts of requests in flight."""
@@ -255,10 +247,13 @@ class NodePool:
             raise IllegalStateError(f"node {node_id} is not ready for requests", node=node_id)
         return state, state.connection
 
-    def _write(self, state: NodeState, connection: NodeConnection, now_ms: int) -> None:
+    def _write(self, state: NodeState, connection: NodeConnection, now_ms: int, deadline_ms: int) -> None:
         state.metrics.requests_sent += 1
         connection.flush(now_ms)
-        self._touched[state] = None
+        if not state.is_steady or connection.failure is not None:
+            self._touched[state] = None
+        elif deadline_ms < self._next_timer_ms:
+            self._next_timer_ms = deadline_ms
 
     # --- the loop --------------------------------------------------------------------------------------------------
 
@@ -279,12 +274,15 @@ class NodePool:
         for connection, _ in ready:
             state = self.members.owner_of(connection)
             if state is not None:  # otherwise it was closed in this call
-                self._touched[state] = None
+                if not state.is_steady or now_ms + self._max_idle_ms < self._next_timer_ms:
+                    self._touched[state] = None
                 try:
                     connection.on_io(now_ms)
                 except MemoryError:  # bytes may be lost: the rest of this connection is unreadable
                     self.disconnect(state.node.node_id, ConnectionLostError("no memory for a response"))
                     raise
+                if connection.failure is not None:
+                    self._touched[state] = None
         if now_ms >= self._next_timer_ms:
             self._run_timers(now_ms)
         if self._touched:
@@ -352,6 +350,7 @@ class NodePool:
             deadline_ms = connection.next_deadline_ms()
             if deadline_ms is not None:
                 self._next_timer_ms = min(self._next_timer_ms, deadline_ms)
+            state.is_steady = connection.is_ready and self._never_logs_in and state.failure_count == 0
             self.members.close_if_retired(state)
 
     def _on_closed(self, state: NodeState, connection: NodeConnection, now_ms: int) -> None:

@@ -6,7 +6,6 @@ forever, and whatever sets the event hangs. A bare lock has no such place, and i
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
 import time
@@ -27,8 +26,10 @@ class Waiter:
 
     def wake(self) -> None:
         """Make the current or next `wait` return True. Never blocks; may be called again."""
-        with contextlib.suppress(RuntimeError):  # released before, and no thread has waited since
+        try:  # contextlib.suppress() would be three calls
             self._lock.release()
+        except RuntimeError:  # released before, and no thread has waited since
+            return
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for `wake`, at most `timeout` seconds; return whether it came. Uses it up."""
