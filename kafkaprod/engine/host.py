@@ -50,6 +50,7 @@ class EngineHost:
         self._guard = engine.guard
         self._sender = engine.sender
         self._is_closed = False
+        self._transaction_calls: TransactionCalls | None = None
         self._finalizer: weakref.finalize[..., object] | None = None
         self._thread = threading.Thread(
             target=_run, args=(engine,), name=f"kafkaprod-{engine.config.client_id}", daemon=True
@@ -103,11 +104,13 @@ class EngineHost:
         Raises:
             IllegalStateError: The producer has no transactional id.
         """
-        if self.engine.transactions is None:
-            raise IllegalStateError("the producer has no transactional_id: set one to use transactions")
-        from kafkaprod.engine.transactions.calling import TransactionCalls
+        if self._transaction_calls is None:
+            if self.engine.transactions is None:
+                raise IllegalStateError("the producer has no transactional_id: set one to use transactions")
+            from kafkaprod.engine.transactions.calling import TransactionCalls
 
-        return TransactionCalls(self, self.engine.transactions)
+            self._transaction_calls = TransactionCalls(self, self.engine.transactions)
+        return self._transaction_calls
 
     @property
     def has_open_transaction(self) -> bool:

@@ -56,6 +56,7 @@ class Identity(Protocol):
         keeps_producer_id: Whether id and epoch never change; a batch that needs a newer epoch fails.
         may_split: Whether a batch that is too large for a broker may be cut in two.
         produce_versions: Lowest and highest version of produce requests.
+        is_ending: Whether a transaction ends as soon as its batches have their outcomes.
     """
 
     transactional_id: str | None
@@ -64,6 +65,9 @@ class Identity(Protocol):
 
     @property
     def produce_versions(self) -> tuple[int, int]: ...
+
+    @property
+    def is_ending(self) -> bool: ...
 
     def wanted(self, now_ms: int) -> IdentityRequest | None:
         """Return the request to send now; None if there is none or one is in flight. Repeated calls are harmless."""
@@ -120,6 +124,7 @@ class IdempotentIdentity:
 
     transactional_id: str | None = None
     produce_versions = (3, 13)
+    is_ending = False
 
     def __init__(
         self,

@@ -47,6 +47,7 @@ from kafkaprod.retry import ExponentialBackoff
 LOAD_UPDATE_MS: Final = 10  # how often the sticky partitioners get the queue lengths
 MAX_FAILED_TURNS: Final = 20  # consecutive turns without memory, 10 to 100 ms apart
 MEMORY_WAIT_S: Final = 0.01
+END_WAIT_MS: Final = 20  # for the answer that a transaction has ended; then the turns continue without it
 RESPONSE_BYTES_PER_PARTITION: Final = 1024
 RESPONSE_BYTES_PER_RECORD: Final = 128  # a broker may name each bad record
 
@@ -146,10 +147,7 @@ class Sender:
         return self._flushes.waiting
 
     def close(self, deadline_ms: int) -> None:
-        """End the loop when everything has its outcome; at `deadline_ms` (monotonic) what is left fails.
-
-        Thread-safe. Of several deadlines the earliest holds.
-        """
+        """End the loop when all has its outcome; at the earliest `deadline_ms` (monotonic) the rest fails."""
         self._close_deadlines_ms.append(deadline_ms)
         self._accumulator.close()
         self.wakeup()
@@ -182,8 +180,7 @@ class Sender:
 
     def run_once(self) -> None:
         """Run one turn: update metadata and producer id, send what is ready, wait, settle the answers."""
-        if self._unsent is not None:  # the last turn ran out of memory while it sent this
-            # Part of the request may be in the connection's queue: only a new connection has a known state.
+        if self._unsent is not None:  # the last turn ran out of memory with part of it in the connection's queue
             self._pool.disconnect(self._unsent.node_id, ConnectionLostError("no memory for a request"))
         if self._must_reconnect:
             self._disconnect_all()
@@ -206,9 +203,11 @@ class Sender:
             self._accumulator.let_new_batches_linger()
         self._wake_waiters()  # for what expired or was refused just now: the poll may last long
         self._just_ended = self._pool.poll(0 if self._ended or self._unsent is not None else max(wait_ms, 0))
-        self._note_ended()
         self._accumulator.set_sender_sleeps(False)
-        self._settle_ended()
+        if self._settle_ended() and self._identity.is_ending and self._accumulator.incomplete_batch_count == 0:
+            # End the transaction without a turn for it: records are refused now, and other calls end the poll.
+            self._just_ended = self._pool.poll(min(self._request_identity(self._clock.now_ms()), END_WAIT_MS))
+            self._settle_ended()
         for failure in self._pool.take_failures():
             self._upkeep.on_connection_failure(failure)
         self._flushes.begin()  # after the poll, which does not end for a flush that is already complete
@@ -237,8 +236,11 @@ class Sender:
             self._ended.append(self._just_ended[0])
             del self._just_ended[0]
 
-    def _settle_ended(self) -> None:
-        if self._ended:
+    def _settle_ended(self) -> bool:
+        """Settle the requests that have ended; return whether there were any."""
+        self._note_ended()
+        has_ended = bool(self._ended)
+        if has_ended:
             self._upkeep.is_observed = False
         while self._ended:
             request = self._ended[0]  # removed afterwards: if memory runs out, the next turn settles it
@@ -247,6 +249,7 @@ class Sender:
         if self._unsent is not None:
             self._answers.take_back(self._unsent, self._clock.now_ms())
             self._unsent = None
+        return has_ended
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
@@ -265,15 +268,15 @@ class Sender:
                 self._identity.on_unsendable(wanted, error, now_ms)
                 return self._identity.delay_ms(now_ms)
             return delay_ms or MAX_WAIT_MS
-        request, version = wanted.request, None
+        version = None
         if wanted.versions is not None:
-            version = self._pool.api_version(node_id, request.api, *wanted.versions)
+            version = self._pool.api_version(node_id, wanted.request.api, *wanted.versions)
             if version is None:
-                what = f"node {node_id} supports no version of {type(request).__name__} in {wanted.versions}"
+                what = f"node {node_id} supports no version of {type(wanted.request).__name__} in {wanted.versions}"
                 self._identity.on_unsendable(wanted, UnsupportedVersionError(what, node=node_id), now_ms)
                 return 0
-        if wanted.in_version is not None and version is not None:
-            request = wanted.in_version(version)
+        in_version = wanted.in_version
+        request = wanted.request if in_version is None or version is None else in_version(version)
         self._pool.send(
             node_id,
             request,
@@ -344,9 +347,7 @@ class Sender:
             now_ms=now_ms,
             timeout_ms=self._config.request_timeout_ms,
             expects_response=self._config.acks != 0,
-            max_response_bytes=(1 << 20)
-            + RESPONSE_BYTES_PER_PARTITION * len(request)
-            + RESPONSE_BYTES_PER_RECORD * request.record_count,
+            max_response_bytes=_max_response_bytes(request),
         )
 
     # --- failure and end -------------------------------------------------------------------------------------------
@@ -402,3 +403,8 @@ class Sender:
         self._identity.on_end(error)
         self._pool.close()
         self._answers.close_all()
+
+
+def _max_response_bytes(request: ProduceRequest) -> int:
+    per_partition = RESPONSE_BYTES_PER_PARTITION * len(request)
+    return (1 << 20) + per_partition + RESPONSE_BYTES_PER_RECORD * request.record_count

@@ -26,6 +26,8 @@ class Step(Enum):
     END = "EndTxn"
     BUMP = "InitProducerId for a newer epoch"
 
+    __hash__ = object.__hash__  # Enum's own hashes the name in Python
+
 
 class Verdict(Enum):
     """What an answer calls for."""

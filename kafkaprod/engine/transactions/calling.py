@@ -96,7 +96,7 @@ class TransactionCalls:
 
     def _check(self) -> None:
         self._host.check_usable()
-        if self._host.is_in_callback:
+        if threading.get_ident() == self._engine.guard.thread_id:
             raise IllegalStateError("a transaction call inside a delivery callback would wait for itself")
 
     def _limit_s(self, timeout: float | None) -> float:

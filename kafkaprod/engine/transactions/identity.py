@@ -18,6 +18,7 @@ from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.settlement import BatchRef, abort_batches
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.identity import MAX_WAIT_MS, IdentityRequest
+from kafkaprod.engine.transactions.answers import Step
 from kafkaprod.engine.transactions.calls import Call, Failure
 from kafkaprod.engine.transactions.machine import TransactionMachine
 from kafkaprod.engine.transactions.offsets import read_group_metadata, read_offsets
@@ -76,6 +77,7 @@ class TransactionalIdentity:
         self._has_news = True  # the machine has changed, the core has not yet
         # sender thread only:
         self._prepared: tuple[TransactionRequest, IdentityRequest] | None = None  # to be sent, or in flight
+        self._last_prepared: tuple[TransactionRequest, IdentityRequest] | None = None
         self._is_in_flight = False
         self._max_close_ms = config.max_block_ms
         self._closing_since_ms: int | None = None
@@ -83,7 +85,7 @@ class TransactionalIdentity:
         self._announced: dict[int, BrokerVersions] = {}  # by node: the versions that were last noted
         self._able: dict[int, bool] = {}  # by node: can it play its part in v2
         self._refuse_late: dict[int, bool] = {}  # by node: does it refuse records after their transaction
-        self._ready_count = -1  # of the pool, when it was last looked at
+        self._ready_count = self._node_count = -1  # of the pool, when it was last looked at
         accumulator.failed_batches = []
         accumulator.set_gate(False)
         drain.set_transaction(0, False)
@@ -99,7 +101,8 @@ class TransactionalIdentity:
     def begin(self) -> None:
         """Begin a transaction; at once. Raises IllegalStateError, or why the last one failed."""
         with self._lock:
-            self._check_running()
+            if self._closed is not None:
+                raise self._closed.error()
             self._machine.begin()
             self._has_news = True
             self._accumulator.set_gate(True)
@@ -116,7 +119,8 @@ class TransactionalIdentity:
     def start_commit(self, wake: Callable[[], None]) -> Call:
         """Begin or resume a commit. Raises as `begin`."""
         with self._lock:
-            self._check_running()
+            if self._closed is not None:
+                raise self._closed.error()
             call = self._machine.commit()
             self._accumulator.set_gate(False)
             return self._started(call, wake)
@@ -160,12 +164,17 @@ class TransactionalIdentity:
 
     def check_sending(self) -> int:
         """Return the number of the open transaction. Raises IllegalStateError, or why the transaction failed."""
+        machine = self._machine
         with self._lock:
-            self._machine.check_sending()
-            return self._machine.number
+            if machine.state is not State.IN_TRANSACTION:
+                machine.check_sending()  # raises
+            return machine.number
 
     def check_same(self, number: int) -> None:
         """Raise IllegalStateError if transaction `number` is not the open one any more."""
+        machine = self._machine
+        if machine.state is State.IN_TRANSACTION and machine.number == number:
+            return
         if self.check_sending() != number:
             raise IllegalStateError(
                 f"transaction {number} of transactional_id={self.transactional_id!r} ended while a record of it waited "
@@ -189,6 +198,11 @@ class TransactionalIdentity:
         """Lowest and highest version of produce requests in the open transaction."""
         return V2_PRODUCE_VERSIONS if self._machine.members.is_v2 else V1_PRODUCE_VERSIONS
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the transaction ends as soon as its batches have their outcomes; False once the request is sent."""
+        return self._machine.state in ENDING and not self._is_in_flight
+
     def wanted(self, now_ms: int) -> IdentityRequest | None:
         """The next request of the transaction. Brings machine and core up to each other first.
 
@@ -196,17 +210,24 @@ class TransactionalIdentity:
         """
         if self._pool.ready_count != self._ready_count:
             self._look_at_brokers()
-        self._exchange()
+        machine, drain = self._machine, self._drain
+        if self._accumulator.failed_batches:
+            self._take_failed_batches()
+        if drain.has_new_members:
+            self._take_new_members()
+        if self._has_news or drain.wants_epoch or machine.state in FAILED:
+            self._apply()
         if self._is_in_flight or self._is_idle:
             return None
         if self._prepared is None:
-            machine = self._machine
             with self._lock:
                 state = machine.state
+                if state in ENDING and machine.members.is_v2 and self._accumulator.incomplete_batch_count > 0:
+                    return None  # the usual turn between a commit and the last outcome
                 # Counted under the lock: else a record could be sent, and its commit begin, before the count is used.
                 has_batches = self._accumulator.incomplete_batch_count > 0
                 if state in ENDING and not has_batches:
-                    if self._drain.has_drained:
+                    if drain.has_drained:
                         machine.on_drained()
                     else:
                         self._look_at_brokers()  # a transaction that nothing was sent in may end here
@@ -216,8 +237,9 @@ class TransactionalIdentity:
                 self._apply()  # a transaction that nothing was sent in ends here
             if request is None:
                 return None
-            node_id = None if request.node is None else request.node.node_id
-            self._prepared = request, IdentityRequest(request.message, node_id, request.versions, request.message_in)
+            if self._last_prepared is None or self._last_prepared[0] is not request:  # EndTxn is mostly the same object
+                self._last_prepared = request, _to_send(request)
+            self._prepared = self._last_prepared
         request, wanted = self._prepared
         if request.node is not None:
             self._pool.add_node(request.node)  # a coordinator may be named before the metadata knows the broker
@@ -225,6 +247,8 @@ class TransactionalIdentity:
 
     def delay_ms(self, now_ms: int) -> int:
         """Until the backoff is over; MAX_WAIT_MS when an answer, a batch or a call must come first."""
+        if self._is_in_flight or self._is_idle:
+            return MAX_WAIT_MS
         return self._machine.wait_ms(now_ms) or MAX_WAIT_MS  # needs no lock: only the sender thread changes it
 
     def on_sent(self, wanted: IdentityRequest) -> None:
@@ -234,8 +258,10 @@ class TransactionalIdentity:
     def on_response(self, wanted: IdentityRequest, done: InFlightRequest, now_ms: int) -> None:
         """Take an answer, or that there is none."""
         self._is_in_flight, self._prepared = False, None
-        self._take_failed_batches()
-        self._look_at_brokers()
+        if self._accumulator.failed_batches:
+            self._take_failed_batches()
+        if self._pool.ready_count != self._ready_count or len(self._pool.members.states) != self._node_count:
+            self._look_at_brokers()
         with self._lock:
             self._has_news = True
             if done.error is None:
@@ -243,6 +269,7 @@ class TransactionalIdentity:
             else:
                 self._machine.on_no_answer(done.error, now_ms, was_sent=done.is_possibly_persisted)
         self._apply()
+        self._is_idle = self._machine.state is State.READY  # a begin_transaction() is news
 
     def on_unsendable(self, wanted: IdentityRequest, error: KafkaError, now_ms: int) -> None:
         """The node cannot be reached, or supports no version of the request."""
@@ -283,18 +310,11 @@ class TransactionalIdentity:
             self._closed = Failure(ProducerClosedError, str(error), "invalid", cause=error.__cause__)
             self._machine.end(self._closed)
 
-    def _exchange(self) -> None:
-        """Bring the machine up to what happened to batches, and the core up to the machine, where anything happened."""
-        drain, machine = self._drain, self._machine
-        if self._accumulator.failed_batches:
-            self._take_failed_batches()
-        if drain.has_new_members:
-            with self._lock:
-                self._has_news = True
-                for topic, number in drain.new_members():
-                    machine.may_drain(TopicPartition(topic, number))
-        if self._has_news or drain.wants_epoch or machine.state in FAILED:
-            self._apply()
+    def _take_new_members(self) -> None:
+        with self._lock:
+            self._has_news = True
+            for topic, number in self._drain.new_members():
+                self._machine.may_drain(TopicPartition(topic, number))
 
     def _take_failed_batches(self) -> None:
         failed = self._accumulator.failed_batches
@@ -319,9 +339,8 @@ class TransactionalIdentity:
             if (drain.producer_id, drain.producer_epoch) != (machine.producer_id, machine.epoch) or drain.wants_epoch:
                 drain.set_producer(machine.producer_id, machine.epoch)
             drain.set_transaction(machine.number if state in OPEN else 0, machine.members.is_v2)
-            added = machine.members.take_added()
-            if added:
-                drain.add_members(added)
+            if machine.members.fresh:
+                drain.add_members(machine.members.take_added())
             self._accumulator.set_gate(state is State.IN_TRANSACTION)
             failure = machine.failure
         if state in FAILED:
@@ -343,7 +362,7 @@ class TransactionalIdentity:
     def _look_at_brokers(self) -> None:
         """Note whether the cluster has finalized v2, and whether every broker known to us can play its part."""
         pool, machine = self._pool, self._machine
-        self._ready_count = pool.ready_count
+        self._ready_count, self._node_count = pool.ready_count, len(pool.members.states)
         is_able = refuses_late = True
         for node_id in pool.node_ids():
             versions = pool.versions(node_id)
@@ -362,6 +381,12 @@ class TransactionalIdentity:
         self._features = max(self._features, (versions.finalized_features_epoch, level))
         self._able[node_id] = all(versions.ranges.get(api, (0, least))[1] >= least for api, least in V2_NEEDS.items())
         self._refuse_late[node_id] = versions.ranges.get(*_VERIFYING)[1] >= _VERIFYING[1][1]
+
+
+def _to_send(request: TransactionRequest) -> IdentityRequest:
+    node_id = None if request.node is None else request.node.node_id
+    in_version = request.message_in if request.step is Step.FIND_COORDINATOR else None
+    return IdentityRequest(request.message, node_id, request.versions, in_version)
 
 
 def _wrapped(error: BaseException) -> KafkaError:

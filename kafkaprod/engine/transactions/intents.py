@@ -60,7 +60,8 @@ class Intents:
 
     def begin(self) -> None:
         """Begin a transaction. Raises IllegalStateError, or why the previous one failed."""
-        self._check_no_call("begin_transaction()")
+        if self._call is not None:
+            self._check_no_call("begin_transaction()")
         if self.state is not State.READY:
             self._raise_failure()
             first = (
@@ -69,7 +70,6 @@ class Intents:
             raise IllegalStateError(f"begin_transaction(): {first} ({self._who()})")
         self._move(State.IN_TRANSACTION)
         self.number += 1
-        self.members = Members(is_v2=self._is_v2)
         self._has_lost_commit = False
 
     def check_sending(self) -> None:
@@ -110,7 +110,7 @@ class Intents:
         return self._end(CallKind.ABORT, State.ABORTING, {State.IN_TRANSACTION, State.ABORTABLE_ERROR})
 
     def _end(self, kind: CallKind, target: State, legal: set[State]) -> Call:
-        resumed = self._resume(kind)
+        resumed = None if self._call is None else self._resume(kind)
         if resumed is not None:
             return resumed
         if self.state not in legal:

@@ -71,6 +71,7 @@ class TransactionMachine(Intents):
         self.can_use_v2 = False
         self.refuses_late = True
         self._in_flight: TransactionRequest | None = None
+        self._last_end: TransactionRequest | None = None
         self._coordinator: Node | None = None
         self._group_coordinators: dict[str, Node] = {}
         self._pauses = Pauses(ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms), random)
@@ -98,8 +99,13 @@ class TransactionMachine(Intents):
         """
         if self._in_flight is not None or now_ms < self._not_before_ms:
             return None
-        if self.state in (State.COMMITTING, State.ABORTING) and self._can_skip_end(has_batches):
-            self._on_ended()  # the coordinator does not know of this transaction: to end it there is an error
+        if self.state in ENDING and not has_batches:
+            members = self.members
+            if not (members.is_started or members.unanswered or members.unanswered_groups):
+                self._on_ended()  # the coordinator does not know of this transaction: to end it there is an error
+            elif members.is_v2:  # nothing is left to be added
+                self._in_flight = self._end_request()
+                return self._in_flight
         request = self._derive(has_batches)
         self._in_flight = request
         if request is not None and request.step is Step.ADD_PARTITIONS:
@@ -124,16 +130,15 @@ class TransactionMachine(Intents):
 
     def _derive(self, has_batches: bool) -> TransactionRequest | None:
         state, members = self.state, self.members
-        if has_batches and members.is_v2 and state in ENDING:
-            return None  # the usual turn between a commit and the last outcome
+        if members.is_v2 and state in ENDING:
+            return None  # batches have no outcome yet
         me = requests.Producer(self._name, self.producer_id, self.epoch)
-        is_ending = state is State.ABORTING
         if state is State.INITIALIZING:
             timeout_ms, is_bump = self._timeout_ms, not self._is_first_init
             return self._to(lambda node: requests.init_producer_id(me, node, timeout_ms, is_bump=is_bump))
         if state not in (State.IN_TRANSACTION, State.COMMITTING, State.ABORTING):
             return None
-        partitions = sorted(members.unanswered) if is_ending else members.to_add
+        partitions = sorted(members.unanswered) if state is State.ABORTING else members.to_add
         if partitions:
             return self._to(lambda node: requests.add_partitions(me, node, partitions))
         group_id = min(members.unanswered_groups, default=None)
@@ -145,9 +150,21 @@ class TransactionMachine(Intents):
         if group_id is not None:
             group = group_id
             return self._to(lambda node: requests.add_offsets(me, node, group))
-        if state is State.IN_TRANSACTION or has_batches:
-            return None
-        return self._to(lambda node: requests.end(me, node, is_commit=not is_ending, is_v2=members.is_v2))
+        return None if state is State.IN_TRANSACTION or has_batches else self._end_request()
+
+    def _end_request(self) -> TransactionRequest:
+        """EndTxn, or the request that comes before it."""
+        node, is_commit = self._coordinator, self.state is State.COMMITTING
+        if node is None:
+            return requests.find_coordinator(self._name, None)
+        last = self._last_end
+        if last is not None and (last.node, last.is_commit, last.is_v2) == (node, is_commit, self.members.is_v2):
+            # It was answered, so that it can be used again: the next one differs by the epoch.
+            last.message.producer_id, last.message.producer_epoch = self.producer_id, self.epoch  # type: ignore[attr-defined]
+            return last
+        me = requests.Producer(self._name, self.producer_id, self.epoch)
+        self._last_end = requests.end(me, node, is_commit=is_commit, is_v2=self.members.is_v2)
+        return self._last_end
 
     def _to(self, make: Callable[[Node], TransactionRequest]) -> TransactionRequest:
         """A request to the transaction coordinator, or one to find it."""
@@ -161,16 +178,14 @@ class TransactionMachine(Intents):
             return requests.find_coordinator(self._name, call.group.group_id)
         return requests.commit_offsets(me, node, call, is_v2=self.members.is_v2)
 
-    def _can_skip_end(self, has_batches: bool) -> bool:
-        members = self.members
-        is_open = members.unanswered or members.unanswered_groups or members.is_started
-        return not has_batches and not is_open
-
     # --- answers ---------------------------------------------------------------------------------------------------
 
     def on_response(self, response: Any, version: int, now_ms: int) -> None:
         """Take the answer to the request in flight."""
-        request = self._take()
+        request = self._in_flight
+        if request is None:
+            request = self._take()  # raises
+        self._in_flight = None
         if self.state is State.FATAL_ERROR:
             return
         try:
@@ -317,6 +332,7 @@ class TransactionMachine(Intents):
         self._can_bump = version >= 3
         self._is_first_init = self._is_bump_due = False
         self._is_v2 = self.can_use_v2
+        self.members = Members(is_v2=self._is_v2)
         self._move(State.READY)
         self._finish_call()
 
@@ -349,8 +365,11 @@ class TransactionMachine(Intents):
             call.finish()
 
     def _on_end(self, request: TransactionRequest, response: Any, version: int, now_ms: int) -> None:
-        if not self._on_code(request, response.error_code, now_ms):
+        if response.error_code:
+            self._on_code(request, response.error_code, now_ms)
             return
+        self._pauses.reset()
+        self._has_asked_again = False
         if version >= 5 and response.producer_id >= 0:
             self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self._is_bump_due = False

@@ -20,6 +20,7 @@ class Members:
         new: Partitions that wait for their first AddPartitionsToTxn.
         unanswered: Partitions that were sent in one that has no answer yet.
         unanswered_groups: As `unanswered`, for AddOffsetsToTxn.
+        fresh: Partitions that became members since the last `take_added`.
     """
 
     def __init__(self, *, is_v2: bool) -> None:
@@ -30,7 +31,7 @@ class Members:
         self.unanswered_groups: set[str] = set()
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()
-        self._fresh: list[TopicPartition] = []
+        self.fresh: list[TopicPartition] = []
         self._maybe_added: set[TopicPartition] = set()
         self._maybe_groups: set[str] = set()
 
@@ -70,7 +71,7 @@ class Members:
                 self.is_started = True
                 self.new.discard(partition)
                 self._added.add(partition)
-                self._fresh.append(partition)
+                self.fresh.append(partition)
             else:
                 self.new.add(partition)
 
@@ -95,5 +96,5 @@ class Members:
 
     def take_added(self) -> list[TopicPartition]:
         """Partitions that became members since the last call."""
-        fresh, self._fresh = self._fresh, []
+        fresh, self.fresh = self.fresh, []
         return fresh

@@ -49,7 +49,7 @@ class Producer:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen, it would take a call for each field
 class TransactionRequest:
     """A request to send.
 
@@ -61,7 +61,7 @@ class TransactionRequest:
         group_id: Of FIND_COORDINATOR for a group, ADD_OFFSETS and COMMIT_OFFSETS.
         partitions: Of ADD_PARTITIONS.
         call: Of COMMIT_OFFSETS.
-        is_commit: Of END.
+        is_commit, is_v2: Of END.
     """
 
     step: Step
@@ -72,6 +72,7 @@ class TransactionRequest:
     partitions: tuple[TopicPartition, ...] = ()
     call: OffsetsCall | None = None
     is_commit: bool = False
+    is_v2: bool = False
 
     def message_in(self, version: int) -> Request:
         """The message for a version: FindCoordinator has its key in another field up to version 3."""
@@ -164,7 +165,8 @@ def end(producer: Producer, node: Node, *, is_commit: bool, is_v2: bool) -> Tran
         producer_epoch=producer.epoch,
         committed=is_commit,
     )
-    return TransactionRequest(Step.END, node, message, (5, 5) if is_v2 else (0, 4), is_commit=is_commit)
+    versions = (5, 5) if is_v2 else (0, 4)
+    return TransactionRequest(Step.END, node, message, versions, is_commit=is_commit, is_v2=is_v2)
 
 
 def read_coordinator(request: TransactionRequest, response: Any, version: int) -> tuple[int, str | None, Node | None]:

@@ -46,6 +46,14 @@ class Nodes:
         self.added: list[Node] = []
         self.ready_count = len(brokers)
 
+    @property
+    def members(self) -> Nodes:
+        return self
+
+    @property
+    def states(self) -> dict[int, BrokerVersions | None]:
+        return self.brokers
+
     def node_ids(self) -> list[int]:
         return list(self.brokers)
 
