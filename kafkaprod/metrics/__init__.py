@@ -1,7 +1,7 @@
 """Metrics: Kafka's names, windows and totals, latency histograms, and where they are reported.
 
 producer_metrics.py   what the sender and callers record, and the snapshot      samples.py      the names
-windows.py            rates, averages, maxima, totals over time                 histogram.py    percentiles
+windows.py            rates, averages, maxima, totals over time                 histogram.pyx   percentiles
 reporters.py          the reporter protocol, a log reporter                     prometheus.py   needs its own extra
 """
 

@@ -201,7 +201,7 @@ cdef class Accumulator:
         if not backlog_add(&self.backlog, b):
             o.batch = NULL
             batch_release_memory(b, self.pool)
-            free(b)
+            self.pool.give_struct(b)
             return POOL_EXHAUSTED       # the next attempt raises ProducerClosedError
         if p.tail is NULL:
             publish_batch(&p.head, b)

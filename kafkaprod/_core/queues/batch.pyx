@@ -7,7 +7,6 @@ writes a batch holds its partition's lock, except seal and release, which run wh
 from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES, CRC_START, LOG_OVERHEAD
@@ -75,7 +74,7 @@ cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *
     cdef Slab *slab = pool.try_acquire(need, _first_class(partition, batch_size), ticket, status)
     if slab is NULL:
         return NULL
-    cdef Batch *b = <Batch *>calloc(1, sizeof(Batch))
+    cdef Batch *b = <Batch *>pool.take_struct(sizeof(Batch))
     if b is NULL:
         status[0] = OUT_OF_MEMORY
         pool.release_chain(slab)
@@ -162,7 +161,7 @@ cdef void batch_release(Batch *b, BufferPool pool) noexcept:
     Py_XDECREF(b.error)
     Py_XDECREF(b.record_errors)
     Py_XDECREF(b.children)
-    free(b)
+    pool.give_struct(b)
 
 
 cdef list batch_records(Batch *b):

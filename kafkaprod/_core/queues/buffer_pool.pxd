@@ -23,6 +23,7 @@ cdef extern from "kafkaprod/_core/machine/machine.h" nogil:
 
 cdef enum:
     TOLD_AT_ONCE = 16           # waiters found with the lock held once
+    MOST_SPARES = 16384         # batch structs kept: 6 MB
     SIZE_CLASS_COUNT = 7
     LARGEST_CLASS = 6
     EXACT_SIZE = -1
@@ -50,7 +51,16 @@ cdef struct Waiter:
     bint is_told                # that its bytes are free, and it has not tried since
 
 
+cdef struct Spare:
+    Spare *next                 # the rest of the struct means nothing
+
+
 cdef class BufferPool:
+    cdef mutex_t _spares_lock
+    # guarded by _spares_lock: batch structs, which one thread takes and another gives back. malloc() would carry each of
+    # them from one thread's heap to the other's, through cold memory: a tenth of the cost of many small batches.
+    cdef Spare *_spares
+    cdef int _spare_count
     cdef mutex_t _lock
     # guarded by _lock:
     cdef Py_ssize_t _capacity
@@ -69,6 +79,8 @@ cdef class BufferPool:
     cdef Slab *try_acquire(self, Py_ssize_t need, int wanted_class, int64_t ticket, AppendStatus *status) noexcept nogil
     cdef Slab *acquire_beyond_capacity(self, Py_ssize_t need) noexcept nogil
     cdef int release_chain(self, Slab *first) noexcept nogil
+    cdef void *take_struct(self, size_t size) noexcept nogil
+    cdef void give_struct(self, void *memory) noexcept nogil
     cdef bint is_exhausted(self) noexcept nogil
     cdef Py_ssize_t _kept_back(self, int64_t ticket) noexcept nogil
     cdef Slab *_take(self, int size_class, Py_ssize_t total, Py_ssize_t kept_back, AppendStatus *status) noexcept nogil

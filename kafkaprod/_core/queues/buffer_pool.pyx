@@ -9,6 +9,7 @@ cimport cython
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
+from kafkaprod._core.machine.cache_lines cimport allocate_lines
 from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock
 from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.records.record_view cimport APPENDED, OUT_OF_MEMORY, POOL_EXHAUSTED, AppendStatus
@@ -32,7 +33,12 @@ cdef class BufferPool:
 
     def __dealloc__(self):
         cdef Waiter *waiter
+        cdef Spare *spare
         self._shrink_cache(self._capacity)
+        while self._spares is not NULL:
+            spare = self._spares
+            self._spares = spare.next
+            free(spare)
         while self._first_waiter is not NULL:
             waiter = self._first_waiter
             self._first_waiter = waiter.next
@@ -64,6 +70,36 @@ cdef class BufferPool:
             self._remove_waiter(ticket)
         mutex_unlock(&self._lock)
         return slab
+
+    cdef void *take_struct(self, size_t size) noexcept nogil:
+        """Hand out a zeroed struct, of the one size that is ever taken from this pool; NULL: no memory."""
+        cdef Spare *spare
+        mutex_lock(&self._spares_lock)
+        spare = self._spares
+        if spare is not NULL:
+            self._spares = spare.next
+            self._spare_count -= 1
+            prefetch_write(spare.next)
+        mutex_unlock(&self._spares_lock)
+        if spare is NULL:
+            return allocate_lines(size)
+        memset(spare, 0, size)
+        return spare
+
+    cdef void give_struct(self, void *memory) noexcept nogil:
+        """Take a struct back; debug builds free it, so that a sanitizer sees who uses it afterwards."""
+        cdef Spare *spare = <Spare *>memory
+        cdef bint is_kept = False
+        if not KP_DEBUG:
+            mutex_lock(&self._spares_lock)
+            if self._spare_count < MOST_SPARES:
+                spare.next = self._spares
+                self._spares = spare
+                self._spare_count += 1
+                is_kept = True
+            mutex_unlock(&self._spares_lock)
+        if not is_kept:
+            free(spare)
 
     cdef bint is_exhausted(self) noexcept nogil:
         """Whether a thread waits for bytes that are not free."""

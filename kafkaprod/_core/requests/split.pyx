@@ -6,7 +6,6 @@ two deltas are rewritten. The children take the original's place in the queue, i
 
 from cpython.ref cimport PyObject, Py_INCREF
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from kafkaprod._core.queues.accumulator cimport Accumulator
@@ -24,7 +23,6 @@ from kafkaprod._core.queues.batch cimport (
 from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES
 from kafkaprod._core.queues.buffer_pool cimport Slab
 from kafkaprod._core.queues.topic_queues cimport TopicQueues
-from kafkaprod._core.machine.cache_lines cimport allocate_lines
 from kafkaprod._core.queues.completion cimport batch_result
 from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock, store64
 from kafkaprod._core.records.record_writer cimport RECORD_OVERHEAD_BOUND
@@ -147,13 +145,13 @@ cdef void _write(Batch *child, const MovedRecord *record) noexcept nogil:
 cdef Batch *_open_child(Accumulator accumulator, Batch *b, int32_t index, const MovedRecord *record,
                         Py_ssize_t target_bytes) noexcept nogil:
     cdef Py_ssize_t need = BATCH_HEADER_BYTES + RECORD_OVERHEAD_BOUND + record.rest_size
-    cdef Batch *child = <Batch *>allocate_lines(sizeof(Batch))
+    cdef Batch *child = <Batch *>accumulator.pool.take_struct(sizeof(Batch))
     if child is NULL:
         return NULL
     child.limit = target_bytes if target_bytes > need else need
     child.first = accumulator.pool.acquire_beyond_capacity(child.limit)
     if child.first is NULL:
-        free(child)
+        accumulator.pool.give_struct(child)
         return NULL
     child.partition = b.partition
     child.references = 1
