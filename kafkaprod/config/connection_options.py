@@ -71,6 +71,13 @@ class ConnectionOptions:
         "allows every address of that host; an address or a network allows the addresses in it, whatever the name. If "
         "empty: all.",
     )
+    proxy_url: Secret | None = _SERVERS.option(
+        None,
+        SecretText(),
+        LOW,
+        "Connect to brokers through this proxy: `socks5://user:password@host:port`, `socks4://` or `http://` "
+        "(CONNECT). It also resolves the brokers' names. Needs the extra `proxy`.",
+    )
     client_id: str = _SERVERS.option(
         "",
         Text(may_be_empty=True),

@@ -23,6 +23,9 @@ class OptionTypes(TypedDict, total=False):
     """Hosts that this client may connect to, besides those of `bootstrap_servers`. Metadata names the other brokers: a
     cluster that is not trusted could name any host and port that this machine reaches. A name allows every address of
     that host; an address or a network allows the addresses in it, whatever the name. If empty: all."""
+    proxy_url: str | Secret | None
+    """Connect to brokers through this proxy: `socks5://user:password@host:port`, `socks4://` or `http://` (CONNECT). It
+    also resolves the brokers' names. Needs the extra `proxy`."""
     client_id: str
     """Name of this producer in the brokers' logs, metrics and quotas. If empty: `producer-<transactional_id>`, or
     `producer-<n>`, where n counts the producers of the process."""

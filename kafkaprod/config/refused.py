@@ -27,7 +27,6 @@ _LIBRARY: Final = "only librdkafka has it; leave it out"
 _EVENTS: Final = "results come by themselves, and errors through futures and logging; leave it out"
 _SOCKETS: Final = "sockets are the engine's own; leave it out"
 _REFRESH: Final = "metadata is refreshed when it is needed and every metadata_max_age_ms; leave it out"
-_PROXY: Final = "connections through a proxy are not offered: forward a port to each broker"
 _CONSUMER: Final = "it is an option of consumers, and this is a producer; leave it out"
 
 REFUSED: Final[dict[str, str]] = {
@@ -151,8 +150,7 @@ REFUSED: Final[dict[str, str]] = {
     "socket.options": "use send_buffer_bytes and receive_buffer_bytes; Nagle's algorithm is always off",
     "metrics.enabled": "metrics are always recorded and cost nothing per record; leave it out",
     "loop": "the running loop is used; leave it out",
-    "proxy.url": _PROXY,
-    "socks5.proxy": _PROXY,
+    "socks5.proxy": "use proxy_url, which takes socks5://host:port",
     "kafka.client": "the engine has its own; leave it out",
     # options of consumers, which programs share with producers
     **dict.fromkeys(

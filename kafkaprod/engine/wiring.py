@@ -17,6 +17,7 @@ from kafkaprod.security.sasl import MechanismFactory, PlainMechanism
 if TYPE_CHECKING:
     import ssl
 
+    from kafkaprod.net.proxy import Proxy
     from kafkaprod.security.oauthbearer import TokenProvider
 
 # A request costs the same whatever it holds, and has one batch of each partition at most: one full batch of each of
@@ -26,7 +27,18 @@ REQUEST_BYTES: Final = 2 << 20
 
 def connection_settings(config: ProducerConfig, network: Network = SOCKETS) -> ConnectionSettings:
     """Return what connections need. Raises ConfigError for a certificate that cannot be used or missing credentials."""
-    return ConnectionSettings(config, kafkaprod.__version__, tls_context(config), mechanism_factory(config), network)
+    return ConnectionSettings(
+        config, kafkaprod.__version__, tls_context(config), mechanism_factory(config), network, proxy(config)
+    )
+
+
+def proxy(config: ProducerConfig) -> Proxy | None:
+    """Return the proxy to connect through, if there is one. Raises ConfigError if it cannot be used."""
+    if config.proxy_url is None:
+        return None
+    from kafkaprod.net.proxy import Proxy
+
+    return Proxy(config.proxy_url.reveal())
 
 
 def tls_context(config: ProducerConfig) -> ssl.SSLContext | None:

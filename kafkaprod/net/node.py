@@ -9,6 +9,7 @@ Threads: the I/O thread. Blocking work (name resolution, SASL mechanisms) goes t
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from kafkaprod.net.background import Offload
 from kafkaprod.net.network import Readiness
 from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.net.poller import READABLE
+from kafkaprod.net.proxy import Proxy, transport_over
 from kafkaprod.net.settings import SOFTWARE_NAME, ConnectionSettings
 from kafkaprod.net.transport import (
     FAMILIES,
@@ -133,13 +135,37 @@ class NodeConnection:
         self._setup_deadline_ms = now_ms + self._setup_timeout_ms
         host, port = self.node.host, self.node.port
         addresses = numeric_addresses(host, port)
-        if addresses is None and not self._allowed.networks and not self._allowed.allows_name(host):
+        if self._settings.proxy is not None:
+            self._connect_by(self._settings.proxy, addresses or [], now_ms)
+        elif addresses is None and not self._allowed.networks and not self._allowed.allows_name(host):
             self._on_resolved([], now_ms)  # the name of a host that is not allowed is not looked up
         elif addresses is None:
             family = FAMILIES[self._settings.options.broker_address_family]
             self._offload(lambda: resolve(host, port, family=family), self._on_resolved, self._on_unresolved)
         else:
             self._on_resolved(addresses, now_ms)
+
+    def _connect_by(self, proxy: Proxy, addresses: list[Address], now_ms: int) -> None:
+        """Let a helper thread connect; the proxy resolves a name."""
+        host, port = self.node.host, self.node.port
+        if not (self._allowed.allows_name(host) or any(self._allowed.allows_address(a.sockaddr[0]) for a in addresses)):
+            self._on_resolved(addresses, now_ms)  # refuses them
+            return
+        self.stage = ConnectionStage.CONNECT
+
+        def on_connected(sock: socket.socket, now_ms: int) -> None:
+            if self.is_closed:
+                sock.close()
+                return
+            self._setup_deadline_ms = now_ms + self._setup_timeout_ms
+            self._transport = transport_over(sock, self._settings.options, self._settings.tls, host)
+            self._update_interest()
+
+        self._offload(
+            lambda: proxy.connect(host, port, self._setup_timeout_ms),
+            on_connected,
+            lambda error, _: self._close_for(error, f"the proxy {proxy.place} gives no connection"),
+        )
 
     def _on_resolved(self, addresses: list[Address], now_ms: int) -> None:
         if self.failure is not None:

@@ -13,6 +13,8 @@ from kafkaprod.security.sasl import MechanismFactory
 if TYPE_CHECKING:
     import ssl
 
+    from kafkaprod.net.proxy import Proxy
+
 SOFTWARE_NAME: Final = "kafkaprod"  # brokers count clients by it (KIP-511)
 
 
@@ -26,6 +28,7 @@ class ConnectionSettings:
         tls: Context for TLS; None: plain TCP.
         mechanism: Makes a SASL mechanism for each login; None: no login.
         network: Makes the connections.
+        proxy: Makes them in place of `network`; None: no proxy.
     """
 
     options: ConnectionOptions
@@ -33,6 +36,7 @@ class ConnectionSettings:
     tls: ssl.SSLContext | None = None
     mechanism: MechanismFactory | None = None
     network: Network = SOCKETS
+    proxy: Proxy | None = None
 
     @property
     def reconnect_backoff(self) -> ExponentialBackoff:

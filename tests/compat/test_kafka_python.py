@@ -88,7 +88,6 @@ def test_an_unknown_option_is_refused_in_its_words() -> None:
 @pytest.mark.parametrize(
     ("options", "advice"),
     [
-        ({"socks5_proxy": "socks5://x"}, "forward a port"),
         ({"sasl_kerberos_domain_name": "x"}, "use SCRAM"),
         ({"metric_reporters": [object]}, "metrics()"),
         ({"socket_options": [(1, 2, 3)]}, "send_buffer_bytes"),

@@ -219,13 +219,14 @@ def test_a_command_with_a_properties_file(cluster: KafkaCluster, issuer: TokenIs
 
 @pytest.mark.timeout(600)
 def test_sql_and_a_stream_of_spark(cluster: KafkaCluster, issuer: TokenIssuer, tmp_path: Path) -> None:
-    kafkaprod_spark = pytest.importorskip("kafkaprod.spark")
+    from kafkaprod.spark import register
+
     os.environ["PYSPARK_PYTHON"] = sys.executable
     given = {f"kafka.{name}": str(value) for name, value in options(cluster, issuer).items()} | {"topic": TOPIC}
     with Producer(bootstrap_servers=cluster.bootstrap()) as producer:
         first = producer.send(TOPIC, b"before").result(WAIT_S).offset
     with local_session("local[2]") as spark:
-        kafkaprod_spark.register(spark)
+        register(spark)
         shown = ", ".join(f"`{name}` '{value}'" for name, value in given.items())
         spark.sql(f"create temporary view sink using kafkaprod options ({shown})")
         spark.sql("insert into sink (value) select cast(cast(id as string) as binary) from range(10)")

@@ -90,8 +90,6 @@ _VOID: Final = {
     "sock_chunk_buffer_count": "the engine chooses it",
 }
 _REFUSED: Final = {
-    "proxy_url": "connections through a proxy are not offered: forward a port to each broker",
-    "socks5_proxy": "connections through a proxy are not offered: forward a port to each broker",
     "sasl_kerberos_name": "Kerberos is not offered: use SCRAM-SHA-512 or OAUTHBEARER",
     "sasl_kerberos_domain_name": "Kerberos is not offered: use SCRAM-SHA-512 or OAUTHBEARER",
     "metric_reporters": "reporters of kafka-python are not called: read metrics(), or use kafkaprod.Producer",
@@ -138,6 +136,9 @@ def engine_options(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[s
         reasons = "; ".join(f"{name}: {_VOID[name]}" for name in void)
         warnings.warn(f"options without effect: {reasons}", DeprecationWarning, stacklevel=4)
     options = {name: value for name, value in given.items() if name not in _HERE and value is not None}
+    proxy = options.pop("socks5_proxy", None)  # the older name
+    if proxy:
+        options.setdefault("proxy_url", proxy)
     options |= {name: known[name] for name in ("client_id", "linger_ms")}
     options["bootstrap_servers"] = _servers(known["bootstrap_servers"])
     if options.get("retries") == math.inf:

@@ -1,0 +1,77 @@
+"""Connections through a SOCKS or HTTP proxy, by the library python-socks (extra `kafkaprod[proxy]`).
+
+The library connects and speaks to the proxy on a helper thread; the socket is then as any other. The proxy resolves
+names, so brokers may have names that only its network knows.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from kafkaprod.config.connection_options import ConnectionOptions
+from kafkaprod.errors import ConfigError
+from kafkaprod.net.transport import OS_DEFAULT, TcpTransport, Transport
+
+if TYPE_CHECKING:
+    import ssl
+
+
+class Proxy:
+    """A proxy. Thread-safe.
+
+    Args:
+        url: `socks5://user:password@host:port`, `socks4://` or `http://`.
+
+    Attributes:
+        place: The address without user and password, for messages.
+
+    Raises:
+        ConfigError: The address is none, or python-socks is not installed.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            from python_socks import ProxyError, ProxyTimeoutError, parse_proxy_url
+            from python_socks.sync import Proxy as SyncProxy
+        except ImportError as error:
+            raise ConfigError("proxy_url needs python-socks: pip install 'kafkaprod[proxy]'") from error
+        try:
+            kind, host, port, _, _ = parse_proxy_url(url)
+            scheme = kind.name.lower()
+            options = {} if scheme == "http" else {"rdns": True}
+            self._proxy = SyncProxy.from_url(url, **options)
+        except (ValueError, TypeError) as error:
+            raise ConfigError(
+                "proxy_url must be socks5://host:port, socks4://host:port or http://host:port, before the host "
+                "user:password@ if the proxy wants them"
+            ) from error
+        self.place = f"{scheme}://{host}:{port}"
+        self._errors = (ProxyError, ProxyTimeoutError)
+
+    def connect(self, host: str, port: int, timeout_ms: int) -> socket.socket:
+        """Return a socket that is connected to a broker. Blocks.
+
+        Raises:
+            OSError: The proxy cannot be reached, refuses, or cannot reach the broker.
+        """
+        try:
+            return self._proxy.connect(host, port, timeout=timeout_ms / 1000)
+        except self._errors as error:
+            raise OSError(str(error)) from None
+
+
+def transport_over(sock: socket.socket, options: ConnectionOptions, tls: ssl.SSLContext | None, host: str) -> Transport:
+    """Return a transport over a socket that is connected; the arguments are those of `Network.connect`."""
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if options.send_buffer_bytes != OS_DEFAULT:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
+    if options.receive_buffer_bytes != OS_DEFAULT:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+    if tls is None:
+        return TcpTransport(sock)
+    from kafkaprod.net.tls_transport import TlsTransport  # loads OpenSSL
+
+    return TlsTransport(sock, tls, server_hostname=host)
