@@ -126,6 +126,7 @@ class ClusterMember:
             return
         if self.lifecycle.state is BrokerState.RUNNING and not self._is_serving:
             self._is_serving = True
+            self._topics.set_strays_aside()
             self.on_serving()
         request = self.lifecycle.next_request(self._topics.image.end_offset, now_ms)
         if request is not None:

@@ -6,6 +6,7 @@ are created and changed by the controller, to which handlers forward such reques
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +20,7 @@ from kafkaprod.broker.replication.partition import PartitionReplica
 from kafkaprod.broker.replication.partition_replica_log import PartitionReplicaLog
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.storage.disk import Disk
+from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import LogDir
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
@@ -32,6 +34,8 @@ from kafkaprod.protocol.messages.incremental_alter_configs import (
 )
 from kafkaprod.protocol.schema import Request, Response
 from kafkaprod.structs import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 _VISIBLE_S = 1.0
 MIN_ISR_OPTION = "min.insync.replicas"
@@ -90,6 +94,20 @@ class ReplicatedTopics(TopicTable):
         topic_partition, _ = self._open.pop(key)
         self._log_dir.delete(topic_partition)
         self._on_advance(topic_partition)
+
+    def set_strays_aside(self) -> None:
+        """Rename the logs that the metadata gives this broker no replica of: it was down when they were taken away.
+
+        To be called once the metadata is complete.
+        """
+        hosted = {topic_partition for topic_partition, _ in self._open.values()}
+        for topic_partition in sorted(set(self._log_dir.partitions) - hosted):
+            try:
+                self._log_dir.set_aside(topic_partition)
+            except LogError as error:
+                logger.error("a log without a replica stays in the table: %s", error)
+            else:
+                logger.warning("%s is no replica of this broker: its directory is renamed", topic_partition)
 
     def min_isr(self, name: str) -> int:
         """Return a topic's min.insync.replicas."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
@@ -104,6 +105,8 @@ def test_a_topic_made_again_is_empty(cluster: EmbeddedCluster, admin: AdminClien
     follower.start()
     cluster.wait_until_in_sync()
     assert set(cluster.replicas("again", 0).values()) == {(0, 0, 0)}
+    directory = Path(cluster.data_dir, f"broker-{follower.id}")
+    assert [path.name.endswith("-stray") for path in directory.glob("again-*")] == [True], "the old topic's"
 
 
 def test_leaders_are_elected_on_request(cluster: EmbeddedCluster, admin: AdminClient) -> None:

@@ -53,6 +53,7 @@ LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 
 _DELETE_SUFFIX = "-delete"
+_STRAY_SUFFIX = "-stray"
 _MAX_NAME_BYTES = 255
 _RESERVED_DESCRIPTORS = 2_000  # of connections, indexes and older segments
 
@@ -181,6 +182,17 @@ class LogDir:
         Raises:
             LogError: 56, the rename failed; the partition is closed but still there after a restart.
         """
+        self._take_out(topic_partition, _DELETE_SUFFIX)
+
+    def set_aside(self, topic_partition: TopicPartition) -> None:
+        """Take a partition out of the table and rename its directory to "...-stray"; its files stay for a person.
+
+        Raises:
+            LogError: 56, as `delete`.
+        """
+        self._take_out(topic_partition, _STRAY_SUFFIX)
+
+    def _take_out(self, topic_partition: TopicPartition, suffix: str) -> None:
         with self._lock:
             log = self._logs.pop(topic_partition, None)
             if log is None:
@@ -190,12 +202,12 @@ class LogDir:
                 del self._partition_counts[topic_partition.topic]
                 self._topic_ids.pop(topic_partition.topic, None)
             log.abandon()
-            target = os.path.join(self.path, _deleted_name(topic_partition))
+            target = os.path.join(self.path, _renamed(topic_partition, suffix))
             try:
                 self._disk.rename(log.directory, target)
                 self._disk.sync_dir(self.path)
             except OSError as error:
-                raise LogError.of_disk(f"cannot delete {log.directory}", error) from error
+                raise LogError.of_disk(f"cannot rename {log.directory} to {target}", error) from error
 
     def purge_deleted(self) -> None:
         """Remove the files of deleted partitions.
@@ -391,8 +403,8 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     return TopicPartition(topic, int(partition))
 
 
-def _deleted_name(topic_partition: TopicPartition) -> str:
-    suffix = f".{uuid.uuid4().hex}{_DELETE_SUFFIX}"
+def _renamed(topic_partition: TopicPartition, suffix: str) -> str:
+    suffix = f".{uuid.uuid4().hex}{suffix}"
     return directory_name(topic_partition)[: _MAX_NAME_BYTES - len(suffix)] + suffix
 
 

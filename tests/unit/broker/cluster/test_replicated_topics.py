@@ -91,6 +91,23 @@ def test_a_replicas_log_is_made_used_and_deleted(rig: Rig) -> None:
     assert dict(rig.log_dir.partitions) == {}
 
 
+def test_logs_without_a_replica_are_set_aside(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.describe()
+    rig.topics.open_log(KEY)
+    rig.log_dir.create(TopicPartition("gone", 0), uuid.UUID(int=8)).append(bytearray(make_batch()), 0)
+    rig.topics.set_strays_aside()
+    assert set(rig.log_dir.partitions) == {TopicPartition("t", 0)}
+    assert "gone" in caplog.text
+    (stray,) = Path(rig.log_dir.path).glob("gone-0.*-stray")
+    assert (stray / "00000000000000000000.log").stat().st_size
+    rig.log_dir.purge_deleted()
+    rig.log_dir.close()
+    again = open_log_dir(rig.log_dir.path, make_environment())
+    assert set(again.partitions) == {TopicPartition("t", 0)}
+    again.close()
+    assert stray.exists()
+
+
 def test_options_of_topics_reach_their_logs(rig: Rig) -> None:
     rig.describe()
     replica = rig.topics.open_log(KEY)
