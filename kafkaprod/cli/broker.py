@@ -9,6 +9,7 @@ import os
 import signal
 import ssl
 import sys
+import tempfile
 import time
 
 from kafkaprod.broker.cluster.broker_options import with_options
@@ -24,6 +25,7 @@ from kafkaprod.errors import ConfigError, KafkaError
 
 _LOG_INTERVAL_S = 1.0
 _LISTENERS_HELP = "several sockets in place of --host and --port: PLAINTEXT://:9092,SSL://:9093,SASL_SSL://:9094"
+_DATA_DIR_HELP = "holds topics and offsets, created if missing; without it a temporary one is removed at the end"
 _OPTION_HELP = (
     "an option of Kafka's brokers, group.min.session.timeout.ms=1000 say; counts more than the flags; repeatable"
 )
@@ -36,12 +38,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="run a broker for development and tests",
         description="A broker on one machine with a durable log. Not a replacement for Apache Kafka.",
         epilog=examples(
+            "kafkaprod broker --topic orders:3",
             "kafkaprod broker --data-dir /tmp/kafka --topic orders:3",
             "kafkaprod broker --data-dir /tmp/kafka --port 0 --sasl-users users.txt",
         ),
     )
     add = parser.add_argument
-    add("--data-dir", required=True, metavar="DIR", help="holds topics and offsets; created if missing")
+    add("--data-dir", metavar="DIR", help=_DATA_DIR_HELP)
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=9092, help="port to listen on, 0 for a free one (default: %(default)s)")
     add("--listeners", metavar="LIST", help=_LISTENERS_HELP)
@@ -77,10 +80,17 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         KafkaError, OSError: the broker cannot start.
     """
-    if os.path.exists(options.data_dir) and not os.path.isdir(options.data_dir):
-        raise ConfigError(f"--data-dir {options.data_dir} is not a directory")
+    if options.data_dir is not None:
+        return _serve(options, options.data_dir)
+    with tempfile.TemporaryDirectory(prefix="kafkaprod-broker-") as directory:
+        return _serve(options, os.path.join(directory, "data"))
+
+
+def _serve(options: argparse.Namespace, data_dir: str) -> int:
+    if os.path.exists(data_dir) and not os.path.isdir(data_dir):
+        raise ConfigError(f"--data-dir {data_dir} is not a directory")
     config = BrokerConfig(
-        data_dir=options.data_dir,
+        data_dir=data_dir,
         host=options.host,
         port=options.port,
         listeners=parse_listeners(options.listeners, options.host) if options.listeners else (),
@@ -104,7 +114,8 @@ def run(options: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     host, port = server.broker.endpoint
-    print(f"listening on {host}:{port}, data in {config.data_dir}", flush=True)
+    fate = " (removed at the end; --data-dir keeps it)" if options.data_dir is None else ""
+    print(f"listening on {host}:{port}, data in {config.data_dir}{fate}", flush=True)
     for protocol, endpoint in server.broker.endpoints.items() if config.listeners else ():
         print(f"  {protocol}://{endpoint.host}:{endpoint.port}", flush=True)
     address = f"{host}:{port}"

@@ -192,6 +192,19 @@ def test_the_broker_says_how_to_stop_it_and_names_a_used_port(tmp_path: Path) ->
         assert process.wait(BOUND_S) == 0
 
 
+def test_a_broker_without_a_directory_has_one_that_goes_with_it() -> None:
+    run = [*COMMAND, "broker", "--port", "0", "--topic", "orders"]
+    with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        data_dir = Path(line.partition("data in ")[2].partition(" (")[0])
+        assert line.endswith("(removed at the end; --data-dir keeps it)\n")
+        assert (data_dir / "orders-0").is_dir()
+        process.terminate()
+        assert process.wait(BOUND_S) == 0
+    assert not data_dir.parent.exists()
+
+
 def test_perf_prints_one_json_object_with_the_names_of_load(embedded_broker: EmbeddedBroker, topic: str) -> None:
     done = run_here([
         *("perf", "-t", topic, "--num-records", "1000", "--record-size", "10", "--json", "--print-metrics"),

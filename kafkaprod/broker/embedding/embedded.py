@@ -217,9 +217,11 @@ class EmbeddedBroker:
 
     def close(self) -> None:
         """Stop, and remove the temporary directory. Idempotent."""
-        self.stop()
-        if self._remove_temporary is not None:
-            self._remove_temporary()
+        try:
+            self.stop()
+        finally:
+            if self._remove_temporary is not None:
+                self._remove_temporary()
 
     def command(self, command: Mapping[str, Any], timeout_s: float = _ANSWER_TIMEOUT_S) -> dict[str, Any]:
         """Send a line to the process and return its answer (`child`). Thread-safe.

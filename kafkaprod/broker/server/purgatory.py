@@ -17,6 +17,8 @@ from kafkaprod.structs import TopicPartition
 
 TryComplete = Callable[[bool], bool]
 """Called with True when the time is over, and must then complete; returns whether it completed."""
+NoteMoved = Callable[[Iterable[TopicPartition]], None]
+"""Called before a try with the partitions that have moved since the one before."""
 
 
 @dataclass(slots=True, eq=False)
@@ -25,6 +27,7 @@ class DelayedOperation:
 
     try_complete: TryComplete
     keys: tuple[TopicPartition, ...]
+    note_moved: NoteMoved | None = None
     is_done: bool = field(default=False)
 
 
@@ -47,12 +50,27 @@ class Purgatory:
         """How many operations wait."""
         return len(self._deadlines) - self._done_in_heap
 
-    def watch(self, keys: Iterable[TopicPartition], deadline_ms: int, try_complete: TryComplete) -> DelayedOperation:
-        """Let an operation wait until `try_complete` is true, at the latest until `deadline_ms`."""
-        operation = DelayedOperation(try_complete, tuple(keys))
+    def watch(
+        self,
+        keys: Iterable[TopicPartition],
+        deadline_ms: int,
+        try_complete: TryComplete,
+        note_moved: NoteMoved | None = None,
+    ) -> DelayedOperation:
+        """Let an operation wait until `try_complete` is true, at the latest until `deadline_ms`.
+
+        Args:
+            keys: what it waits for.
+            deadline_ms: when it is tried for the last time.
+            try_complete: tries it; the first time before this returns.
+            note_moved: for operations that look only at what has moved; called with all keys before the first try.
+        """
+        operation = DelayedOperation(try_complete, tuple(keys), note_moved)
         for key in operation.keys:
             self._watched.setdefault(key, {})[operation] = None
         heapq.heappush(self._deadlines, (deadline_ms, next(self._tie_breaker), operation))
+        if note_moved is not None:
+            note_moved(operation.keys)
         self._try(operation, is_expired=False)
         return operation
 
@@ -80,9 +98,14 @@ class Purgatory:
             moved: dict[TopicPartition, None] = {}
             while self._moved:
                 moved[self._moved.popleft()] = None
-            # Each once, however many of its partitions have moved: a try looks at all of them.
-            for operation in dict.fromkeys(operation for key in moved for operation in self._watched.get(key, ())):
+            moved_of: dict[DelayedOperation, list[TopicPartition]] = {}
+            for key in moved:
+                for operation in self._watched.get(key, ()):
+                    moved_of.setdefault(operation, []).append(key)
+            for operation, keys in moved_of.items():  # each once, however many of its partitions have moved
                 if not operation.is_done:
+                    if operation.note_moved is not None:
+                        operation.note_moved(keys)
                     self._try(operation, is_expired=False)
         while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
             self._try(self._deadlines[0][2], is_expired=True)

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 ReadyT = TypeVar("ReadyT", bound=Response)
 
-_FIRST_SLICE_MS = 5
+FIRST_SLICE_MS = 5
 _LATER_SLICE_MS = 50
 
 
@@ -56,6 +56,7 @@ def run_in_steps(
     refuse: Callable[[int], Ready],
     *,
     ends_with_client: bool = True,
+    later_slice_ms: int = _LATER_SLICE_MS,
 ) -> Outcome:
     """Run the first slice, and have the others run later, each behind the work that waits by then.
 
@@ -66,12 +67,13 @@ def run_in_steps(
         finish: makes the outcome of what the steps return; on the handler's thread.
         refuse: makes the answer to an exception after the first slice, of an error code.
         ends_with_client: end the work at the next yield if the client goes.
+        later_slice_ms: how long each slice but the first may take.
 
     Returns:
         The outcome, if one slice was enough; else a `Deferred`.
     """
     work = _Work(steps, clock)
-    work.run(_FIRST_SLICE_MS, stops_at_long=True)
+    work.run(FIRST_SLICE_MS, stops_at_long=True)
     if work.results:
         return finish(work.results[0])
     return _run_rest(work, run_later, finish, refuse, ends_with_client=ends_with_client)
@@ -92,7 +94,7 @@ def _run_rest(
 
     def run_slice() -> None:
         try:
-            work.run(_LATER_SLICE_MS, stops_at_long=False)
+            work.run(later_slice_ms, stops_at_long=False)
         except Exception as error:
             work.failure = error
 
@@ -112,10 +114,32 @@ def _run_rest(
             logger.exception("a request failed after its first steps")
             deferred.complete(refuse(ErrorCode.UNKNOWN_SERVER_ERROR))
         else:
-            _pass_on(outcome, deferred)
+            pass_on(outcome, deferred)
 
     run_later(run_slice, after_slice)
     return deferred
+
+
+def run_in_loop_steps(
+    broker: Broker, steps: Steps[T], finish: Callable[[T], Outcome], refuse: Callable[[int], Ready]
+) -> Outcome:
+    """Run all steps in the event loop, a slice a turn: for what belongs to the loop, and for what is short.
+
+    Args:
+        broker: has the event loop, in which this is called.
+        steps: the work; it ends with the client.
+        finish: makes the outcome of what the steps return.
+        refuse: makes the answer to an exception after the first slice.
+    """
+
+    def run_later(work: Callable[[], None], then: Callable[[], None]) -> None:
+        def run() -> None:
+            work()
+            then()
+
+        broker.post(run)
+
+    return run_in_steps(steps, broker.clock, run_later, finish, refuse, later_slice_ms=FIRST_SLICE_MS)
 
 
 def run_in_control_steps(broker: Broker, steps: Steps[ReadyT], refuse: Callable[[int], Ready]) -> Outcome:
@@ -156,7 +180,8 @@ def _nothing() -> None:
     """Follows a slice on the control thread, in the event loop, which need not know of it."""
 
 
-def _pass_on(outcome: Outcome, deferred: Deferred) -> None:
+def pass_on(outcome: Outcome, deferred: Deferred) -> None:
+    """Complete a deferred outcome with another one, at once or when that completes."""
     if isinstance(outcome, Deferred):
         deferred.on_abandon = outcome.abandon
         outcome.then(deferred.complete)
