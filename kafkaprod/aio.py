@@ -8,14 +8,14 @@ woken once per batch, not once per record.
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import functools
-import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, cast
 
 from kafkaprod._core.queues.send_path import RecordSender
 from kafkaprod.clock import SystemClock
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_SHORTAGE_S = 0.001
+"""Until memory is asked for again."""
 
 
 def _block_call(
@@ -271,21 +274,64 @@ async def _in_thread(call: Callable[[], T]) -> T:
     """Run a call that may wait in a daemon thread.
 
     Not in the loop's executor: it has few threads, which others need, and a program cannot end while one of them waits.
+    Not by `Thread.start()`: it waits for the thread to begin, for ever if that finds no memory, and blocks the loop.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
-
-    def settle(settled: Callable[[Any], None], outcome: Any) -> None:
-        if not future.done():  # else the task was cancelled
-            settled(outcome)
-
-    def run() -> None:
-        try:
-            result = partial(settle, future.set_result, call())
-        except BaseException as error:
-            result = partial(settle, future.set_exception, error)
-        with contextlib.suppress(RuntimeError):  # the loop was closed
-            loop.call_soon_threadsafe(result)
-
-    threading.Thread(target=run, name="kafkaprod-block", daemon=True).start()
+    threaded = _ThreadedCall(call, loop, future)
+    try:
+        _thread.start_new_thread(threaded, ())
+    except BaseException:
+        threaded.is_over = True
+        raise
+    del threaded  # it must go with its thread
     return await future
+
+
+class _ThreadedCall(Generic[T]):
+    """A call in a thread of its own. Its outcome reaches the event loop even if no memory is left for a while.
+
+    Attributes:
+        is_over: there is an outcome, or the thread did not begin and its starter knows.
+    """
+
+    def __init__(self, call: Callable[[], T], loop: asyncio.AbstractEventLoop, future: asyncio.Future[T]) -> None:
+        self._call = call
+        self._loop = loop
+        self._future = future
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self.is_over = False
+
+    def __call__(self) -> None:
+        try:
+            self._result = self._call()
+        except BaseException as error:
+            self._error = error
+        self._end()
+
+    def __del__(self) -> None:
+        if not self.is_over:  # the thread found no memory to begin
+            self._error = MemoryError("no memory for the thread of the call")
+            self._end()
+
+    def _end(self) -> None:
+        self.is_over = True
+        while True:
+            try:
+                self._loop.call_soon_threadsafe(self._settle)
+            except MemoryError:
+                time.sleep(_SHORTAGE_S)
+            except RuntimeError:  # the loop was closed
+                return
+            else:
+                return
+
+    def _settle(self) -> None:
+        error, self._error = self._error, None  # which refers to this object by its frames
+        if self._future.done():  # the task was cancelled
+            return
+        if error is not None:
+            self._future.set_exception(error)
+        else:
+            self._future.set_result(cast(T, self._result))
