@@ -72,7 +72,7 @@ def run_in_steps(
     Returns:
         The outcome, if one slice was enough; else a `Deferred`.
     """
-    work = _Work(steps, clock)
+    work = _Work(steps, clock, later_slice_ms)
     work.run(FIRST_SLICE_MS, stops_at_long=True)
     if work.results:
         return finish(work.results[0])
@@ -94,7 +94,7 @@ def _run_rest(
 
     def run_slice() -> None:
         try:
-            work.run(later_slice_ms, stops_at_long=False)
+            work.run(work.later_slice_ms, stops_at_long=False)
         except Exception as error:
             work.failure = error
 
@@ -193,14 +193,16 @@ class _Work(Generic[T]):
     """A generator that runs in slices.
 
     Attributes:
+        later_slice_ms: how long each slice but the first may take.
         results: what it returned, once it has.
         failure: what it raised after its first slice.
         is_stopped: its result is not needed any more.
     """
 
-    def __init__(self, steps: Steps[T], clock: Clock) -> None:
+    def __init__(self, steps: Steps[T], clock: Clock, later_slice_ms: int) -> None:
         self._steps = steps
         self._clock = clock
+        self.later_slice_ms = later_slice_ms
         self.results: list[T] = []
         self.failure: Exception | None = None
         self.is_stopped = False
