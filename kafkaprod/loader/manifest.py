@@ -64,7 +64,8 @@ class Manifest:
         partitions: By number.
         refused: (number of the input, row, why) of rows that a broker refused.
         batch_bytes: Size of batches where the topic takes less than the options set; None: as set.
-        counts: Rows sent, bad rows, bytes.
+        sent_count, bad_count: Rows that were sent, and that were not.
+        sent_bytes: Bytes of the rows sent.
         dead_letter_bytes: Length of the dead-letter file at `position`.
         is_done: Nothing is left.
         done_at: When that was, as local time; empty before.

@@ -16,8 +16,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from kafkaprod._core.records.checksum import checksum
 from kafkaprod.protocol.primitives import Buffer
 
 HEADER_BYTES = 61
@@ -118,7 +117,7 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 def compute_crc(buffer: Buffer, position: int, size_bytes: int) -> int:
     """CRC-32C over attributes to the end of the batch of `size_bytes` that starts at `position`."""
-    return crc32c(memoryview(buffer)[position + _ATTRIBUTES_POSITION : position + size_bytes])
+    return checksum(memoryview(buffer)[position + _ATTRIBUTES_POSITION : position + size_bytes])
 
 
 def assign_offset(batch: memoryview, base_offset: int, leader_epoch: int) -> None:

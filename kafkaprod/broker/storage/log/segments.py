@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from kafkaprod._core.records.checksum import checksum
 from kafkaprod.broker.storage.disk import Disk, LogFile, replace_file
 from kafkaprod.broker.storage.index.index_rule import IndexRule
 from kafkaprod.broker.storage.index.time_index import TimestampOffset
@@ -315,7 +314,7 @@ class SegmentList:
 def _checksum(segment: Segment, indexes: SegmentIndexes) -> IndexChecksums:
     return IndexChecksums(
         segment.size_bytes,
-        crc32c(indexes.offsets.file.content()),
-        crc32c(indexes.times.file.content()),
-        crc32c(indexes.transactions.content()),
+        checksum(indexes.offsets.file.content()),
+        checksum(indexes.times.file.content()),
+        checksum(indexes.transactions.content()),
     )
