@@ -41,7 +41,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _SHORTAGE_S = 0.001
-"""Until memory is asked for again."""
+"""Before the next try to get memory."""
 
 
 def _block_call(
