@@ -382,8 +382,9 @@ class TlsContext:
     allowed: str = "an ssl.SSLContext"
 
     def parse(self, value: object) -> ssl.SSLContext:
-        ssl_module = sys.modules.get("ssl")  # loaded, if there is a context
-        if ssl_module is None or not isinstance(value, ssl_module.SSLContext):
+        # Loaded, if there is a context; else another thread may be in the middle of importing it.
+        kind = getattr(sys.modules.get("ssl"), "SSLContext", None)
+        if kind is None or not isinstance(value, kind):
             raise ValueError(value)
         context: ssl.SSLContext = value
         return context

@@ -437,5 +437,6 @@ class NodeConnection:
 
 
 def _is_refused_certificate(error: Exception | None) -> bool:
-    ssl = sys.modules.get("ssl")  # loaded, if there was a handshake
-    return ssl is not None and isinstance(error, ssl.SSLCertVerificationError)
+    # Loaded, if there was a handshake; else another thread may be in the middle of importing it.
+    refused = getattr(sys.modules.get("ssl"), "SSLCertVerificationError", None)
+    return refused is not None and isinstance(error, refused)

@@ -3,16 +3,20 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from kafkaprod.clock import SystemClock
+from kafkaprod.config import ProducerConfig
 from kafkaprod.config.host_patterns import Hosts
 from kafkaprod.errors import (
     AuthenticationError,
+    ConfigError,
     ConnectionLostError,
     IllegalStateError,
     RequestTimedOutError,
@@ -324,6 +328,13 @@ def test_close_returns_what_was_in_flight_and_is_final(make_pool: MakePool, cloc
 
 
 # --- connecting ----------------------------------------------------------------------------------------------------
+
+
+def test_a_connect_is_refused_while_another_thread_imports_ssl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ssl", ModuleType("ssl"))
+    assert not node_module._is_refused_certificate(ConnectionRefusedError())
+    with pytest.raises(ConfigError, match="ssl_context"):
+        ProducerConfig(bootstrap_servers="127.0.0.1:9092", ssl_context=1)
 
 
 def test_refused_connects_back_off_exponentially(make_pool: MakePool, clock: ManualClock) -> None:
