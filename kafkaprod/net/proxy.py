@@ -27,7 +27,7 @@ class Proxy:
         place: The address without user and password, for messages.
 
     Raises:
-        ConfigError: The address is none, or python-socks is not installed.
+        ConfigError: The text is not an address, or python-socks is not installed.
     """
 
     def __init__(self, url: str) -> None:

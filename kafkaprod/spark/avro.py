@@ -88,7 +88,7 @@ def avro_rows(options: AvroOptions, topic: str | None, columns: Sequence[str]) -
         columns: Names of the columns of the value.
 
     Raises:
-        ConfigError: The schema does not fit the columns, or is none of a record, or the registry refused.
+        ConfigError: The schema does not fit the columns, or does not describe a record, or the registry refused.
     """
     if options.registry is not None and options.subject is None and topic is None:
         raise ConfigError(

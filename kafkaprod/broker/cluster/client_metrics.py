@@ -66,7 +66,7 @@ class ClientSubscription(NamedTuple):
 
 @dataclass(slots=True)
 class _Client:
-    """A client that has a subscription: when it last asked for it and pushed, and whether it has ended."""
+    """A client that has a subscription: when it last requested it and pushed, and whether it has ended."""
 
     subscription: ClientSubscription
     asked_ms: int = -NEVER_MS

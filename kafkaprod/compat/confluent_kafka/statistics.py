@@ -117,7 +117,7 @@ class Statistics:
         return brokers
 
     def _learn_addresses(self, node_ids: set[int]) -> None:
-        """Ask for the brokers' addresses where there are new brokers; they are there from one of the next texts on."""
+        """Request the brokers' addresses where there are new brokers; they are there from one of the next texts on."""
         if node_ids <= self._described_for:
             return
         self._described_for |= node_ids
