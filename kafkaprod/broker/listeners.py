@@ -5,14 +5,28 @@ Clients get the address of the listener they came through. There is one listener
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import NamedTuple
 
-from kafkaprod.errors import ConfigError
+from kafkaprod.errors import ConfigError, KafkaError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 _LISTENER = re.compile(r"([A-Z_]+)://(\[[0-9a-fA-F:.]*\]|[^:\[\]/]*):([0-9]{1,5})")
+
+
+class AddressError(KafkaError, OSError):
+    """A socket cannot listen on its address."""
+
+
+def bind_error(
+    host: str, port: int, error: OSError, remedy: str = "use another port, or 0 for a free one"
+) -> AddressError:
+    """Return why a socket cannot listen: what, and what to do if another process has the port."""
+    if error.errno == errno.EADDRINUSE:
+        return AddressError(f"{host}:{port} is in use, perhaps by another broker: {remedy}")
+    return AddressError(f"cannot listen on {host}:{port}: {error.strerror or error}")
 
 
 class Endpoint(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import logging
 import os
 import signal
@@ -21,7 +20,7 @@ from kafkaprod.broker.server.tls import server_context
 from kafkaprod.broker.storage.disk import raise_descriptor_limit
 from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.cli.main import examples
-from kafkaprod.errors import ConfigError, KafkaError
+from kafkaprod.errors import ConfigError
 
 _LOG_INTERVAL_S = 1.0
 _LISTENERS_HELP = "several sockets in place of --host and --port: PLAINTEXT://:9092,SSL://:9093,SASL_SSL://:9094"
@@ -110,7 +109,7 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
     handler.addFilter(OneLineASecond())
     logging.getLogger("kafkaprod").handlers = [handler]
     raise_descriptor_limit()
-    server = _start(config)
+    server = BrokerServer(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     host, port = server.broker.endpoint
@@ -123,19 +122,6 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
         f"Ctrl-C or `kill {os.getpid()}` stops it. Try: kafkaprod topics list -b {address}", file=sys.stderr, flush=True
     )
     return 0 if server.run() else 1
-
-
-def _start(config: BrokerConfig) -> BrokerServer:
-    """Return a server that listens. Raises KafkaError: another process has the port."""
-    try:
-        return BrokerServer(config)
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise
-        raise KafkaError(
-            f"{config.host}:{config.port} is in use, perhaps by another broker: use another --port, or --port 0 for a "
-            "free one"
-        ) from error
 
 
 class OneLineASecond(logging.Filter):

@@ -178,7 +178,7 @@ def test_the_broker_says_how_to_stop_it_and_names_a_used_port(tmp_path: Path) ->
         done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S)
         assert done.returncode == 1
         assert f"127.0.0.1:{port} is in use" in done.stderr
-        assert "--port 0" in done.stderr
+        assert "or 0 for a free one" in done.stderr
     run = [*COMMAND, "broker", "--data-dir", str(tmp_path / "b"), "--port", "0"]
     with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -5,7 +5,9 @@ answers on stdout.
     parent: {"command": "on", "api": 0, "kind": "delay", "value": 5, "times": 1, "rate": 1.0, "seed": null}    child: {}
     parent: {"command": "client_metrics"}                                           child: {"pushes": [...]}
     parent: {"command": "clear"}   {"command": "fired_count", "api": 0}             child: {}   {"count": 3}
-An answer {"error": text} means that it could not. The end of stdin (the parent is gone) stops the broker cleanly.
+    parent: {"command": "stop"}
+An answer {"error": text} means that it could not. "stop", which has no answer, and the end of stdin stop the broker
+cleanly. The end of stdin without it means that the parent is gone: then the broker removes its temporary directory.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import base64
 import json
 import logging
 import queue
+import shutil
 import signal
 import sys
 import threading
@@ -35,6 +38,7 @@ from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
 
 _CONTROL_TIMEOUT_S = 10.0
+_ORPHAN_S = 1.0
 
 
 def main() -> int:
@@ -43,16 +47,27 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then closes stdin
     raise_descriptor_limit()
     try:
-        server = BrokerServer(parse_config(json.loads(sys.stdin.readline())))
-    except (KafkaError, OSError, ValueError) as error:
+        options = json.loads(sys.stdin.readline())
+        temporary = options.pop("temporary")
+        server = BrokerServer(parse_config(options))
+    except KafkaError as error:
+        _answer({"error": str(error)})
+        return 1
+    except (OSError, ValueError) as error:
         _answer({"error": f"{type(error).__name__}: {error}"})
         return 1
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     host, port = server.broker.endpoint
     listeners = {protocol: f"{place.host}:{place.port}" for protocol, place in server.broker.endpoints.items()}
     _answer({"host": host, "port": port, "listeners": listeners})
-    threading.Thread(target=_obey, args=(server,), name="kafkaprod-broker-commands", daemon=True).start()
-    return 0 if server.run() else 1
+    is_orphan = threading.Event()
+    obeying = threading.Thread(target=_obey, args=(server, is_orphan), name="kafkaprod-broker-commands", daemon=True)
+    obeying.start()
+    is_clean = server.run()
+    obeying.join(_ORPHAN_S)  # a signal to the process group ends the parent, too
+    if temporary is not None and is_orphan.is_set():
+        shutil.rmtree(temporary, ignore_errors=True)
+    return 0 if is_clean else 1
 
 
 def parse_config(options: dict[str, Any]) -> BrokerConfig:
@@ -86,13 +101,17 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
     return with_options(config, further)
 
 
-def _obey(server: BrokerServer) -> None:
+def _obey(server: BrokerServer, is_orphan: threading.Event) -> None:
     try:
         for line in sys.stdin:
             try:
-                _answer(_do(server, json.loads(line)))
+                command = json.loads(line)
+                if command["command"] == "stop":
+                    return
+                _answer(_do(server, command))
             except (KafkaError, ValueError, KeyError, queue.Empty) as error:
                 _answer({"error": f"{type(error).__name__}: {error}"})
+        is_orphan.set()
     finally:
         server.stop()
 

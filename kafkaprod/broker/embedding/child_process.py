@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
-import shutil
 import subprocess
 import sys
 import threading
@@ -33,6 +33,15 @@ def start_module(module: str) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path},
     )
+
+
+def say_last(process: subprocess.Popen[bytes], command: str) -> None:
+    """Send a process its last command, and close its stdin. The end of stdin alone is the death of its parent."""
+    assert process.stdin is not None
+    with contextlib.suppress(OSError, ValueError):  # it is gone; a closed pipe is a ValueError
+        process.stdin.write(json.dumps({"command": command}).encode() + b"\n")
+    with contextlib.suppress(OSError):
+        process.stdin.close()
 
 
 def exchange(
@@ -65,9 +74,3 @@ def exchange(
         raise EmbeddedBrokerError(f"{name} ended with exit code {process.wait(_END_TIMEOUT_S)}")
     answer: dict[str, Any] = json.loads(line)
     return answer
-
-
-def remove_of_owner(directory: str, owner_pid: int) -> None:
-    """Remove a temporary directory; a forked child, which runs the same finalizers, must not."""
-    if os.getpid() == owner_pid:
-        shutil.rmtree(directory, ignore_errors=True)

@@ -21,10 +21,13 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def end_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent ends (Linux); elsewhere the end of its channel does."""
+def end_with_parent(parent_pid: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel send this process a signal when its parent ends (Linux); elsewhere the end of its channel does.
+
+    The kernel does so already when the thread ends that started this process.
+    """
     if hasattr(_libc, "prctl"):
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        _libc.prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent_pid:  # it ended before the call
         os._exit(1)
 

@@ -13,34 +13,33 @@ Replication, ISRs and elections are Kafka's; times are scaled down, and the end 
 
 from __future__ import annotations
 
-import base64
+import contextlib
 import os
-import tempfile
 import time
-import uuid
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError, remove_of_owner
+from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster_faults import ClusterFaults
+from kafkaprod.broker.embedding.cluster_options import ClusterOptions
 from kafkaprod.broker.embedding.cluster_processes import ClusterBroker, ClusterProcess
+from kafkaprod.broker.embedding.cluster_topics import TopicControls
 from kafkaprod.broker.embedding.cluster_view import ClusterView
-from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.embedding.host_process import HostProcess
+from kafkaprod.broker.embedding.temporary import make_temporary, remove_of_owner
 from kafkaprod.broker.peers.rules import CONTROLLER
-from kafkaprod.errors import IllegalStateError
+from kafkaprod.errors import ConfigError, IllegalStateError, KafkaError
 
 _WAIT_S = 30.0
 _POLL_S = 0.005
 _HISTORY_LINES = 50
-_MEMORY = "/dev/shm"
-_MEMORY_BYTES = 2 * 1024 * 1024 * 1024
-_clusters: weakref.WeakSet[EmbeddedCluster] = weakref.WeakSet()
+_SHOWN_TOPICS = 20
+_LAST_CHANGES = "last changes of the embedded cluster:"
 
 
-class EmbeddedCluster(ClusterFaults):
+class EmbeddedCluster(ClusterFaults, TopicControls):
     """See the module docstring. Not thread-safe, except that several threads may wait and take views.
 
     Attributes:
@@ -65,6 +64,9 @@ class EmbeddedCluster(ClusterFaults):
         data_dir: str | os.PathLike[str] | None = None,
         auto_create_topics: bool = True,
         num_partitions: int = 1,
+        sasl_users: Mapping[str, str] | None = None,
+        sasl_oauthbearer: bool = False,
+        tls_files: Sequence[str | os.PathLike[str]] | None = None,
         options: Mapping[str, str | int | bool] | None = None,
     ) -> None:
         """Describe what to run; `start` or a `with` statement runs it.
@@ -80,79 +82,55 @@ class EmbeddedCluster(ClusterFaults):
             session_timeout_ms: A broker that does not answer for this time is fenced.
             replica_lag_ms: A follower that is behind for this time leaves the ISR.
             seed: Of the placement of replicas.
-            ports: One for each broker; 0, as none, takes a free one.
+            ports: One for each broker; 0 takes a free one, as does an empty list.
             data_dir: Kept; None for a temporary one that goes with the cluster: in memory (/dev/shm) where that has
                 2 GiB free and TMPDIR is not set, because a busy disk makes restarts slow.
             auto_create_topics: Make topics that clients name and that do not exist.
             num_partitions: Of topics made without a count.
+            sasl_users: User name -> password, as for `EmbeddedBroker`: clients must log in if there are any.
+            sasl_oauthbearer: Clients can log in with unsigned tokens, as for `EmbeddedBroker`.
+            tls_files: Certificate chain, private key and, to ask clients for certificates, their authority; PEM files.
+                The certificate is that of all brokers: for 127.0.0.1.
             options: Further options of all brokers under Kafka's names.
 
         Raises:
-            ValueError: `racks` or `ports` are not as many as the brokers, or there is no broker.
+            ConfigError: An argument has a wrong type or value, or they do not fit together.
         """
         super().__init__()
-        for name, values in (("racks", racks), ("ports", ports)):
-            if values and len(values) != brokers:
-                raise ValueError(f"{name} has {len(values)} elements for {brokers} brokers")
-        if brokers < 1:
-            raise ValueError(f"brokers={brokers} is not at least 1")
+        checked = ClusterOptions(
+            brokers=brokers,
+            racks=racks,
+            topics=topics,
+            replication_factor=replication_factor,
+            min_insync_replicas=min_insync_replicas,
+            unclean_elections=unclean_elections,
+            detection=detection,
+            session_timeout_ms=session_timeout_ms,
+            replica_lag_ms=replica_lag_ms,
+            seed=seed,
+            ports=ports,
+            data_dir=data_dir,
+            auto_create_topics=auto_create_topics,
+            num_partitions=num_partitions,
+            sasl_users=sasl_users,
+            sasl_oauthbearer=sasl_oauthbearer,
+            tls_files=tls_files,
+            options=options,
+        )
         self._owner_pid = os.getpid()
         # Short, as the path of a Unix socket has at most 107 bytes.
-        self._directory = tempfile.mkdtemp(prefix="kafkaprod-", dir=_temporary_root())
+        self._directory = make_temporary("kafkaprod-")
         self._remove = weakref.finalize(self, remove_of_owner, self._directory, self._owner_pid)
         self.data_dir = os.path.join(self._directory, "data") if data_dir is None else os.fspath(data_dir)
         self._topics = dict(topics or {})
-        self._factor = replication_factor or min(3, brokers)
+        self._factor = checked.factor
         self._host: HostProcess | None = None
+        self._host_options = checked.of_host(self._directory, self.data_dir)
         self.controller = ClusterProcess(self, CONTROLLER)
         self.brokers = [
-            ClusterBroker(
-                self,
-                number,
-                racks[number - 1] if racks else None,
-                os.path.join(self.data_dir, f"broker-{number}"),
-                os.path.join(self._directory, f"synced-{number}"),
-            )
-            for number in range(1, brokers + 1)
+            ClusterBroker(self, int(name), each["cluster"]["rack"], each["data_dir"], each["journal"])
+            for name, each in self._host_options["brokers"].items()
         ]
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_OID, self._directory).bytes).decode()[:22]
-        own = EmbeddedBroker(
-            self.data_dir, auto_create_topics=auto_create_topics, num_partitions=num_partitions, options=options
-        )
-        self._host_options: dict[str, Any] = {
-            "is_immediate": detection == "immediate",
-            "controller": {
-                "directory": self._directory,
-                "data_dir": os.path.join(self.data_dir, CONTROLLER),
-                "cluster_id": cluster_id,
-                "session_timeout_ms": session_timeout_ms,
-                "seed": seed,
-                "min_insync_replicas": min_insync_replicas,
-                "unclean_elections": unclean_elections,
-                "flush_policy": "interval:1000",
-            },
-            "brokers": {
-                str(broker.id): {
-                    **own.child_options(),
-                    "data_dir": os.path.join(self.data_dir, f"broker-{broker.id}"),
-                    "journal": os.path.join(self._directory, f"synced-{broker.id}"),
-                    "port": ports[broker.id - 1] if ports else 0,
-                    "node_id": broker.id,
-                    "cluster_id": cluster_id,
-                    "cluster": {
-                        "directory": self._directory,
-                        "cluster_id": cluster_id,
-                        "rack": broker.rack,
-                        "replication_factor": self._factor,
-                        "min_insync_replicas": min_insync_replicas,
-                        "heartbeat_ms": max(session_timeout_ms // 6, 10),
-                        "replica_lag_ms": replica_lag_ms,
-                    },
-                }
-                for broker in self.brokers
-            },
-        }
-        _clusters.add(self)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -161,10 +139,12 @@ class EmbeddedCluster(ClusterFaults):
 
         Raises:
             EmbeddedBrokerError: A process could not start.
-            IllegalStateError: It runs already.
+            IllegalStateError: It runs already, or was closed.
         """
         if self._host is not None:
             raise IllegalStateError("the embedded cluster runs already")
+        if not self._remove.alive:
+            raise IllegalStateError("the embedded cluster was closed: make another one")
         self._host = HostProcess(self._host_options)
         try:
             for broker in self.brokers:
@@ -188,6 +168,8 @@ class EmbeddedCluster(ClusterFaults):
         """End all processes, and remove the temporary directory. Idempotent; does nothing in a forked child."""
         if self._owner_pid != os.getpid():
             return
+        with contextlib.suppress(KafkaError, OSError):  # the cluster may be broken, which is no matter now
+            self.end_chaos()
         host, self._host = self._host, None
         if host is not None:
             host.close()
@@ -199,7 +181,11 @@ class EmbeddedCluster(ClusterFaults):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None and self._host is not None:
+        if (
+            error is not None
+            and self._host is not None
+            and _LAST_CHANGES not in "".join(getattr(error, "__notes__", ()))
+        ):
             error.add_note(self.last_changes())
         self.close()
 
@@ -207,7 +193,11 @@ class EmbeddedCluster(ClusterFaults):
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` of all brokers."""
+        """`host:port` of all brokers.
+
+        Raises:
+            IllegalStateError: The cluster does not run.
+        """
         return ",".join(broker.address for broker in self.brokers)
 
     @property
@@ -229,33 +219,49 @@ class EmbeddedCluster(ClusterFaults):
         for broker in self.brokers:
             if broker.id == broker_id:
                 return broker
-        raise ValueError(f"there is no broker {broker_id}")
+        raise ValueError(f"there is no broker {broker_id!r}: brokers are {', '.join(map(str, self.broker_ids))}")
 
     def leader(self, topic: str, partition: int) -> ClusterBroker:
         """Return a partition's leader; wait until it has one.
 
         Raises:
-            EmbeddedBrokerError: It has none for 30 s.
+            ValueError: There is no such partition.
+            EmbeddedBrokerError: It has no leader for 30 s.
         """
-        view = self.wait_for(lambda view: view.leader(topic, partition) is not None)
+        what = f"no leader of {topic}-{partition}"
+        self._view_with(topic, partition, what)
+        view = self.wait_for(lambda view: view.leader(topic, partition) is not None, what=what)
         return self.broker(view.leader(topic, partition) or 0)
 
     def followers(self, topic: str, partition: int) -> list[ClusterBroker]:
-        """Return a partition's replicas that do not lead it."""
-        view = self.view()
+        """Return a partition's replicas that do not lead it.
+
+        Raises:
+            ValueError: There is no such partition.
+        """
+        view = self._view_with(topic, partition, f"no followers of {topic}-{partition}")
         leader = view.leader(topic, partition)
         return [self.broker(member) for member in view.replicas(topic, partition) if member != leader]
 
     def isr(self, topic: str, partition: int) -> list[int]:
-        """Return a partition's in-sync replicas."""
-        return self.view().isr(topic, partition)
+        """Return a partition's in-sync replicas.
+
+        Raises:
+            ValueError: There is no such partition.
+        """
+        return self._view_with(topic, partition, f"no ISR of {topic}-{partition}").isr(topic, partition)
 
     def view(self) -> ClusterView:
         """Return the cluster as the controller sees it now."""
         return ClusterView(self.controller.tell({"command": "view"}))
 
     def replicas(self, topic: str, partition: int) -> dict[int, tuple[int, int, int]]:
-        """Return log start, high watermark and log end of a partition on each running broker that has it."""
+        """Return log start, high watermark and log end of a partition on each running broker that has it.
+
+        Raises:
+            ValueError: There is no such partition.
+        """
+        self._view_with(topic, partition, f"no replicas of {topic}-{partition}")
         key, found = f"{topic}-{partition}", {}
         for broker in self.brokers:
             described = broker.tell({"command": "replicas"}) if broker.is_running else {}
@@ -268,19 +274,30 @@ class EmbeddedCluster(ClusterFaults):
         """Return the last changes of the metadata, oldest first."""
         return list(self.controller.tell({"command": "history"})["lines"])
 
-    def wait_for(self, condition: Callable[[ClusterView], bool], timeout_s: float = _WAIT_S) -> ClusterView:
+    def wait_for(
+        self, condition: Callable[[ClusterView], bool], timeout_s: float = _WAIT_S, *, what: str = "not true"
+    ) -> ClusterView:
         """Wait until a condition on the cluster is true; return the view that fulfilled it.
 
+        Args:
+            condition: Of a view.
+            timeout_s: How long, in seconds.
+            what: Begins the error: what is the case without it.
+
         Raises:
-            EmbeddedBrokerError: It did not become true in time; the message shows the cluster and its last changes.
+            EmbeddedBrokerError: It did not become true in time; its note shows the cluster and its last changes.
         """
+        if not callable(condition):
+            raise ConfigError(f"condition={condition!r} is not a function of a view: write lambda view: ...")
         deadline = time.monotonic() + timeout_s
         while True:
             view = self.view()
             if condition(view):
                 return view
             if time.monotonic() >= deadline:
-                raise EmbeddedBrokerError(f"not true within {timeout_s} s:\n{view}\n{self.last_changes()}")
+                failure = EmbeddedBrokerError(f"{what} within {timeout_s} s")
+                failure.add_note(f"{view}\n{self.last_changes()}")  # notes keep their lines
+                raise failure
             time.sleep(_POLL_S)
 
     def wait_until_in_sync(self, timeout_s: float = _WAIT_S) -> ClusterView:
@@ -289,44 +306,9 @@ class EmbeddedCluster(ClusterFaults):
         Raises:
             EmbeddedBrokerError: As `wait_for`.
         """
-        return self.wait_for(lambda view: view.is_in_sync, timeout_s)
+        return self.wait_for(lambda view: view.is_in_sync, timeout_s, what="not in sync")
 
-    # -- what tests do to it -------------------------------------------------------------------------------------
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        *,
-        replication_factor: int | None = None,
-        assignment: Sequence[Sequence[int]] | None = None,
-        configs: Mapping[str, str] | None = None,
-    ) -> None:
-        """Make a topic, and wait until its partitions have leaders that know it.
-
-        Args:
-            name: Of the topic.
-            partitions: How many, unless `assignment` says.
-            replication_factor: None for the cluster's.
-            assignment: The brokers of each partition, its preferred leader first.
-            configs: Its options.
-
-        Raises:
-            EmbeddedBrokerError: The controller refused.
-        """
-        self._ask_controller(
-            {
-                "command": "create_topic",
-                "name": name,
-                "partitions": partitions,
-                "replication_factor": replication_factor or self._factor,
-                "assignment": None if assignment is None else [list(members) for members in assignment],
-                "configs": dict(configs or {}),
-            }
-        )
-        self.wait_until_applied()
-
-    def wait_until_applied(self, timeout_s: float = _WAIT_S) -> None:
+    def wait_until_applied(self, timeout_s: float = _WAIT_S) -> ClusterView:
         """Wait until all running brokers have applied the metadata as it is now.
 
         Raises:
@@ -334,33 +316,11 @@ class EmbeddedCluster(ClusterFaults):
         """
         end = self.view().end_offset
         running = {broker.id for broker in self.brokers if broker.is_running}
-        self.wait_for(
+        return self.wait_for(
             lambda view: all(view.applied(member) >= end for member in view.active_brokers if member in running),
             timeout_s,
+            what="not applied by all brokers",
         )
-
-    def move_leader(self, topic: str, partition: int, to: int) -> None:
-        """Make another in-sync replica leader.
-
-        Raises:
-            EmbeddedBrokerError: It is not in sync, or not active.
-        """
-        self._ask_controller({"command": "move_leader", "topic": topic, "partition": partition, "to": to})
-
-    def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
-        """Move a partition to other brokers; `wait_until_in_sync` waits for it. None cancels what is in progress.
-
-        Raises:
-            EmbeddedBrokerError: The controller refused.
-        """
-        wanted = None if replicas is None else list(replicas)
-        self._ask_controller({"command": "reassign", "topic": topic, "partition": partition, "replicas": wanted})
-
-    def elect(
-        self, kind: Literal["preferred", "unclean"] = "preferred", topic: str | None = None, partition: int = 0
-    ) -> None:
-        """Elect the preferred leaders, or any leader for partitions without one; of all partitions without `topic`."""
-        self._ask_controller({"command": "elect", "kind": kind, "topic": topic, "partition": partition}, ignores=(84,))
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -375,26 +335,23 @@ class EmbeddedCluster(ClusterFaults):
             raise IllegalStateError("the embedded cluster does not run in this process")
         return self._host.ask(command)
 
-    def _ask_controller(self, command: Mapping[str, Any], ignores: Sequence[int] = ()) -> None:
-        answer = self.controller.tell(command)
-        if answer["code"] not in (0, *ignores):
-            raise EmbeddedBrokerError(
-                f"the controller answered {answer['code']} to {command['command']}: {answer['message']}"
+    def _view_with(self, topic: str, partition: int, what: str) -> ClusterView:
+        """Return a view that has the partition. Raises ValueError, which `what` begins, if there is none."""
+        view = self.view()
+        count = view.topics.get(topic)
+        if count is None:
+            names = sorted(view.topics)
+            more = ", ..." if len(names) > _SHOWN_TOPICS else ""
+            raise ValueError(
+                f"{what}: there is no such topic (topics: {', '.join(names[:_SHOWN_TOPICS]) or 'none'}{more})"
             )
+        if partition not in range(count):
+            raise ValueError(f"{what}: the topic has partitions 0 to {count - 1}")
+        return view
 
     def last_changes(self) -> str:
         """Return the last changes of the metadata as text, for the report of a failed test."""
         try:
-            return "last changes of the embedded cluster:\n" + "\n".join(self.history()[-_HISTORY_LINES:])
+            return f"{_LAST_CHANGES}\n" + "\n".join(self.history()[-_HISTORY_LINES:])
         except EmbeddedBrokerError as error:
             return f"the embedded cluster's history is not to be had: {error}"
-
-
-def _temporary_root() -> str | None:
-    """Return where the temporary directory belongs, None for the default."""
-    try:
-        status = os.statvfs(_MEMORY)
-    except OSError:
-        return None
-    is_large = status.f_bavail * status.f_frsize >= _MEMORY_BYTES
-    return _MEMORY if is_large and os.access(_MEMORY, os.W_OK) and "TMPDIR" not in os.environ else None

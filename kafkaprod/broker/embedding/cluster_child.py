@@ -89,9 +89,8 @@ def _do_in_broker(server: BrokerServer, command: Command) -> Command:
             return {}
         case "links":
             in_loop(server.post, lambda: member.rules.replace(command["cuts"], command["delays_ms"]))
-            return {}
-        case "clients":
-            in_loop(server.post, lambda: server.cut_clients(is_cut=command["is_cut"]))
+            is_cut = str(server.broker.config.node_id) in command["without_clients"]
+            in_loop(server.post, lambda: server.cut_clients(is_cut=is_cut))
             return {}
         case "replicas":
             replicas: Command = in_loop(server.post, member.describe_replicas)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from kafkaprod.broker.embedding import arguments
+from kafkaprod.broker.embedding.disturbance import Disturbance
 from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
 from kafkaprod.broker.embedding.power_cut import cut_power
 from kafkaprod.errors import IllegalStateError
@@ -12,6 +14,10 @@ from kafkaprod.errors import IllegalStateError
 
 class Host(Protocol):
     """The part of `EmbeddedCluster` that processes use."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not closed."""
 
     def ask(self, command: Mapping[str, Any]) -> dict[str, Any]:
         """Send the host a command and return its answer."""
@@ -39,7 +45,7 @@ class ClusterProcess:
     @property
     def is_running(self) -> bool:
         """Whether there is a process, paused or not."""
-        return self._name in self._cluster.ask({"command": "processes"})["pids"]
+        return self._cluster.is_running and self._name in self._cluster.ask({"command": "processes"})["pids"]
 
     def kill(self) -> None:
         """Kill the process (SIGKILL)."""
@@ -58,13 +64,22 @@ class ClusterProcess:
         """Shut down cleanly: a broker first hands its partitions over (controlled shutdown)."""
         self._command("stop")
 
-    def pause(self) -> None:
-        """Stop the process where it is (SIGSTOP), as a long garbage collection does."""
+    def pause(self) -> Disturbance:
+        """Stop the process where it is (SIGSTOP), as a long garbage collection does, until `resume`.
+
+        Returns:
+            What resumes it at the end of a `with` block.
+        """
         self._command("pause")
+        return Disturbance(self._resume_if_running)
 
     def resume(self) -> None:
         """Let a paused process run on."""
         self._command("resume")
+
+    def _resume_if_running(self) -> None:
+        if self.is_running:
+            self.resume()
 
     def tell(self, what: Mapping[str, Any]) -> dict[str, Any]:
         """Send the process a command and return its answer (`cluster_child`)."""
@@ -103,11 +118,21 @@ class ClusterBroker(ClusterProcess):
 
         Args:
             seed: Of how much of it goes.
+
+        Raises:
+            ConfigError: `seed` is not a whole number.
         """
+        arguments.whole("seed", seed, -arguments.INT64_MAX)
         self.kill()
         return sum(cut_power(self._data_dir, self._journal, seed).values())
 
     @property
     def address(self) -> str:
-        """`host:port` for clients."""
+        """`host:port` for clients.
+
+        Raises:
+            IllegalStateError: The cluster does not run.
+        """
+        if not self._cluster.is_running:
+            raise IllegalStateError("the embedded cluster does not run: its addresses are known while it does")
         return f"127.0.0.1:{self.port}"

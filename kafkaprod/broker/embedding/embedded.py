@@ -15,9 +15,7 @@ import base64
 import contextlib
 import io
 import os
-import shutil
 import subprocess
-import tempfile
 import threading
 import uuid
 import weakref
@@ -26,8 +24,10 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from kafkaprod.broker.cluster.client_metrics import Push
-from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError, exchange, remove_of_owner, start_module
+from kafkaprod.broker.embedding import arguments
+from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError, exchange, say_last, start_module
 from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
+from kafkaprod.broker.embedding.temporary import make_temporary, remove_of_owner
 from kafkaprod.errors import IllegalStateError
 from kafkaprod.protocol.api_keys import ApiKey
 
@@ -37,7 +37,15 @@ _START_TIMEOUT_S = 30.0
 _ANSWER_TIMEOUT_S = 10.0
 _STOP_TIMEOUT_S = 30.0
 _TRANSACTION_CHECK_MS = 100  # much less than Kafka's 10 s: tests wait for timeouts
-
+_ARGUMENTS = {
+    "advertised.listeners": "listeners or port",
+    "listeners": "listeners or port",
+    "log.dir": "data_dir",
+    "log.dirs": "data_dir",
+    "port": "port",
+    "ssl.keystore.location": "tls_files",
+}
+"""Options of Kafka's brokers that arguments set."""
 
 _brokers: weakref.WeakSet[EmbeddedBroker] = weakref.WeakSet()
 
@@ -78,7 +86,8 @@ class EmbeddedBroker:
         """Describe what to run; `start` or a `with` statement runs it.
 
         Args:
-            data_dir: kept; None for a temporary one that goes with the broker.
+            data_dir: kept; None for a temporary one that goes with the broker: in memory (/dev/shm) where that
+                has 2 GiB free and TMPDIR is not set.
             port: 0 for a free one.
             listeners: several sockets in one broker, "PLAINTEXT://:0,SSL://:0,SASL_PLAINTEXT://:0" say, in place of
                 `port`; see the attribute of this name. Those with TLS need `tls_files`, those with SASL `sasl_users`.
@@ -102,41 +111,39 @@ class EmbeddedBroker:
             max_versions: API -> highest version to announce and to take: how a client speaks to older brokers.
             options: further options under Kafka's names, {"message.max.bytes": 2_000_000} say; they count more than
                 the arguments above. An unknown one, or a wrong value, makes `start` raise.
+
+        Raises:
+            ConfigError: an argument has a wrong type or value.
         """
+        self._options = _checked_options(
+            listeners=listeners,
+            topics=topics,
+            auto_create_topics=auto_create_topics,
+            num_partitions=num_partitions,
+            flush_policy=flush_policy,
+            retention_ms=retention_ms,
+            initial_rebalance_delay_ms=initial_rebalance_delay_ms,
+            transaction_version=transaction_version,
+            transaction_max_timeout_ms=transaction_max_timeout_ms,
+            transactional_id_expiration_ms=transactional_id_expiration_ms,
+            sasl_users=sasl_users,
+            sasl_oauthbearer=sasl_oauthbearer,
+            tls_files=tls_files,
+            client_metrics=client_metrics,
+            max_versions=max_versions,
+            options=options,
+        )
+        self._port = arguments.whole("port", port, 0, 65_535)
         self._owner_pid = os.getpid()
-        self._remove_temporary: weakref.finalize[..., EmbeddedBroker] | None = None
         self._temporary: str | None = None
         if data_dir is None:
-            self._temporary = tempfile.mkdtemp(prefix="kafkaprod-broker-")
-            self._remove_temporary = weakref.finalize(self, remove_of_owner, self._temporary, self._owner_pid)
+            self._temporary = make_temporary("kafkaprod-broker-")
+            weakref.finalize(self, remove_of_owner, self._temporary, self._owner_pid)
             data_dir = os.path.join(self._temporary, "data")
-        self.data_dir = os.fspath(data_dir)
-        self._port = port
+        self.data_dir = arguments.path("data_dir", data_dir)
+        # A power cut ends the test, too; but "each" is there to show what syncs cost.
+        self._options["outlives_power_cut"] = self._temporary is None or flush_policy == "each"
         self.listeners: dict[str, str] = {}
-        self._options: dict[str, Any] = {
-            "listeners": listeners or "",
-            "topics": dict(topics or {}),
-            "auto_create_topics": auto_create_topics,
-            "num_partitions": num_partitions,
-            "flush_policy": flush_policy,
-            # A power cut ends the test, too; but "each" is there to show what syncs cost.
-            "outlives_power_cut": self._temporary is None or flush_policy == "each",
-            "retention_ms": retention_ms,
-            "initial_rebalance_delay_ms": initial_rebalance_delay_ms,
-            "transactions": {
-                "version": transaction_version,
-                "max_timeout_ms": transaction_max_timeout_ms,
-                "timeout_check_ms": _TRANSACTION_CHECK_MS,
-                "id_expiration_ms": transactional_id_expiration_ms,
-                "expiration_check_ms": max(min(transactional_id_expiration_ms // 2, 3_600_000), _TRANSACTION_CHECK_MS),
-            },
-            "sasl_users": dict(sasl_users or {}),
-            "sasl_oauthbearer": sasl_oauthbearer,
-            "tls_files": None if tls_files is None else [os.fspath(file) for file in tls_files],
-            "client_metrics": client_metrics,
-            "max_versions": {int(api): version for api, version in (max_versions or {}).items()},
-            "options": {name: _option_text(value) for name, value in (options or {}).items()},
-        }
         self._host = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()  # one command and its answer at a time
@@ -145,14 +152,19 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """See the class docstring.
+        """See the class docstring. A broker that is killed or stopped keeps its address.
 
         Raises:
-            IllegalStateError: it was never started.
+            IllegalStateError: it was not started, or is closed.
         """
         if not self._host:
-            raise IllegalStateError("the embedded broker was not started")
+            raise IllegalStateError("the embedded broker was not started, or is closed: it has no address")
         return f"{self._host}:{self._port}"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process."""
+        return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
@@ -176,13 +188,13 @@ class EmbeddedBroker:
         self._process = start_module("kafkaprod.broker.embedding.child")
         try:
             address = self.command(
-                {"data_dir": self.data_dir, "port": self._port, **self._options},
+                {"data_dir": self.data_dir, "port": self._port, "temporary": self._temporary, **self._options},
                 _START_TIMEOUT_S,
             )
         except BaseException:
             self.kill()
             if self._temporary is not None and not self._host:  # nothing of use is in it; another start makes it
-                shutil.rmtree(self._temporary, ignore_errors=True)
+                remove_of_owner(self._temporary, self._owner_pid)
             raise
         self._host, self._port = address["host"], address["port"]
         self.listeners = address["listeners"]
@@ -195,9 +207,7 @@ class EmbeddedBroker:
         process = self._process
         if process is None:
             return
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):
-            process.stdin.close()
+        say_last(process, "stop")
         try:
             process.wait(_STOP_TIMEOUT_S)
         finally:
@@ -217,11 +227,20 @@ class EmbeddedBroker:
 
     def close(self) -> None:
         """Stop, and remove the temporary directory. Idempotent."""
-        try:
+        if self._temporary is None:
             self.stop()
-        finally:
-            if self._remove_temporary is not None:
-                self._remove_temporary()
+        else:
+            self.kill()  # what it would write goes with the directory
+            remove_of_owner(self._temporary, self._owner_pid)
+        self._host = ""
+
+    def restore(self) -> None:
+        """Undo what tests did: clear the faults, or start it again if it does not run."""
+        if self.is_running:
+            self.faults.clear()
+        else:
+            self.kill()  # what is left of a process that ended by itself
+            self.start()
 
     def command(self, command: Mapping[str, Any], timeout_s: float = _ANSWER_TIMEOUT_S) -> dict[str, Any]:
         """Send a line to the process and return its answer (`child`). Thread-safe.
@@ -280,8 +299,49 @@ class EmbeddedBroker:
         self.close()
 
 
-def _option_text(value: str | int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _checked_options(
+    *,
+    listeners: object,
+    topics: object,
+    auto_create_topics: object,
+    num_partitions: object,
+    flush_policy: object,
+    retention_ms: object,
+    initial_rebalance_delay_ms: object,
+    transaction_version: object,
+    transaction_max_timeout_ms: object,
+    transactional_id_expiration_ms: object,
+    sasl_users: object,
+    sasl_oauthbearer: object,
+    tls_files: object,
+    client_metrics: object,
+    max_versions: object,
+    options: object,
+) -> dict[str, Any]:
+    """Return the options of the process as plain values. Raises ConfigError for a wrong type or value."""
+    expiration_ms = arguments.milliseconds("transactional_id_expiration_ms", transactional_id_expiration_ms, 1)
+    return {
+        "listeners": "" if listeners is None else arguments.text("listeners", listeners),
+        "topics": {} if topics is None else arguments.topics(topics),
+        "auto_create_topics": arguments.flag("auto_create_topics", auto_create_topics),
+        "num_partitions": arguments.whole("num_partitions", num_partitions, 1, arguments.INT32_MAX),
+        "flush_policy": arguments.text("flush_policy", flush_policy),
+        "retention_ms": arguments.milliseconds("retention_ms", retention_ms, -1),
+        "initial_rebalance_delay_ms": arguments.milliseconds("initial_rebalance_delay_ms", initial_rebalance_delay_ms),
+        "transactions": {
+            "version": arguments.whole("transaction_version", transaction_version, 0, 2),
+            "max_timeout_ms": arguments.milliseconds("transaction_max_timeout_ms", transaction_max_timeout_ms, 1),
+            "timeout_check_ms": _TRANSACTION_CHECK_MS,
+            "id_expiration_ms": expiration_ms,
+            "expiration_check_ms": max(min(expiration_ms // 2, 3_600_000), _TRANSACTION_CHECK_MS),
+        },
+        "sasl_users": {} if sasl_users is None else arguments.users(sasl_users),
+        "sasl_oauthbearer": arguments.flag("sasl_oauthbearer", sasl_oauthbearer),
+        "tls_files": None if tls_files is None else arguments.tls_files(tls_files),
+        "client_metrics": arguments.flag("client_metrics", client_metrics),
+        "max_versions": {} if max_versions is None else arguments.max_versions(max_versions),
+        "options": {} if options is None else arguments.options(options, _ARGUMENTS),
+    }
 
 
 def _disown_all() -> None:

@@ -13,7 +13,8 @@
     delay(ms)              handled; the answer is sent later
     throttle(ms)           handled; the answer has the time, and the connection is not read until then
 
-Rules are tried in the order they were given; the first that fires wins. Thread-safe.
+Rules are tried in the order they were given; the first that fires wins. APIs and errors may be given as text, "PRODUCE"
+say. Thread-safe.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
+from kafkaprod.broker.embedding import arguments
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 
@@ -49,13 +51,20 @@ class Fault(NamedTuple):
     value: int = 0
 
 
-def reply_with(error_code: int) -> Fault:
-    """Answer every part of the request with an error; nothing is done."""
-    return Fault(FaultKind.REPLY_WITH, int(error_code))
+def reply_with(error_code: int | str) -> Fault:
+    """Answer every part of the request with an error; nothing is done.
+
+    Args:
+        error_code: A member of ErrorCode, its number or its name.
+
+    Raises:
+        ConfigError: It is another value.
+    """
+    return Fault(FaultKind.REPLY_WITH, arguments.error_code(error_code))
 
 
 def move_leader() -> Fault:
-    """Raise the leader epoch of the request's partitions and answer 6."""
+    """Raise the leader epoch of the request's partitions and answer 6: for PRODUCE and FETCH."""
     return Fault(FaultKind.MOVE_LEADER)
 
 
@@ -80,29 +89,40 @@ def half_frame() -> Fault:
 
 
 def delay(ms: int) -> Fault:
-    """Answer `ms` later."""
-    return Fault(FaultKind.DELAY, ms)
+    """Answer `ms` later.
+
+    Raises:
+        ConfigError: `ms` is not a whole number of milliseconds.
+    """
+    return Fault(FaultKind.DELAY, arguments.milliseconds("delay", ms, high=arguments.INT32_MAX))
 
 
 def throttle(ms: int) -> Fault:
-    """Tell the client to pause for `ms`, and do not read from it for as long (KIP-219)."""
-    return Fault(FaultKind.THROTTLE, ms)
+    """Ask the client to pause for `ms`, and do not read from it for this time (KIP-219).
+
+    Raises:
+        ConfigError: `ms` is not a whole number of milliseconds.
+    """
+    return Fault(FaultKind.THROTTLE, arguments.milliseconds("throttle", ms, high=arguments.INT32_MAX))
 
 
 class FaultScript(Protocol):
     """Where faults are scripted: in this process (`Faults`), or in an embedded broker."""
 
     def on(
-        self, api: ApiKey, fault: Fault, *, times: int | None = None, rate: float = 1.0, seed: int | None = None
+        self, api: ApiKey | str, fault: Fault, *, times: int | None = None, rate: float = 1.0, seed: int | None = None
     ) -> None:
         """Let requests of an API fail.
 
         Args:
-            api: which requests.
-            fault: what happens to them.
-            times: how often at most; None for ever.
-            rate: share of the requests it happens to, 0..1.
-            seed: of the dice for `rate`; None is unpredictable.
+            api: Which requests.
+            fault: What happens to them.
+            times: How many at most; None for all.
+            rate: Share of the requests it happens to: above 0, 1 at most.
+            seed: Of the dice for `rate`; None is unpredictable.
+
+        Raises:
+            ConfigError: An argument has a wrong type or value.
         """
         ...
 
@@ -110,9 +130,30 @@ class FaultScript(Protocol):
         """Forget all rules."""
         ...
 
-    def fired_count(self, api: ApiKey) -> int:
+    def fired_count(self, api: ApiKey | str) -> int:
         """How many requests of an API have failed on purpose since the broker started."""
         ...
+
+
+def check_rule(api: object, fault: object, times: object, rate: object, seed: object) -> ApiKey:
+    """Check the arguments of `FaultScript.on`; return the API.
+
+    Raises:
+        ConfigError: An argument has a wrong type or value.
+    """
+    found = arguments.api_key("api", api)
+    if not isinstance(fault, Fault):
+        called = f": write {fault.__name__}(...)" if hasattr(fault, "__name__") else ""
+        raise ConfigError(f"fault={fault!r} is not a fault, reply_with(6) for example{called}")
+    if fault.kind is FaultKind.MOVE_LEADER and found not in (ApiKey.PRODUCE, ApiKey.FETCH):
+        raise ConfigError(f"move_leader() is for PRODUCE and FETCH, not for {found.name}")
+    if times is not None:
+        arguments.whole("times", times, 1)
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0.0 < rate <= 1.0:
+        raise ConfigError(f"rate={rate!r} is not a number above 0 and at most 1")
+    if seed is not None:
+        arguments.whole("seed", seed, -arguments.INT64_MAX)
+    return found
 
 
 @dataclass(slots=True)
@@ -141,29 +182,26 @@ class Faults:
         self._fired: dict[ApiKey, int] = {}  # guarded by _lock
 
     def on(
-        self, api: ApiKey, fault: Fault, *, times: int | None = None, rate: float = 1.0, seed: int | None = None
+        self, api: ApiKey | str, fault: Fault, *, times: int | None = None, rate: float = 1.0, seed: int | None = None
     ) -> None:
         """See `FaultScript.on`.
 
         Raises:
-            ConfigError: `times` or `rate` is out of range.
+            ConfigError: An argument has a wrong type or value.
         """
-        if times is not None and times < 1:
-            raise ConfigError(f"times={times} must be at least 1")
-        if not 0.0 < rate <= 1.0:
-            raise ConfigError(f"rate={rate} is not in (0, 1]")
+        found = check_rule(api, fault, times, rate, seed)
         with self._lock:
-            self._rules.append(_Rule(api, fault, times, rate, random.Random(seed)))
+            self._rules.append(_Rule(found, fault, times, rate, random.Random(seed)))
 
     def clear(self) -> None:
         """See `FaultScript.clear`."""
         with self._lock:
             self._rules.clear()
 
-    def fired_count(self, api: ApiKey) -> int:
+    def fired_count(self, api: ApiKey | str) -> int:
         """See `FaultScript.fired_count`."""
         with self._lock:
-            return self._fired.get(api, 0)
+            return self._fired.get(arguments.api_key("api", api), 0)
 
     def take(self, api: ApiKey) -> Fault | None:
         """The fault for one request, None if it is to be handled well."""
@@ -188,16 +226,16 @@ class RemoteFaults:
         self._command = command
 
     def on(
-        self, api: ApiKey, fault: Fault, *, times: int | None = None, rate: float = 1.0, seed: int | None = None
+        self, api: ApiKey | str, fault: Fault, *, times: int | None = None, rate: float = 1.0, seed: int | None = None
     ) -> None:
         """See `FaultScript.on`."""
-        rule = {"api": int(api), "kind": fault.kind.value, "value": fault.value}
+        rule = {"api": int(check_rule(api, fault, times, rate, seed)), "kind": fault.kind.value, "value": fault.value}
         self._command({"command": "on", **rule, "times": times, "rate": rate, "seed": seed})
 
     def clear(self) -> None:
         """See `FaultScript.clear`."""
         self._command({"command": "clear"})
 
-    def fired_count(self, api: ApiKey) -> int:
+    def fired_count(self, api: ApiKey | str) -> int:
         """See `FaultScript.fired_count`."""
-        return int(self._command({"command": "fired_count", "api": int(api)})["count"])
+        return int(self._command({"command": "fired_count", "api": int(arguments.api_key("api", api))})["count"])

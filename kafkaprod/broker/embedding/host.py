@@ -3,7 +3,8 @@
 One thread waits for a command of the test, or the end of a child. It talks to the test in JSON lines on stdin and
 stdout, to each child over a socket pair. A child that ends is reaped at once and, unless the test wants
 sessions to decide, reported to the controller. Each broker's port stays bound here, without listening, so that it is
-refused while the broker is down and no other process takes it. The host ends with its stdin, its children with it.
+refused while the broker is down and no other process takes it. The host ends with its stdin, its children with it. If
+that was the end of the test's process, and no command to close, the host removes the temporary directory.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import logging
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -23,8 +25,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafkaprod.broker.config import DEFAULT_HOST
 from kafkaprod.broker.embedding.children import end_with_parent
 from kafkaprod.broker.embedding.cluster_child import run_broker, run_controller
+from kafkaprod.broker.listeners import bind_error
 from kafkaprod.broker.peers.rules import CONTROLLER
 from kafkaprod.errors import KafkaError
 
@@ -33,6 +37,8 @@ logger = logging.getLogger(__name__)
 _ANSWER_S = 10.0
 _STOP_S = 15.0
 _CLOSE_S = 5.0
+_ORPHAN_S = 1.0
+_LINK_KEYS = ("cuts", "delays_ms", "without_clients")
 
 Command = dict[str, Any]
 
@@ -54,23 +60,37 @@ class HostError(KafkaError):
 
 
 class Host:
-    """See the module docstring."""
+    """See the module docstring.
+
+    Attributes:
+        is_orphan: Whether the test's process ended without closing the cluster.
+    """
 
     def __init__(self, options: Command) -> None:
         """Reserve the ports; nothing is forked.
 
         Args:
-            options: `brokers` by name and `controller`: the options of each process; `is_immediate`: report deaths.
+            options: `brokers` by name and `controller`: the options of each process; `is_immediate`: report deaths;
+                `keeps_data`: end brokers cleanly; `temporary`: the directory to remove without a parent.
+
+        Raises:
+            AddressError: It cannot listen on a port.
         """
         self._options = options
         self._children: dict[str, _Child] = {}
         self._reserved: dict[str, socket.socket] = {}
-        self._links: Command = {"cuts": [], "delays_ms": {}}
+        self._links: Command = {"command": "links", "cuts": [], "delays_ms": {}, "without_clients": []}
         self._is_done = False
+        self._is_terminated = False
+        self.is_orphan = False
         for name, broker in options["brokers"].items():
             sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind((broker.get("host", "127.0.0.1"), broker["port"]))
+            address = broker.get("host", DEFAULT_HOST), broker["port"]
+            try:
+                sock.bind(address)
+            except OSError as error:
+                raise bind_error(*address, error, "use other ports, or none for free ones") from error
             self._reserved[name] = sock
             broker["port"] = sock.getsockname()[1]
         self._wake_receiver, self._wake_sender = socket.socketpair()
@@ -94,6 +114,7 @@ class Host:
                 continue
             chunk = os.read(sys.stdin.fileno(), 65_536)
             if not chunk:
+                self.is_orphan = True
                 break
             buffer += chunk
             while b"\n" in buffer and not self._is_done:
@@ -101,10 +122,24 @@ class Host:
                 buffer = bytearray(rest)
                 self._answer(json.loads(line))
 
+    def on_terminated(self) -> None:
+        """Make `serve` return (SIGTERM). A signal to the process group ends the test's process, too."""
+        self._is_done = self._is_terminated = True
+
+    def on_parent_ended(self, parent_pid: int) -> None:
+        """Make `serve` return if the test's process is gone, not only the thread that started this one."""
+        if os.getppid() != parent_pid:
+            self._is_done = self.is_orphan = True
+
+    def await_parent(self) -> None:
+        """After SIGTERM, wait a moment for the end of the test's process."""
+        if self._is_terminated and select.select([sys.stdin.fileno()], [], [], _ORPHAN_S)[0]:
+            self.is_orphan |= not os.read(sys.stdin.fileno(), 65_536)
+
     def close(self) -> None:
-        """End all children: ask them, then kill them."""
+        """End all children: ask those whose data is kept, and kill the others."""
         for child in list(self._children.values()):
-            if child.is_paused or child.name == CONTROLLER:
+            if child.is_paused or child.name == CONTROLLER or not self._options["keeps_data"]:
                 os.kill(child.pid, signal.SIGKILL)
             else:
                 child.sock.close()  # a broker whose host is gone stops at once
@@ -140,12 +175,14 @@ class Host:
                 self._children[name].is_paused = True
             case "resume":
                 self._signal(name, signal.SIGCONT)
-                self._children[name].is_paused = False
+                if self._children[name].is_paused:
+                    self._children[name].is_paused = False
+                    self._ask(name, self._links)  # they may have changed meanwhile
             case "stop":
                 self._ask(name, {"command": "stop"})
                 self._await_end(name, _STOP_S)
             case "links":
-                self._links = {"command": "links", "cuts": command["cuts"], "delays_ms": command["delays_ms"]}
+                self._links = {"command": "links"} | {key: command[key] for key in _LINK_KEYS}
                 for child in list(self._children.values()):
                     if not child.is_paused:
                         self._ask(child.name, self._links)
@@ -176,8 +213,8 @@ class Host:
                 os.kill(child.pid, signal.SIGKILL)
             self._await_end(child.name, _ANSWER_S)
             raise
-        if self._links["cuts"] or self._links["delays_ms"]:
-            self._ask(child.name, {**self._links, "command": "links"})
+        if any(self._links[key] for key in _LINK_KEYS):
+            self._ask(child.name, self._links)
         return {**answer, "pid": child.pid}
 
     def _fork(self, name: str) -> _Child:
@@ -287,14 +324,21 @@ def main() -> int:
     """Run a host with the options from stdin; return the exit code."""
     logging.basicConfig(level=logging.WARNING, format="embedded cluster: %(process)d %(levelname)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then closes stdin
-    end_with_parent(os.getppid())
     line = bytearray()
     while not line.endswith(b"\n"):
         byte = os.read(sys.stdin.fileno(), 1)
         if not byte:
             return 1
         line += byte
-    host = Host(json.loads(line))
+    options, parent_pid = json.loads(line), os.getppid()
+    try:
+        host = Host(options)
+    except OSError as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+        return 1
+    signal.signal(signal.SIGTERM, lambda *_: host.on_terminated())
+    signal.signal(signal.SIGUSR1, lambda *_: host.on_parent_ended(parent_pid))
+    end_with_parent(parent_pid, signal.SIGUSR1)  # a forked child of the test may keep stdin open
     gc.collect()
     gc.freeze()
     print(json.dumps({"ports": host.ports}), flush=True)
@@ -302,6 +346,9 @@ def main() -> int:
         host.serve()
     finally:
         host.close()
+    host.await_parent()
+    if host.is_orphan:
+        shutil.rmtree(options["temporary"], ignore_errors=True)
     return 0
 
 

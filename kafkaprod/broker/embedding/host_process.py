@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import threading
 from collections.abc import Mapping
 from typing import Any
 
-from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError, exchange, start_module
+from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError, exchange, say_last, start_module
 
 _START_S = 30.0
 _ANSWER_S = 30.0
@@ -52,12 +51,8 @@ class HostProcess:
         if self._owner_pid != os.getpid():
             return
         process = self._process
-        for pipe in (process.stdin, process.stdout):
-            assert pipe is not None
-        assert process.stdin is not None
         assert process.stdout is not None
-        with contextlib.suppress(OSError):
-            process.stdin.close()
+        say_last(process, "close")
         try:
             process.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:

@@ -16,14 +16,27 @@ from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 
 @pytest.fixture(scope="session")
 def kafkaprod_broker() -> Iterator[EmbeddedBroker]:
-    """One broker for the session, which creates the topics that clients request; use different names in each test."""
+    """One broker for the session, which creates the topics that clients request; use different names in each test.
+
+    After each test its faults are cleared, and it is started again if it does not run.
+    """
+    with EmbeddedBroker(auto_create_topics=True) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafkaprod_fresh_broker() -> Iterator[EmbeddedBroker]:
+    """A broker for one test, which creates the topics that clients request."""
     with EmbeddedBroker(auto_create_topics=True) as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
 def kafkaprod_cluster() -> Iterator[EmbeddedCluster]:
-    """Three brokers for the session; leave them running and in sync, and use different topics in each test."""
+    """Three brokers for the session; use different topics in each test.
+
+    After each test the cluster is restored: links healed, faults cleared, brokers running and in sync.
+    """
     with EmbeddedCluster(brokers=3) as cluster:
         yield cluster
 
@@ -33,6 +46,17 @@ def kafkaprod_fresh_cluster() -> Iterator[EmbeddedCluster]:
     """Three brokers for one test."""
     with EmbeddedCluster(brokers=3) as cluster:
         yield cluster
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Undo what a test did to the session's broker and cluster, before its own fixtures end."""
+    used = getattr(item, "funcargs", {})
+    broker, cluster = used.get("kafkaprod_broker"), used.get("kafkaprod_cluster")
+    if isinstance(broker, EmbeddedBroker):
+        broker.restore()
+    if isinstance(cluster, EmbeddedCluster):
+        cluster.restore()
 
 
 @pytest.hookimpl(hookwrapper=True)

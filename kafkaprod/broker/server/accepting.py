@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.cluster_config import ClusterConfig
 from kafkaprod.broker.config import BrokerConfig
-from kafkaprod.broker.listeners import Endpoint, Listener
+from kafkaprod.broker.listeners import Endpoint, Listener, bind_error
 from kafkaprod.broker.server.admission import Admission
 from kafkaprod.broker.server.login import Login
 from kafkaprod.broker.server.session import Session
@@ -215,6 +215,9 @@ def _listen_for_peers(first: Acceptor, cluster: ClusterConfig, node_id: int) -> 
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise bind_error(host, port, error) from error
     listener.setblocking(False)
     return listener

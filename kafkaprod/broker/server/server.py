@@ -57,7 +57,7 @@ class BrokerServer:
         """Take over the data directory and bind the socket; nothing is accepted before `run`.
 
         Raises:
-            OSError: the address cannot be bound, or the directory not be used.
+            OSError: the directory cannot be used, or (AddressError) the address.
             KafkaError: as `Broker`.
         """
         has_login = any(listener.has_login for listener in config.all_listeners)

@@ -1,0 +1,153 @@
+"""What an embedded cluster is made of: its arguments, checked, and the options of its processes as plain values."""
+
+from __future__ import annotations
+
+import base64
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafkaprod.broker.embedding import arguments
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.peers.rules import CONTROLLER
+from kafkaprod.errors import ConfigError
+
+_REPLICATION_FACTOR: Final = 3
+ARGUMENTS: Final = {
+    "advertised.listeners": "ports",
+    "broker.id": "brokers, whose ids are 1, 2, ...",
+    "broker.rack": "racks",
+    "broker.session.timeout.ms": "session_timeout_ms",
+    "default.replication.factor": "replication_factor",
+    "listeners": "ports",
+    "log.dir": "data_dir",
+    "log.dirs": "data_dir",
+    "min.insync.replicas": "min_insync_replicas",
+    "node.id": "brokers, whose ids are 1, 2, ...",
+    "port": "ports",
+    "replica.lag.time.max.ms": "replica_lag_ms",
+    "unclean.leader.election.enable": "unclean_elections",
+}
+"""Options of Kafka's brokers that arguments of `EmbeddedCluster` set."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The arguments of `EmbeddedCluster`, which has their meaning.
+
+    Raises:
+        ConfigError: An argument has a wrong type or value, or they do not fit together.
+    """
+
+    brokers: int
+    racks: Sequence[str]
+    topics: Mapping[str, int] | None
+    replication_factor: int | None
+    min_insync_replicas: int
+    unclean_elections: bool
+    detection: str
+    session_timeout_ms: int
+    replica_lag_ms: int
+    seed: int
+    ports: Sequence[int]
+    data_dir: str | os.PathLike[str] | None
+    auto_create_topics: bool
+    num_partitions: int
+    sasl_users: Mapping[str, str] | None
+    sasl_oauthbearer: bool
+    tls_files: Sequence[str | os.PathLike[str]] | None
+    options: Mapping[str, str | int | bool] | None
+
+    def __post_init__(self) -> None:
+        arguments.whole("brokers", self.brokers, 1)
+        if self.data_dir is not None:
+            arguments.path("data_dir", self.data_dir)
+        for rack in self._of_each_broker("racks", self.racks, '["a", "b", "c"]'):
+            arguments.text("racks", rack)
+        ports = self._of_each_broker("ports", self.ports, "[9092, 9093, 9094]")
+        for port in ports:
+            arguments.whole("ports", port, 0, 65_535)
+        given = [port for port in ports if port]
+        if len(set(given)) < len(given):
+            raise ConfigError(f"ports={ports} has a port twice")
+        arguments.topics(self.topics or {})
+        if self.replication_factor is not None:
+            arguments.whole("replication_factor", self.replication_factor, 1)
+            if self.replication_factor > self.brokers:
+                raise ConfigError(
+                    f"replication_factor={self.replication_factor} needs as many brokers: there are {self.brokers}"
+                )
+        arguments.whole("min_insync_replicas", self.min_insync_replicas, 1, arguments.INT32_MAX)
+        arguments.flag("unclean_elections", self.unclean_elections)
+        arguments.choice("detection", self.detection, ("immediate", "session"))
+        arguments.milliseconds("session_timeout_ms", self.session_timeout_ms, 1)
+        arguments.milliseconds("replica_lag_ms", self.replica_lag_ms, 1)
+        arguments.whole("seed", self.seed, -arguments.INT64_MAX)
+        arguments.options(self.options or {}, ARGUMENTS)
+
+    def _of_each_broker(self, name: str, value: object, example: str) -> list[Any]:
+        found = arguments.elements(name, value, example)
+        if found and len(found) != self.brokers:
+            raise ConfigError(f"{name} has {len(found)} elements for {self.brokers} brokers")
+        return found
+
+    @property
+    def factor(self) -> int:
+        """The replication factor of topics that name none."""
+        return self.replication_factor or min(_REPLICATION_FACTOR, self.brokers)
+
+    def of_host(self, directory: str, data_dir: str) -> dict[str, Any]:
+        """Return the options of the host's process.
+
+        Args:
+            directory: Temporary, for sockets and journals; the host removes it if the test's process ends without
+                closing the cluster.
+            data_dir: What the processes keep.
+        """
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_OID, directory).bytes).decode()[:22]
+        own = EmbeddedBroker(
+            data_dir,
+            auto_create_topics=self.auto_create_topics,
+            num_partitions=self.num_partitions,
+            sasl_users=self.sasl_users,
+            sasl_oauthbearer=self.sasl_oauthbearer,
+            tls_files=self.tls_files,
+            options=self.options,
+        ).child_options()
+        return {
+            "is_immediate": self.detection == "immediate",
+            "temporary": directory,
+            "keeps_data": self.data_dir is not None,
+            "controller": {
+                "directory": directory,
+                "data_dir": os.path.join(data_dir, CONTROLLER),
+                "cluster_id": cluster_id,
+                "session_timeout_ms": self.session_timeout_ms,
+                "seed": self.seed,
+                "min_insync_replicas": self.min_insync_replicas,
+                "unclean_elections": self.unclean_elections,
+                "flush_policy": "interval:1000",
+            },
+            "brokers": {
+                str(number): {
+                    **own,
+                    "data_dir": os.path.join(data_dir, f"broker-{number}"),
+                    "journal": os.path.join(directory, f"synced-{number}"),
+                    "port": self.ports[number - 1] if self.ports else 0,
+                    "node_id": number,
+                    "cluster_id": cluster_id,
+                    "cluster": {
+                        "directory": directory,
+                        "cluster_id": cluster_id,
+                        "rack": self.racks[number - 1] if self.racks else None,
+                        "replication_factor": self.factor,
+                        "min_insync_replicas": self.min_insync_replicas,
+                        "heartbeat_ms": max(self.session_timeout_ms // 6, 10),
+                        "replica_lag_ms": self.replica_lag_ms,
+                    },
+                }
+                for number in range(1, self.brokers + 1)
+            },
+        }
