@@ -83,7 +83,7 @@ class SerializationError(KafkaError, ValueError):
 
 
 class RecordTooLargeError(KafkaError, ValueError):
-    """The record exceeds a size limit; it was not queued and is not in the log.
+    """The record exceeds a size limit and is not in the log; if `send()` raised it, it was not queued either.
 
     Attributes:
         row: Of a block of records: which one, the first of such; else None.

@@ -38,6 +38,8 @@ NOT_RUN = {
     "spec:\n  terminationGracePeriodSeconds": "is a part of a Kubernetes manifest",
     "docker build -f docs/demo/Dockerfile": "needs an engine for containers",
     "[Service]": "is a part of a unit of systemd",
+    "# tasks.py\nfrom celery": "needs Celery",
+    "from airflow": "needs Airflow",
 }
 
 _FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)

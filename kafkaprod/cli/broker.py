@@ -119,7 +119,9 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
         print(f"  {protocol}://{endpoint.host}:{endpoint.port}", flush=True)
     address = f"{host}:{port}"
     print(
-        f"Ctrl-C or `kill {os.getpid()}` stops it. Try: kafkaprod topics list -b {address}", file=sys.stderr, flush=True
+        f"`kill {os.getpid()}` stops it, as does Ctrl-C in its terminal. Try: kafkaprod topics list -b {address}",
+        file=sys.stderr,
+        flush=True,
     )
     return 0 if server.run() else 1
 

@@ -59,7 +59,11 @@ def run(options: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: is_over.set())
     with cluster:
         print(f"listening on {cluster.bootstrap_servers}, data in {cluster.data_dir}", flush=True)
-        print(f"Ctrl-C or `kill {os.getpid()}` stops it. Lines: {_COMMANDS}", file=sys.stderr, flush=True)
+        print(
+            f"`kill {os.getpid()}` stops it, as does Ctrl-C in its terminal. Lines: {_COMMANDS}",
+            file=sys.stderr,
+            flush=True,
+        )
         threading.Thread(target=_obey, args=(cluster,), daemon=True).start()
         while not is_over.wait(0.2):
             pass

@@ -34,7 +34,7 @@ from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.pipes import input_name
 from kafkaprod.loader.preview import print_preview
 from kafkaprod.loader.progress import Quiet, make_progress
-from kafkaprod.loader.readers import ReadOptions
+from kafkaprod.loader.readers import ReadOptions, check_readable
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.session import INTERRUPTED_S, Job, LoadOptions
 from kafkaprod.text import counted, printable
@@ -96,6 +96,8 @@ def _run(options: argparse.Namespace) -> int:
     sources = find_sources(options.files, options.format, options.compression, options.encoding)
     sources = [source for source in sources if os.path.abspath(source.path) != dead_letter_file(options)]
     check_formats(options, sources)
+    for source in sources:
+        check_readable(source, reading)
     if options.engine == "spark":
         from kafkaprod.cli.load_spark import check_spark_arguments
 

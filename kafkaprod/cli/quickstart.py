@@ -46,7 +46,10 @@ Every record is in its place. What to try next:
       shows its records without sending them
   kafkaprod tail TOPIC -b localhost:9092
       shows the last records
-and the first program in the README."""
+A first program:
+  from kafkaprod import Producer
+  with Producer(bootstrap_servers="localhost:9092") as producer:
+      print(producer.send("orders", b"value", key=b"key").result())"""
 
 
 def add_parser(subparsers: Subparsers) -> None:

@@ -57,7 +57,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default="read_committed",
         help="read_uncommitted shows records of open and aborted transactions, too (default: %(default)s)",
     )
-    add("-q", "--quiet", action="store_true", help="print only records, as without it")
+    add("-q", "--quiet", action="store_true", help="no effect: nothing but records is printed without it, too")
     add("--json", action="store_true", help="one JSON object a line, with all fields")
     add("--raw", action="store_true", help="do not escape control characters on a terminal")
     add_cluster_arguments(parser)

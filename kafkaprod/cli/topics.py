@@ -56,7 +56,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     for action in (making, deleting):
         action.add_argument("-q", "--quiet", action="store_true", help="print only errors")
     for action in (listing, describing):
-        action.add_argument("-q", "--quiet", action="store_true", help="print only the result, as without it")
+        action.add_argument(
+            "-q", "--quiet", action="store_true", help="no effect: nothing but the result is printed without it, too"
+        )
     for action, work in ((listing, _list), (making, _create), (describing, _describe), (deleting, _delete)):
         add_cluster_arguments(action)
         if action in (listing, describing):

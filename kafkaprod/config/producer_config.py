@@ -114,7 +114,9 @@ def _with_derived_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
         reason = why_not_idempotent(derived)
         if reason is not None:  # KIP-679: the default gives way to what the user set, what the user set does not
             _log.warning(
-                "idempotence is off because of %s: retries may duplicate records or change their order", reason
+                "idempotence is off because of %s: retries may duplicate records or change their order; "
+                "enable_idempotence=false says that this is meant, and ends this warning",
+                reason,
             )
             derived["enable_idempotence"] = False
     if not derived.get("client_id"):

@@ -112,7 +112,7 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda c: c.delivery_timeout_ms < least_delivery_timeout_ms(c.linger_ms, c.request_timeout_ms),
         lambda c: (
             f"delivery_timeout_ms={c.delivery_timeout_ms} is below linger_ms + request_timeout_ms = "
-            f"{c.linger_ms} + {c.request_timeout_ms}: a batch could not be sent once"
+            f"{c.linger_ms} + {c.request_timeout_ms}: lower request_timeout_ms, too"
         ),
     ),
     _not_above("reconnect_backoff_ms"),

@@ -45,6 +45,29 @@ class ReadOptions:
     nulls: tuple[str, ...] = ()
 
 
+def check_readable(source: Source, options: ReadOptions) -> None:
+    """Check, before anything is opened or made, that the rows can be read in this form.
+
+    Raises:
+        LoadError: A package is not installed, or rows of the format do not have the form.
+    """
+    plan = _plan_of(source, options)
+    if source.format in _ROWS_OF_TEXT:
+        return
+    if source.format in ("csv", "tsv"):
+        if plan.value == RAW and not plan.needs_fields:
+            return
+    elif plan.value == RAW:
+        raise LoadError(f"{source.name}: rows of a {source.format} file have no raw form; use --value json or a column")
+    from kafkaprod.loader.tables import import_pyarrow
+
+    import_pyarrow(source.format)
+
+
+def _plan_of(source: Source, options: ReadOptions) -> RowPlan:
+    return replace(options.plan, value=options.plan.value or _DEFAULT_VALUE.get(source.format, RAW))
+
+
 def read_rows(source: Source, options: ReadOptions, row: int = 0, offset: int = 0) -> Iterator[RowBlock]:
     """Read blocks of an input's rows, in order, from a row on, which begins at byte `offset` of its text.
 
@@ -52,15 +75,14 @@ def read_rows(source: Source, options: ReadOptions, row: int = 0, offset: int = 
         LoadError: The input is not what it seems, damaged, or lacks a column.
         OSError: It cannot be read.
     """
-    plan = replace(options.plan, value=options.plan.value or _DEFAULT_VALUE.get(source.format, RAW))
+    check_readable(source, options)
+    plan = _plan_of(source, options)
     if source.format in _ROWS_OF_TEXT:
         return _ROWS_OF_TEXT[source.format](source, _text_plan(source, plan), row, offset)
     if source.format in ("csv", "tsv"):
         from kafkaprod.loader.csv_rows import CsvReader
 
         return CsvReader(source, plan, csv_options(source, options)).blocks(row, offset)
-    if plan.value == RAW:
-        raise LoadError(f"{source.name}: rows of a {source.format} file have no raw form; use --value json or a column")
     from kafkaprod.loader import tables
 
     return (tables.read_parquet if source.format == "parquet" else tables.read_arrow)(source, plan, row, offset)

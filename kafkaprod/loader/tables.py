@@ -38,7 +38,7 @@ def import_pyarrow(what: str) -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise missing_package("pyarrow", what, "arrow") from error
+        raise missing_package("pyarrow", what) from error
     return pyarrow
 
 

@@ -8,7 +8,9 @@ import gzip
 import json
 import os
 import random
+import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -454,3 +456,18 @@ def test_a_wrong_answer_to_on_error_is_refused(rig: LoadRig, tmp_path: Path) -> 
     done = rig.run(str(path), "--create-topic", "1", "--on-error", "ignore")
     assert done.code == 2
     assert "dead-letter=FILE" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [("in.csv", (), r"pip install 'kafkaprod\[load\]'"), ("in.parquet", ("--value", "raw"), "no raw form")],
+)
+def test_what_cannot_be_read_at_all_makes_no_topic(
+    rig: LoadRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if it were not installed
+    (tmp_path / name).write_bytes(b"a,b\n1,2\n")
+    done = rig.run(str(tmp_path / name), "--create-topic", "2", *arguments)
+    assert done.code == 1
+    assert re.search(message, done.err)
+    assert rig.topic not in run_here(["topics", "list", "-b", rig.bootstrap]).out.split()

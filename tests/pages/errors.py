@@ -82,17 +82,18 @@ REMEDIES = {
     "InvalidTxnStateError": "Close the producer and make a new one. If it repeats, two programs use the same "
     "`transactional_id`.",
     "KafkaError": "The base of all others: catch it where you handle every failure alike.",
-    "MetadataTimeoutError": "The topic does not exist and the broker does not create it (`kafkaprod topics create`), or no "
-    "broker was reachable; the message says which.",
+    "MetadataTimeoutError": "The topic or partition does not exist and the broker does not create it (`kafkaprod topics "
+    "create`), or no broker was reachable; the message says which. Before the first connection that is a "
+    "BootstrapError.",
     "OutOfOrderSequenceError": "Earlier records of the partition may be lost at the broker (a disk that was emptied, an "
     "unclean election). Compare the log with what you sent, then make a new producer.",
     "ProducerClosedError": "Send before `close()` or the end of the `with` block.",
     "ProducerFencedError": "Another producer with this `transactional_id` is running, or the transaction took longer than "
     "`transaction_timeout_ms`. Stop this instance, unless it is the one that should write: then make a new producer.",
-    "PurgedError": "Nothing: your program called `purge()`. Send the record again if it is still wanted.",
+    "PurgedError": "No action is needed: your program called `purge()`. Send the record again if it is still wanted.",
     "RecordTooLargeError": "Make the record smaller (compress it, or store it elsewhere and send its address), or raise "
     "`max_request_size` here and `max.message.bytes` of the topic.",
-    "RequestTimedOutError": "Nothing: it is retried. If it is the final cause, the broker was overloaded for all of "
+    "RequestTimedOutError": "No action is needed: it is retried. If it is the final cause, the broker was overloaded for all of "
     "`delivery_timeout_ms`.",
     "SerializationError": "Correct the object or the serializer; `__cause__` is what the serializer raised.",
     "TopicNotFoundError": "Create the topic (`kafkaprod topics create NAME`), or correct its name or the partition.",

@@ -35,7 +35,7 @@ default); `-total` counts from the producer's start.
 
 | question | metric | when it is bad |
 | --- | --- | --- |
-| are records lost? | `record-error-total` | it grows: the log and the failed futures say why |
+| are records lost? | `record-error-total` | it grows; alert on `rate(kafka_producer_record_error_total[5m]) > 0`. The failed futures say why, and the log for those that nothing looked at. Records that `send()` refused are not counted: it raised |
 | do brokers have trouble? | `record-retry-rate`, `request-latency-max` | retries for minutes; latency near `request_timeout_ms` |
 | do I send too fast? | `buffer-available-bytes`, `bufferpool-wait-ratio`, `buffer-exhausted-total` | available near 0; ratio over 0.1 |
 | are batches full? | `batch-size-avg`, `records-per-request-avg` | far below `batch_size` at high rates: raise `linger_ms` |

@@ -293,7 +293,7 @@ cdef class Accumulator:
         if record_size_bound(r) > self.max_record_bytes:
             raise RecordTooLargeError(
                 f"record of up to {record_size_bound(r)} bytes for topic {topic.name!r} exceeds "
-                f"max_record_bytes={self.max_record_bytes} (from max_request_size and buffer_memory)",
+                f"{self.max_record_bytes} bytes, the limit by max_request_size and buffer_memory",
                 topic=topic.name,
             )
         if self.backlog.is_closed:
@@ -396,7 +396,7 @@ cdef class Accumulator:
     cdef object refusal(self):
         """Return the error for an append while the gate is shut."""
         if self.backlog.has_ended:
-            return ProducerClosedError("the producer is closed: no record can be sent")
+            return ProducerClosedError("the producer is closed: no record can be sent after close() or the end of its `with` block")
         return IllegalStateError("no transaction is open, or it is being ended: no record can be sent")
 
     def abandon(self):

@@ -197,7 +197,7 @@ cdef class Block:
             if record_size_bound(&r) > self.accumulator.max_record_bytes:
                 error = RecordTooLargeError(
                     f"row {i}: record of up to {record_size_bound(&r)} bytes for topic {self.topic.name!r} exceeds "
-                    f"max_record_bytes={self.accumulator.max_record_bytes} (from max_request_size and buffer_memory)",
+                    f"{self.accumulator.max_record_bytes} bytes, the limit by max_request_size and buffer_memory",
                     topic=self.topic.name,
                 )
                 error.row = i

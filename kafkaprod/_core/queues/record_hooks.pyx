@@ -70,7 +70,8 @@ cdef class SerializerCall:
         except Exception as error:
             raise SerializationError(
                 f"{self.field} serializer {self._name} raised {type(error).__name__} for a {type(data).__name__} of "
-                f"topic {topic!r}: {error}",
+                f"topic {topic!r}: {error}"
+                + (f" (no {self.field} was given: serializers are called with None, too)" if data is None else ""),
                 topic=topic,
             ) from error
         if PyBytes_CheckExact(serialized) or serialized is None or isinstance(serialized, (bytes, bytearray, memoryview)):

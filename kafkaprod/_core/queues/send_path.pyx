@@ -50,7 +50,8 @@ cdef class RecordSender:
 
         Returns: a DeliveryFuture: result(timeout), add_callback(), awaitable.
         Raises: InvalidRecordError, RecordTooLargeError, SerializationError: fix the record. BufferFullError,
-            MetadataTimeoutError after max_block_ms. ProducerClosedError, ForkedProducerError. Nothing is queued then.
+            MetadataTimeoutError after max_block_ms; BootstrapError, AuthenticationError if no broker was ever reached.
+            ProducerClosedError, ForkedProducerError. Nothing is queued then.
         Thread safety: any number of threads; records of one thread keep their order per partition.
         """
         outcome = self._try(topic, value, key, headers, partition, timestamp_ms)

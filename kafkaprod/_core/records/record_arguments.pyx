@@ -24,7 +24,7 @@ cdef char[1] NO_BYTES
 cdef str _advice(str name):
     if name.startswith("headers"):
         return "encode it: serializers do not see header values"
-    return "set a serializer to send objects"
+    return "encode it, as with text.encode() or json.dumps(object).encode(), or set a serializer"
 
 
 @cython.final

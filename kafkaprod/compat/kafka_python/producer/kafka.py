@@ -286,5 +286,5 @@ def _serialized(serializer: Any, topic: str, headers: list[tuple[str, bytes]], d
             except TypeError:
                 data = serialize(topic, data)
     if not isinstance(data, _BYTES):
-        raise TypeError(f"Unsupported type for serialized {what}: {type(data)}")
+        raise TypeError(f"Unsupported type for serialized {what}: {type(data)}; set {what}_serializer, or encode it")
     return data

@@ -333,7 +333,7 @@ def test_input_is_let_go_of_once_all_of_it_is_appended():
         (
             {"key": Column.from_list([b"k", b"k" * 3000, b"k"])},
             RecordTooLargeError,
-            r"row 1: record of up to 30\d\d bytes .* exceeds max_record_bytes=2000",
+            r"row 1: record of up to 30\d\d bytes .* exceeds 2000 bytes",
         ),
     ],
 )

@@ -100,7 +100,7 @@ def test_full_pool_goes_the_general_way():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"value": b"x" * 3000}, RecordTooLargeError, "exceeds max_record_bytes=2000"),
+        ({"value": b"x" * 3000}, RecordTooLargeError, "exceeds 2000 bytes"),
         ({"value": "text"}, InvalidRecordError, "value must be bytes-like"),
         ({"value": b"v", "key": 5}, InvalidRecordError, "key must be bytes-like"),
         ({"value": b"v", "headers": [("h", 5)]}, InvalidRecordError, r"headers\[0\] value"),
