@@ -25,7 +25,7 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.spark.session import register
 
 # What Spark's own workers do not need, and so may lack; numpy and pyarrow they have.
-_PACKAGES: Final = ("kafkaprod", "lz4", "zstandard", "cramjam", "isal", "fastavro")
+_PACKAGES: Final = ("kafkaprod", "lz4", "zstandard", "crc32c", "cramjam", "isal", "fastavro")
 _OPTIONAL: Final = frozenset(("cramjam", "isal", "fastavro"))
 _LEFT_OUT: Final = frozenset((".pyx", ".pxd", ".pyi", ".c", ".pyc", ".html"))
 _FOLDER: Final = "kafkaprod-shipped"

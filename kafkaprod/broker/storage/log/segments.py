@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkaprod._core.records.checksum import checksum
+from crc32c import crc32c
+
 from kafkaprod.broker.storage.disk import Disk, LogFile, replace_file
 from kafkaprod.broker.storage.index.index_rule import IndexRule
 from kafkaprod.broker.storage.index.time_index import TimestampOffset
@@ -314,7 +315,7 @@ class SegmentList:
 def _checksum(segment: Segment, indexes: SegmentIndexes) -> IndexChecksums:
     return IndexChecksums(
         segment.size_bytes,
-        checksum(indexes.offsets.file.content()),
-        checksum(indexes.times.file.content()),
-        checksum(indexes.transactions.content()),
+        crc32c(indexes.offsets.file.content()),
+        crc32c(indexes.times.file.content()),
+        crc32c(indexes.transactions.content()),
     )

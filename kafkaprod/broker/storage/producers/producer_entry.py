@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kafkaprod._core.records.checksum import checksum
+from crc32c import crc32c
+
 from kafkaprod.broker.storage.log.batch_header import (
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
@@ -129,7 +130,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
         )
         older.extend(_OLDER.pack(entry.producer_id, *batch) for batch in batches[:-1])
     body = b"".join((_COUNT.pack(len(recent)), *recent, *older))
-    return _PREFIX.pack(_VERSION, checksum(body)) + body
+    return _PREFIX.pack(_VERSION, crc32c(body)) + body
 
 
 def parse_snapshot(content: bytes) -> list[ProducerEntry]:
@@ -143,7 +144,7 @@ def parse_snapshot(content: bytes) -> list[ProducerEntry]:
     version, crc = _PREFIX.unpack_from(content)
     if version != _VERSION:
         raise CorruptDataError(f"producer snapshot has version {version}, not {_VERSION}")
-    if checksum(memoryview(content)[_PREFIX.size :]) != crc:
+    if crc32c(memoryview(content)[_PREFIX.size :]) != crc:
         raise CorruptDataError("producer snapshot fails its checksum")
     (count,) = _COUNT.unpack_from(content, _PREFIX.size)
     entries_at = _PREFIX.size + _COUNT.size

@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
-from kafkaprod._core.records.checksum import checksum
+from crc32c import crc32c
+
 from kafkaprod.broker.storage.disk import (
     Disk,
     list_files,
@@ -235,8 +236,8 @@ def read_index_checksums(image: DirectoryImage, sizes: Mapping[str, int]) -> dic
 
 def checksum_scan(scan: SegmentScan) -> IndexChecksums:
     """The checksums of the indexes a scan derived."""
-    transactions = checksum(scan.transaction_entries())
-    return IndexChecksums(scan.valid_bytes, checksum(scan.offset_entries), checksum(scan.time_entries), transactions)
+    transactions = crc32c(scan.transaction_entries())
+    return IndexChecksums(scan.valid_bytes, crc32c(scan.offset_entries), crc32c(scan.time_entries), transactions)
 
 
 def derive_indexes(image: DirectoryImage, config: LogConfig, base_offset: int) -> SegmentScan:
@@ -263,10 +264,10 @@ def _resume(image: DirectoryImage, config: LogConfig, bases: list[int], sizes: M
     if log_bytes != sizes[log_name]:
         return None
     contents = []
-    for suffix, noted in zip(INDEX_SUFFIXES, sums, strict=True):
+    for suffix, checksum in zip(INDEX_SUFFIXES, sums, strict=True):
         name = file_name(base, suffix)
         content = bytes(image.read(name)) if name in sizes else b""
-        if checksum(content) != noted:
+        if crc32c(content) != checksum:
             return None
         contents.append(content)
     data = image.read_log(log_name)

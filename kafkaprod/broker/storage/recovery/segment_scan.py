@@ -10,7 +10,8 @@ import re
 import struct
 from dataclasses import dataclass, field
 
-from kafkaprod._core.records.checksum import checksum
+from crc32c import crc32c
+
 from kafkaprod.broker.storage.index import offset_index, time_index
 from kafkaprod.broker.storage.index.index_rule import IndexRule
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction, encode_entries
@@ -161,7 +162,7 @@ def valid_batch_at(view: memoryview, position: int, base_offset: int) -> BatchHe
     header = parse_header(view, position)
     if not _is_plausible(header, available, base_offset):
         return None
-    return header if checksum(view[position + _CRC_START : position + header.size_bytes]) == header.crc else None
+    return header if crc32c(view[position + _CRC_START : position + header.size_bytes]) == header.crc else None
 
 
 def whole_batch_at(data: SegmentBytes, position: int, base_offset: int) -> BatchHeader | None:
@@ -174,7 +175,7 @@ def whole_batch_at(data: SegmentBytes, position: int, base_offset: int) -> Batch
         view = data.at(at, 1)[: end - at]
         if not view:  # the file was cut
             return None
-        crc = checksum(view, crc)
+        crc = crc32c(view, crc)
         at += len(view)
     return header if crc == header.crc else None
 
