@@ -396,7 +396,7 @@ cdef class Accumulator:
     cdef object refusal(self):
         """Return the error for an append while the gate is shut."""
         if self.backlog.has_ended:
-            return ProducerClosedError("the producer is closed: no record can be sent after close() or the end of its `with` block")
+            return ProducerClosedError("the producer is closed: no record can be sent after close() or a `with` block")
         return IllegalStateError("no transaction is open, or it is being ended: no record can be sent")
 
     def abandon(self):
