@@ -9,7 +9,6 @@ Threads: the I/O thread. Blocking work (name resolution, SASL mechanisms) goes t
 
 from __future__ import annotations
 
-import socket
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from kafkaprod.net.background import Offload
 from kafkaprod.net.network import Readiness
 from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.net.poller import READABLE
-from kafkaprod.net.proxy import Proxy, transport_over
+from kafkaprod.net.proxy import Proxy
 from kafkaprod.net.settings import SOFTWARE_NAME, ConnectionSettings
 from kafkaprod.net.transport import (
     FAMILIES,
@@ -135,37 +134,28 @@ class NodeConnection:
         self._setup_deadline_ms = now_ms + self._setup_timeout_ms
         host, port = self.node.host, self.node.port
         addresses = numeric_addresses(host, port)
-        if self._settings.proxy is not None:
-            self._connect_by(self._settings.proxy, addresses or [], now_ms)
-        elif addresses is None and not self._allowed.networks and not self._allowed.allows_name(host):
-            self._on_resolved([], now_ms)  # the name of a host that is not allowed is not looked up
-        elif addresses is None:
-            family = FAMILIES[self._settings.options.broker_address_family]
-            self._offload(lambda: resolve(host, port, family=family), self._on_resolved, self._on_unresolved)
+        if addresses is None and self._settings.proxy is not None and self._allowed.allows_name(host):
+            self._connect_by(self._settings.proxy)
+        elif addresses is not None or not (self._allowed.networks or self._allowed.allows_name(host)):
+            self._on_resolved(addresses or [], now_ms)  # the name of a host that is not allowed is not looked up
         else:
-            self._on_resolved(addresses, now_ms)
+            call = partial(resolve, host, port, family=FAMILIES[self._settings.options.broker_address_family])
+            self._offload(call, self._on_resolved, partial(self._fail, "the name cannot be resolved"))
 
-    def _connect_by(self, proxy: Proxy, addresses: list[Address], now_ms: int) -> None:
+    def _fail(self, what: str, error: Exception, now_ms: int) -> None:
+        self._close_for(error, what)
+
+    def _connect_by(self, proxy: Proxy) -> None:
         """Let a helper thread connect; the proxy resolves a name."""
-        host, port = self.node.host, self.node.port
-        if not (self._allowed.allows_name(host) or any(self._allowed.allows_address(a.sockaddr[0]) for a in addresses)):
-            self._on_resolved(addresses, now_ms)  # refuses them
-            return
         self.stage = ConnectionStage.CONNECT
+        proxy.begin(self._offload, self.node, self._settings, self._setup_timeout_ms, self._use, self._close_for)
 
-        def on_connected(sock: socket.socket, now_ms: int) -> None:
-            if self.is_closed:
-                sock.close()
-                return
-            self._setup_deadline_ms = now_ms + self._setup_timeout_ms
-            self._transport = transport_over(sock, self._settings.options, self._settings.tls, host)
-            self._update_interest()
-
-        self._offload(
-            lambda: proxy.connect(host, port, self._setup_timeout_ms),
-            on_connected,
-            lambda error, _: self._close_for(error, f"the proxy {proxy.place} gives no connection"),
-        )
+    def _use(self, transport: Transport) -> None:
+        if self.is_closed:
+            transport.close()
+            return
+        self._transport = transport
+        self._update_interest()
 
     def _on_resolved(self, addresses: list[Address], now_ms: int) -> None:
         if self.failure is not None:
@@ -175,11 +165,11 @@ class NodeConnection:
         if not usable and not is_named:
             self._close_for(None, self._allowed.refusal_of(self.node.host, [found.sockaddr[0] for found in addresses]))
             return
+        if self._settings.proxy is not None:
+            self._connect_by(self._settings.proxy)
+            return
         self._addresses.extend(usable)
         self._connect_next(now_ms, None)
-
-    def _on_unresolved(self, error: Exception, now_ms: int) -> None:
-        self._close_for(error, "the name cannot be resolved")
 
     def _connect_next(self, now_ms: int, error: Exception | None) -> None:
         """Try the next address of the name; close when none is left."""
@@ -188,17 +178,15 @@ class NodeConnection:
         while self._addresses:
             self._setup_deadline_ms = now_ms + self._setup_timeout_ms
             try:
-                self._transport = self._make_transport(self._addresses.popleft())
+                self._transport = self._settings.network.connect(
+                    self._addresses.popleft(), self._settings.options, self._settings.tls, self.node.host
+                )
             except OSError as failure:
                 error = failure
                 continue
             self._update_interest()
             return
         self._close_for(error, "no address accepts a connection")
-
-    def _make_transport(self, address: Address) -> Transport:
-        settings = self._settings
-        return settings.network.connect(address, settings.options, settings.tls, self.node.host)
 
     def _advance_setup(self, transport: Transport, now_ms: int) -> None:
         try:
@@ -350,7 +338,7 @@ class NodeConnection:
         else:
             assert self._mechanism is not None
             call = partial(self._mechanism.step, challenge)
-        self._offload(call, self._on_token, self._on_login_error)
+        self._offload(call, self._on_token, partial(self._fail, "the SASL mechanism failed"))
 
     def _on_token(self, token: bytes | None, now_ms: int) -> None:
         if self.is_closed:
@@ -361,9 +349,6 @@ class NodeConnection:
         else:
             self.protocol.sasl_token(token, now_ms)
         self.flush(now_ms)
-
-    def _on_login_error(self, error: Exception, now_ms: int) -> None:
-        self._close_for(error, "the SASL mechanism failed")
 
     # --- time and end ----------------------------------------------------------------------------------------------
 
@@ -411,22 +396,11 @@ class NodeConnection:
             return
         if error is not None:
             error.__traceback__ = None  # its frames hold buffers, which must not outlive the connection
-        reason = self._typed(error, what)
+        reason = _typed(self.node, error, what)
         self.protocol.connection_lost(reason)
         self._handle_events()
         if self.failure is None:
             self.failure = reason  # memory ran out where the event of an earlier call was handled
-
-    def _typed(self, error: Exception | None, what: str) -> KafkaError:
-        """Return the error of a closing connection; an AuthenticationError where retries cannot help."""
-        place = f"node {self.node.node_id} at {self.node.host}:{self.node.port}"
-        if isinstance(error, KafkaError) and not isinstance(error, RequestTimedOutError):
-            return error
-        text = f"{place}: {what}" if error is None else f"{place}: {what}: {error}"
-        kind = AuthenticationError if _is_refused_certificate(error) else ConnectionLostError
-        typed = kind(text, node=self.node.node_id)
-        typed.__cause__ = error
-        return typed
 
     def _drop_transport(self) -> None:
         if self._transport is not None:
@@ -440,3 +414,14 @@ def _is_refused_certificate(error: Exception | None) -> bool:
     # Loaded, if there was a handshake; else another thread may be in the middle of importing it.
     refused = getattr(sys.modules.get("ssl"), "SSLCertVerificationError", None)
     return refused is not None and isinstance(error, refused)
+
+
+def _typed(node: Node, error: Exception | None, what: str) -> KafkaError:
+    """Return the error of a closing connection; an AuthenticationError where retries cannot help."""
+    if isinstance(error, KafkaError) and not isinstance(error, RequestTimedOutError):
+        return error
+    text = f"node {node.node_id} at {node.host}:{node.port}: {what}"
+    kind = AuthenticationError if _is_refused_certificate(error) else ConnectionLostError
+    typed = kind(text if error is None else f"{text}: {error}", node=node.node_id)
+    typed.__cause__ = error
+    return typed

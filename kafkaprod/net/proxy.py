@@ -7,14 +7,20 @@ names, so brokers may have names that only its network knows.
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaprod.config.connection_options import ConnectionOptions
 from kafkaprod.errors import ConfigError
+from kafkaprod.net.background import Offload
 from kafkaprod.net.transport import OS_DEFAULT, TcpTransport, Transport
+from kafkaprod.structs import Node
 
 if TYPE_CHECKING:
     import ssl
+
+    from kafkaprod.net.settings import ConnectionSettings
 
 
 class Proxy:
@@ -60,8 +66,26 @@ class Proxy:
         except self._errors as error:
             raise OSError(str(error)) from None
 
+    def begin(
+        self,
+        offload: Offload,
+        node: Node,
+        settings: ConnectionSettings,
+        timeout_ms: int,
+        on_transport: Callable[[Transport], None],
+        on_error: Callable[[Exception, str], None],
+    ) -> None:
+        """Connect to a broker on a helper thread; call one of the two on the I/O thread."""
+        offload(
+            partial(self.connect, node.host, node.port, timeout_ms),
+            lambda sock, _: on_transport(_transport_over(sock, settings.options, settings.tls, node.host)),
+            lambda error, _: on_error(error, f"the proxy {self.place} gives no connection"),
+        )
 
-def transport_over(sock: socket.socket, options: ConnectionOptions, tls: ssl.SSLContext | None, host: str) -> Transport:
+
+def _transport_over(
+    sock: socket.socket, options: ConnectionOptions, tls: ssl.SSLContext | None, host: str
+) -> Transport:
     """Return a transport over a socket that is connected; the arguments are those of `Network.connect`."""
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
