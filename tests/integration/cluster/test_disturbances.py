@@ -50,7 +50,12 @@ def rules(cluster: EmbeddedCluster) -> dict[str, Any]:
     """Return what the host has sent to the processes last."""
     sent: list[Any] = []
     real = cluster.ask
-    cluster.ask = lambda command: (sent.append(dict(command)), real(command))[1]  # type: ignore[method-assign]
+
+    def ask(command: Any) -> Any:
+        sent.append(dict(command))
+        return real(command)
+
+    cluster.ask = ask  # type: ignore[method-assign]
     try:
         cluster._send_links()
     finally:

@@ -334,7 +334,7 @@ def test_a_connect_is_refused_while_another_thread_imports_ssl(monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "ssl", ModuleType("ssl"))
     assert not node_module._is_refused_certificate(ConnectionRefusedError())
     with pytest.raises(ConfigError, match="ssl_context"):
-        ProducerConfig(bootstrap_servers="127.0.0.1:9092", ssl_context=1)
+        ProducerConfig.from_options({"bootstrap_servers": "127.0.0.1:9092", "ssl_context": 1})
 
 
 def test_refused_connects_back_off_exponentially(make_pool: MakePool, clock: ManualClock) -> None:
