@@ -115,7 +115,7 @@ def run(counts: Counter[str], seed: int, limit_s: float, names: Sequence[str], k
             shutil.copytree(cluster.data_dir, kept, dirs_exist_ok=True)
             (kept / "history").write_text("\n".join(cluster.history()))
             print(f"the files are in {kept}", flush=True)
-        piece.elections = sum("leader=" in line and "PartitionChange" in line for line in cluster.history())
+        piece.elections = sum(": leader " in line for line in cluster.history())
     piece.faults = dict(sorted(done.items()))
     piece.seconds, piece.load = round(time.monotonic() - started), round(os.getloadavg()[0], 1)
     return piece

@@ -57,7 +57,7 @@ class ControllerNode:
             seed=self.world.random.getrandbits(32),
             now_ms=self.now_ms(),
             batches=tuple(self.batches),
-            persist=self.batches.append,
+            persist=lambda batch, _image: self.batches.append(batch),
         )
         self._tick()
 

@@ -40,6 +40,7 @@ from kafkaprod.broker.controller.events import (
     SessionExpired,
 )
 from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
+from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.log import MetadataBatch, MetadataLog
 from kafkaprod.broker.metadata.records import NoOpRecord
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -88,7 +89,7 @@ class Controller:
         seed: int,
         now_ms: int,
         batches: Sequence[MetadataBatch] = (),
-        persist: Callable[[MetadataBatch], None] | None = None,
+        persist: Callable[[MetadataBatch, ClusterImage], None] | None = None,
         default_configs: Mapping[str, str] = DEFAULT_CONFIGS,
     ) -> None:
         """Start a controller process on the log that an earlier one left.
@@ -99,7 +100,7 @@ class Controller:
             seed: Of the generator that places replicas.
             now_ms: The time.
             batches: The log so far.
-            persist: Called with each new batch before anything else sees it.
+            persist: Called with each new batch, before anything else sees it, and the image that it will change.
             default_configs: Options of topics that do not set them.
         """
         self.log = MetadataLog(batches)
@@ -168,7 +169,7 @@ class Controller:
     def _append(self, records: Sequence[Struct], now_ms: int) -> None:
         batch = MetadataBatch(self.log.end_offset, self.epoch, tuple(records))
         if self._persist is not None:
-            self._persist(batch)
+            self._persist(batch, self.context.image)
         self.log.append(batch)
         self._apply(batch)
         for channel in self.channels.values():

@@ -16,8 +16,10 @@ from typing import Any
 from kafkaprod.broker.controller.channels import BrokerChannel
 from kafkaprod.broker.controller.controller import DEFAULT_CONFIGS, Controller
 from kafkaprod.broker.controller.disk_log import DiskMetadataLog
+from kafkaprod.broker.controller.history import sentences
 from kafkaprod.broker.controller.requests import VERSIONS, on_request
 from kafkaprod.broker.metadata.follower import MetadataSlice
+from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.log import MetadataBatch
 from kafkaprod.broker.peers import wire
 from kafkaprod.broker.peers.link import PeerLink
@@ -28,7 +30,7 @@ from kafkaprod.broker.storage.log.group_commit import FlushPolicy, interval
 from kafkaprod.clock import Clock, SystemClock
 from kafkaprod.net.poller import Poller
 from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataResponse
-from kafkaprod.protocol.schema import Request, Response, Struct
+from kafkaprod.protocol.schema import Request, Response
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +70,7 @@ class ControllerProcess:
     Attributes:
         controller: Belongs to the loop.
         rules: Cuts and delays of its links.
-        history: The last records, with the seconds of the wall clock.
+        history: The last changes of the metadata in words, with the seconds of the wall clock.
     """
 
     def __init__(self, config: ControllerConfig, clock: Clock | None = None) -> None:
@@ -124,11 +126,11 @@ class ControllerProcess:
         """Queue an event; on the loop."""
         self.controller.queue.put(event, self._clock.now_ms())
 
-    def _persist(self, batch: MetadataBatch) -> None:
+    def _persist(self, batch: MetadataBatch, image: ClusterImage) -> None:
         self._log.append(batch)
         seconds = self._clock.wall_ms() % 100_000 / 1000
-        for delta, record in enumerate(batch.records):
-            self.history.append(f"{seconds:7.3f} {batch.base_offset + delta} {_short(record)}")
+        for offset, sentence in enumerate(sentences(batch, image), batch.base_offset):
+            self.history.append(f"{seconds:7.3f} {offset} {sentence}")
 
     def _turn(self) -> None:
         for data, mask in self._poller.poll(self._timeout_ms()):
@@ -180,11 +182,3 @@ class ControllerProcess:
                 self._poller, self._clock, self.rules, CONTROLLER, name, socket_path(self._config.directory, name)
             )
         return self._links[broker_id]
-
-
-def _short(record: Struct) -> str:
-    """Return a record without the fields that hold their defaults."""
-    default = type(record)()
-    fields = ((each.name, getattr(record, each.name)) for each in type(record).fields)
-    shown = [f"{name}={value}" for name, value in fields if value != getattr(default, name)]
-    return f"{type(record).__name__}({', '.join(shown)})"

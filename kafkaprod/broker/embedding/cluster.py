@@ -193,7 +193,7 @@ class EmbeddedCluster(ClusterFaults, TopicControls):
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` of all brokers.
+        """The addresses of all brokers, as clients take them.
 
         Raises:
             IllegalStateError: The cluster does not run.

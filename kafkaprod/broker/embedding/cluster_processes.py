@@ -128,7 +128,7 @@ class ClusterBroker(ClusterProcess):
 
     @property
     def address(self) -> str:
-        """`host:port` for clients.
+        """The address for clients, host and port.
 
         Raises:
             IllegalStateError: The cluster does not run.

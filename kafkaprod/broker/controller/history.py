@@ -1,0 +1,101 @@
+"""The history of a cluster for people: a line for each record of the metadata log, with names and what was before."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+from kafkaprod.broker.metadata.image import ClusterImage
+from kafkaprod.broker.metadata.log import MetadataBatch
+from kafkaprod.broker.metadata.records import (
+    LEADER_UNCHANGED,
+    NO_LEADER,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+from kafkaprod.protocol.schema import Struct
+
+_RESOURCES = {2: "topic", 4: "broker"}
+
+
+def sentences(batch: MetadataBatch, image: ClusterImage) -> Iterator[str]:
+    """Describe each record of a batch that is about to be applied to `image`."""
+    names = {topic.topic_id: topic.name for topic in image.topics.values()}
+    for record in batch.records:
+        if isinstance(record, TopicRecord) and record.topic_id is not None:
+            names[record.topic_id] = record.name
+        yield _sentence(record, image, names)
+
+
+def _sentence(record: Struct, image: ClusterImage, names: dict[uuid.UUID, str]) -> str:
+    match record:
+        case RegisterBrokerRecord():
+            return f"broker {record.broker_id} registers" + ("" if record.fenced else ", unfenced")
+        case UnregisterBrokerRecord():
+            return f"broker {record.broker_id} is removed"
+        case BrokerRegistrationChangeRecord():
+            return f"broker {record.broker_id} {_registration(record)}"
+        case TopicRecord():
+            return f"topic {record.name} is created, id {record.topic_id}"
+        case RemoveTopicRecord():
+            return f"topic {_name(record.topic_id, names)} is deleted"
+        case PartitionRecord():
+            place = f"{_name(record.topic_id, names)}-{record.partition_id}"
+            return f"{place} is created: leader {_broker(record.leader)}, ISR {_list(record.isr)}, replicas " + _list(
+                record.replicas
+            )
+        case PartitionChangeRecord():
+            return f"{_name(record.topic_id, names)}-{record.partition_id}: {_change(record, image)}"
+        case ConfigRecord():
+            kind = _RESOURCES.get(record.resource_type, f"resource {record.resource_type}")
+            change = "is deleted" if record.value is None else f"= {record.value}"
+            return f"{kind} {record.resource_name}: {record.name} {change}"
+        case ProducerIdsRecord():
+            return f"broker {record.broker_id} gets producer ids below {record.next_producer_id}"
+        case FeatureLevelRecord():
+            return f"{record.name} = {record.feature_level}"
+    return type(record).__name__.removesuffix("Record")
+
+
+def _registration(record: BrokerRegistrationChangeRecord) -> str:
+    changes = {-1: ["is unfenced"], 1: ["is fenced"]}.get(record.fenced, [])
+    return " and ".join([*changes, *(["shuts down in order"] if record.in_controlled_shutdown else [])]) or "changes"
+
+
+def _change(record: PartitionChangeRecord, image: ClusterImage) -> str:
+    """What changes of a partition, with what was before where it is known."""
+    before = None if record.topic_id is None else image.partitions.get((record.topic_id, record.partition_id))
+    changes = []
+    if record.leader != LEADER_UNCHANGED:
+        old = "" if before is None or before.leader == record.leader else f"{_broker(before.leader)} -> "
+        again = " again" if before is not None and before.leader == record.leader else ""
+        changes.append(f"leader {old}{_broker(record.leader)}{again}")
+    for label, new in (
+        ("ISR", record.isr),
+        ("replicas", record.replicas),
+        ("adding", record.adding_replicas),
+        ("removing", record.removing_replicas),
+    ):
+        if new is not None:
+            changes.append(f"{label} {_list(new)}")
+    return ", ".join(changes) or "changes"
+
+
+def _name(topic_id: uuid.UUID | None, names: dict[uuid.UUID, str]) -> str:
+    return str(topic_id) if topic_id is None else names.get(topic_id, str(topic_id))
+
+
+def _broker(number: int) -> str:
+    return "none" if number == NO_LEADER else str(number)
+
+
+def _list(numbers: list[int]) -> str:
+    return ",".join(map(str, numbers)) or "none"
