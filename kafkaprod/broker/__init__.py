@@ -11,3 +11,25 @@ and back. Waiting fetches stay in `purgatory`, waiting joins and syncs in their 
     maintenance        syncs by time, checkpoints, retention
 `embedded` runs all of it in a process of its own (`child`), `cli.broker` as a command.
 """
+
+from __future__ import annotations
+
+import importlib
+import typing
+
+if typing.TYPE_CHECKING:
+    from kafkaprod.broker.embedding.cluster import EmbeddedCluster
+    from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+
+__all__ = ["EmbeddedBroker", "EmbeddedCluster"]
+
+_MODULES = {"EmbeddedBroker": "embedding.embedded", "EmbeddedCluster": "embedding.cluster"}
+
+
+def __getattr__(name: str) -> typing.Any:
+    # Loaded when first used: the broker's own process needs neither.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -23,7 +23,7 @@ def test_a_public_name_has_an_entry(name: str) -> None:
 def test_errors_hooks_metrics_and_test_helpers_have_an_entry() -> None:
     for module in ("errors", "hooks.serializers", "hooks.partitioners", "hooks.interceptors", "metrics.reporters"):
         assert f".. automodule:: kafkaprod.{module}\n" in PAGE
-    for name in ("broker.embedding.embedded.EmbeddedBroker", "broker.embedding.pytest_plugin"):
+    for name in ("broker.EmbeddedBroker", "broker.EmbeddedCluster", "broker.embedding.pytest_plugin"):
         assert f":: kafkaprod.{name}\n" in PAGE
 
 
