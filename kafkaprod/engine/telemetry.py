@@ -14,32 +14,35 @@ import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import kafkaprod
 from kafkaprod.clock import Clock
-from kafkaprod.compression import CODEC_NAMES, Codec, make_codec
+from kafkaprod.compression import CODEC_IDS, Codec, make_codec
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.identity import MAX_WAIT_MS
-from kafkaprod.errors import ConfigError, KafkaError, UnsupportedVersionError
+from kafkaprod.errors import KafkaError, UnsupportedVersionError
 from kafkaprod.metrics import ProducerMetrics
+from kafkaprod.metrics.client_metrics import Totals, fitting, requested_metrics, since, totals_of
+from kafkaprod.metrics.otlp import metrics_data
 from kafkaprod.net.background import BackgroundCalls
 from kafkaprod.net.pool import NodePool
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode, error_for
 from kafkaprod.protocol.in_flight import InFlightRequest
+from kafkaprod.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from kafkaprod.protocol.messages.push_telemetry import PushTelemetryRequest
 from kafkaprod.retry import ExponentialBackoff, Random
-
-# Imported with the first broker that takes metrics: few do.
-if TYPE_CHECKING:
-    from kafkaprod.metrics.client_metrics import Totals
-    from kafkaprod.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsResponse
 
 DEFAULT_INTERVAL_MS: Final = 300_000
 DEFAULT_MAX_BYTES: Final = 1 << 20
 BUSY_MS: Final = 100  # between looks at a broker that takes no request now
 LAST_PUSH_MS: Final = 1_000  # longest wait of close() for the last push
 FIRST_RETRY_MS: Final = 1_000
+GZIP_LEVEL: Final = 6  # the standard library's zlib, which is always loaded
 
 _log = logging.getLogger("kafkaprod.engine.telemetry")
 
@@ -198,8 +201,6 @@ class ClientTelemetry:
     # --- the subscription ------------------------------------------------------------------------------------------
 
     def _request_subscription(self, node_id: int, now_ms: int) -> None:
-        from kafkaprod.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-
         self._is_busy, self._node_id = True, node_id
         self._pool.send(
             node_id,
@@ -237,22 +238,20 @@ class ClientTelemetry:
         self._due_ms = now_ms + round(interval_ms * (0.5 + self._random()))  # clients that start together spread
 
     def _choose_codec(self, accepted: Sequence[int]) -> Codec | None:
-        """Return the first codec that the broker accepts and this installation has."""
-        for codec_id in accepted:
-            if codec_id in CODEC_NAMES and codec_id not in self._refused_codecs:
-                try:
-                    return make_codec(CODEC_NAMES[codec_id])
-                except (ConfigError, ImportError):
-                    continue
-        return None
+        """Return the producer's own codec if the broker accepts it, or gzip; None for no compression.
+
+        Both are loaded already: this thread must not import anything while the program forks.
+        """
+        usable = [codec_id for codec_id in accepted if codec_id not in self._refused_codecs]
+        own = make_codec(self._config.compression_type, None)
+        if own is not None and own.codec_id in usable:
+            return own
+        return make_codec("gzip", GZIP_LEVEL) if CODEC_IDS["gzip"] in usable else None
 
     # --- pushing ---------------------------------------------------------------------------------------------------
 
     def _collect(self) -> Payload:
         """Read, encode and compress the metrics; on a helper thread."""
-        from kafkaprod.metrics.client_metrics import fitting, requested_metrics, since, totals_of
-        from kafkaprod.metrics.otlp import metrics_data
-
         subscription, base, config = self._subscription, self._base, self._config
         assert subscription is not None
         metrics = requested_metrics(self._metrics.snapshot(self._clock.now_ms()), subscription.prefixes)
@@ -295,8 +294,6 @@ class ClientTelemetry:
         self._turn_off(f"reading them failed: {error!r}")
 
     def _push(self, node_id: int, subscription: Subscription, payload: Payload, now_ms: int) -> None:
-        from kafkaprod.protocol.messages.push_telemetry import PushTelemetryRequest
-
         self._is_busy, self._node_id = True, node_id
         self._is_last_push = self._close_limit_ms is not None
         assert payload.data is not None

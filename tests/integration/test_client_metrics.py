@@ -9,32 +9,15 @@ import confluent_kafka
 import pytest
 
 from kafkaprod import Producer
-from kafkaprod.admin.client import ClusterClient
 from kafkaprod.broker.cluster.client_metrics import Push
-from kafkaprod.broker.cluster.config_resources import CLIENT_METRICS
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.embedding.faults import reply_with
-from kafkaprod.config import ProducerConfig
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
+from tests.support.broker.subscriptions import subscribe
 from tests.support.otlp import read_metrics
 
 SENT = "org.apache.kafka.producer.record.send.total"
-
-
-def subscribe(broker: EmbeddedBroker, name: str = "all", **options: str) -> None:
-    """Make a subscription as `kafka-client-metrics.sh --alter` does."""
-    configs = [AlterableConfig(name=key.replace("_", "."), value=value) for key, value in options.items()]
-    resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name=name, configs=configs)
-    config = ProducerConfig.from_options(bootstrap_servers=broker.bootstrap_servers)
-    with ClusterClient(config) as client:
-        (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[resource])).responses
-    assert (answer.error_code, answer.error_message) == (0, None)
 
 
 @pytest.fixture

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from tests.support.broker.subscriptions import subscribe
 from tests.support.net.certificates import Authority
+from tests.support.net.proxies import PASSWORD, USER, LoopbackProxy
 
 PROGRAM = textwrap.dedent(
     """
@@ -62,7 +64,9 @@ def broker(authority: Authority) -> Iterator[EmbeddedBroker]:
         listeners="PLAINTEXT://:0,SSL://:0,SASL_PLAINTEXT://:0,SASL_SSL://:0",
         tls_files=(pem.certfile, pem.keyfile),
         sasl_users={"ann": "secret"},
+        client_metrics=True,
     ) as broker:
+        subscribe(broker, interval_ms="100", metrics="*")
         yield broker
 
 
@@ -78,6 +82,7 @@ def _imports(place: str, options: dict[str, str]) -> str:
 @pytest.mark.parametrize("case", CASES)
 def test_no_thread_of_a_producer_imports(case: str, broker: EmbeddedBroker) -> None:
     assert _imports(broker.listeners["PLAINTEXT"], CASES[case]) == ""
+    assert broker.take_client_metrics(), "metrics were not pushed"
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -96,3 +101,10 @@ def test_no_thread_imports_while_connections_are_refused(broker: EmbeddedBroker)
         closed.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
         place = f"127.0.0.1:{closed.getsockname()[1]},{broker.listeners['PLAINTEXT']}"
         assert _imports(place, {}) == ""
+
+
+@pytest.mark.parametrize("scheme", ["socks5", "http"])
+def test_no_thread_imports_to_connect_through_a_proxy(scheme: str, broker: EmbeddedBroker) -> None:
+    with LoopbackProxy() as proxy:
+        url = f"{scheme}://{USER}:{PASSWORD}@127.0.0.1:{proxy.port}"
+        assert _imports(broker.listeners["PLAINTEXT"], {"proxy_url": url}) == ""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from kafkaprod import Producer
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.errors import BootstrapError, ConfigError
+from tests.support.net.certificates import Authority
 from tests.support.net.proxies import PASSWORD, USER, LoopbackProxy
 
 
@@ -30,6 +32,28 @@ def test_records_go_through_a_proxy_that_knows_the_brokers_names(
         assert PASSWORD not in repr(producer.config)
     assert proxy.targets[0] == f"inside.invalid:{port}"
     assert embedded_broker.bootstrap_servers in proxy.targets  # as the metadata name it
+
+
+@pytest.mark.parametrize("scheme", ["socks5", "http"])
+def test_a_login_over_tls_goes_through_a_proxy(tmp_path: Path, proxy: LoopbackProxy, scheme: str) -> None:
+    authority = Authority(tmp_path)
+    pem = authority.issue("broker", names=["127.0.0.1"])
+    with (
+        EmbeddedBroker(
+            topics={"orders": 1}, tls_files=(pem.certfile, pem.keyfile), sasl_users={"ann": "secret"}
+        ) as broker,
+        Producer(
+            bootstrap_servers=broker.bootstrap_servers,
+            proxy_url=f"{scheme}://{USER}:{PASSWORD}@127.0.0.1:{proxy.port}",
+            security_protocol="SASL_SSL",
+            ssl_cafile=str(authority.cafile),
+            sasl_mechanism="SCRAM-SHA-256",
+            sasl_username="ann",
+            sasl_password="secret",
+        ) as producer,
+    ):
+        assert producer.send_many("orders", [b"v" * 1000] * 10_000).result(60).offsets[-1] == 9_999
+        assert set(proxy.targets) == {broker.bootstrap_servers}
 
 
 @pytest.mark.parametrize("scheme", ["socks5", "http"])
