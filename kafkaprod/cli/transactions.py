@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -22,7 +23,7 @@ from kafkaprod.cli.main import examples
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, open_cluster, read_options, whole
 from kafkaprod.clock import SystemClock
 from kafkaprod.errors import ConfigError
-from kafkaprod.text import printable
+from kafkaprod.text import counted, printable
 
 _MINUTE_MS = 60_000
 
@@ -150,7 +151,10 @@ def _producers(client: ClusterClient, options: argparse.Namespace) -> None:
 def _find_hanging(client: ClusterClient, options: argparse.Namespace) -> None:
     topics = options.topic or [topic.name for topic in list_topics(client)]
     max_timeout_ms = options.max_transaction_timeout * _MINUTE_MS
-    _print(options, map(_as_row, find_hanging(client, topics, max_timeout_ms, SystemClock().wall_ms())))
+    found = [_as_row(each) for each in find_hanging(client, topics, max_timeout_ms, SystemClock().wall_ms())]
+    _print(options, found)
+    if not found:
+        print(f"no transaction hangs in {counted(len(topics), 'topic')}", file=sys.stderr)
 
 
 def _abort(client: ClusterClient, options: argparse.Namespace) -> None:

@@ -106,7 +106,7 @@ class Broker:
         """Send a signal, wait for the end, return what standard error has after the hint of the start."""
         self.process.send_signal(number)
         hint, _, rest = self.process.communicate(timeout=TIMEOUT_S)[1].partition("\n")
-        assert hint.startswith("Ctrl-C or")
+        assert hint.startswith("`kill")
         return rest
 
     def resident_bytes(self) -> int:

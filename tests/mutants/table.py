@@ -199,7 +199,7 @@ MUTANTS = [
     Mutant(
         "a pending member does not hold the watermark",
         "broker/replication/partition.py",
-        "return frozenset((*self.committed_isr, *proposed))",
+        "return frozenset((*self.committed_isr, *(member.broker_id for member in self.proposal.members)))",
         "return frozenset(self.committed_isr)",
         ("tests/unit/broker/replication",),
     ),

@@ -66,8 +66,8 @@ EDGES = [
     Mutant(
         "a transaction ends while batches have no outcome",
         "engine/transactions/machine.py",
-        "if state is State.IN_TRANSACTION or has_batches:",
-        "if state is State.IN_TRANSACTION:",
+        "return None if state is State.IN_TRANSACTION or has_batches else",
+        "return None if state is State.IN_TRANSACTION else",
         ("tests/unit/engine/transactions",),
     ),
     Mutant(
@@ -80,8 +80,8 @@ EDGES = [
     Mutant(
         "a transaction with sent batches ends without the coordinator",
         "engine/transactions/machine.py",
-        "is_open = members.unanswered or members.unanswered_groups or members.is_started",
-        "is_open = members.unanswered or members.unanswered_groups",
+        "if not (members.is_started or members.unanswered or members.unanswered_groups):",
+        "if not (members.unanswered or members.unanswered_groups):",
         ("tests/unit/engine/transactions",),
     ),
     # -- coordinators -----------------------------------------------------------------------------------------------

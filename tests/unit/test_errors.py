@@ -57,7 +57,9 @@ _SAFE = {
     "reason",  # a constant of the table of options
     "report",
     "_sum(messages)",
-    "json.dumps(chosen)",
+    "self._dumps(chosen)",
+    "topic_partition",  # of the broker's own log
+    "why",  # texts of this package, or an error, which escapes its message
     "self._source.client_id",
     "type(reporter).__qualname__",
     "ref.topic",  # as this program gave it
