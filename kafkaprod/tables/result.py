@@ -35,6 +35,10 @@ class TableResult(RowsResult):
         self.blocks.append((rows, topic, block))
         self.row_count = row_count
 
+    def __repr__(self) -> str:
+        state = "done" if self.done() else "pending"
+        return f"<TableResult of {self.row_count} rows for {', '.join(self.topics) or 'no topic'}, {state}>"
+
     def done(self) -> bool:
         """Return whether every row's outcome is known."""
         return all(block.done() for _, _, block in self.blocks)

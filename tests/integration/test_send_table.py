@@ -167,3 +167,29 @@ def test_what_cannot_be_sent_is_named_and_what_was_queued_is_told(embedded_broke
     assert sorted((r.key, r.value) for rs in fetch(embedded_broker, "table-bad").values() for r in rs if r.key) == [
         (b"k", b"{}")
     ]
+
+
+def test_frames_that_do_not_hold_plain_values_are_refused_by_column(embedded_broker: EmbeddedBroker) -> None:
+    with Producer(bootstrap_servers=embedded_broker.bootstrap_servers) as producer:
+        objects = pl.DataFrame({"n": [1], "o": pl.Series([object()], dtype=pl.Object)})
+        with pytest.raises(InvalidRecordError, match=r"column 'o' holds Python objects \(polars Object\)"):
+            producer.send_table("table-objects", objects, value="json")
+        with pytest.raises(InvalidRecordError, match=r"DataFrame cannot be had as Arrow: .*column o"):
+            producer.send_table("table-objects", pd.DataFrame({"o": [1, "a"]}), value="json")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [(None, [{"a": 2}, {"a": 3}]), ("i", [{"a": 2, "i": 1}, {"a": 3, "i": 2}])]
+)
+def test_the_index_of_pandas_is_a_column_only_if_it_has_a_name(
+    embedded_broker: EmbeddedBroker, topic_name: str, name: str | None, expected: list[dict[str, int]]
+) -> None:
+    frame = pd.DataFrame({"a": [1, 2, 3]}, index=pd.RangeIndex(3, name=name))
+    chosen = frame[frame.a > 1]
+    with Producer(bootstrap_servers=embedded_broker.bootstrap_servers) as producer:
+        result = producer.send_table(topic_name, chosen, value="json", partition=0).result(LIMIT_S)
+    assert repr(result) == f"<TableResult of 2 rows for {topic_name}, done>"
+    assert [
+        json.loads(record.value or b"") for record in in_table_order(embedded_broker, topic_name, result)
+    ] == expected
+    assert list(chosen.index) == [1, 2]
