@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from kafkaprod.errors import ConfigError
-from kafkaprod.spark.exactly_once import check_markers
-from kafkaprod.spark.options import parse_options
+from kafkaprod.spark.exactly_once import check_markers, no_write_id
+from kafkaprod.spark.options import SinkOptions, parse_options
 from kafkaprod.spark.plan import make_plan
 from kafkaprod.spark.preflight import check_topic, check_transactions
 from kafkaprod.spark.replay import check_frame
@@ -39,6 +39,7 @@ def write(df: DataFrame, options: Mapping[str, Any] | None = None, /, **more: An
         kind = type(df)
         raise ConfigError(f"df is a {kind.__module__}.{kind.__qualname__}, not Spark's: use spark.createDataFrame()")
     parsed = parse_options({**(options or {}), **{name.replace("_", "."): value for name, value in more.items()}})
+    _check_write_id(df, parsed)
     plan = make_plan(df.schema, parsed)
     check_topic(parsed)
     if parsed.transactions is not None:
@@ -52,6 +53,17 @@ def write(df: DataFrame, options: Mapping[str, Any] | None = None, /, **more: An
         check_markers(plan, parsed.transactions, report.tasks)
     _log.info("written: %s", report)
     return report
+
+
+def _check_write_id(df: DataFrame, options: SinkOptions) -> None:
+    """Refuse transactions of a write that has no name; the tasks get the query's id from this thread, as is seen here.
+
+    Spark Connect does not show it: there the tasks refuse.
+    """
+    if options.transactions is None or options.write_id or not hasattr(df, "_jdf"):
+        return
+    if not df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"):
+        raise ConfigError(no_write_id())
 
 
 def foreach_batch(options: Mapping[str, Any] | None = None, /, **more: Any) -> Callable[[DataFrame, int], None]:

@@ -110,13 +110,14 @@ def parse_options(options: Mapping[str, Any]) -> SinkOptions:
     if columns is not None and value_format == "bytes":
         raise ConfigError("value.columns needs value.format=json or avro: as bytes, the value is the column 'value'")
     topic = given.get("topic")
+    write_id = given.get("write.id")
     return SinkOptions(
         kafka=kafka,
         topic=None if topic is None else str(topic).strip(),
         value_format=value_format,
         value_columns=None if columns is None else tuple(name.strip() for name in str(columns).split(",")),
         is_deduplicable=boolean_option(given, "dedup.headers", False),
-        write_id=given.get("write.id"),
+        write_id=None if write_id in (None, "") else str(write_id),
         is_preflighted=boolean_option(given, "preflight", True),
         transactions=_transactions(given, kafka),
         avro=parse_avro_options(given, value_format),

@@ -166,7 +166,7 @@ def test_conditions_are_checked_before_the_first_record(
     spark.conf.set("spark.sql.adaptive.enabled", "true")
     with pytest.raises(ConfigError, match="adaptive"):
         write(rows_of(spark).distinct(), named)
-    with pytest.raises(Exception, match=r"needs the option write.id for a batch"):
+    with pytest.raises(ConfigError, match=r"needs the option write.id for a batch"):
         write(rows_of(spark), options_for(embedded_broker, topic_name))
     assert committed_values(embedded_broker.bootstrap_servers, topic_name) == []
 

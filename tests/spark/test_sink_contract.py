@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.errors import ConfigError
 from kafkaprod.spark import write
+from kafkaprod.spark.options import parse_options
 from tests.spark.topics import read_topic, values_of
 
 pytestmark = pytest.mark.spark("4.0")
@@ -173,6 +174,13 @@ def test_kafka_option_without_its_prefix_is_named(spark: SparkSession) -> None:
     df = spark.sql("select '1' as value")
     words = error_of(lambda: write(df, {"kafka.bootstrap.servers": "x:1", "linger.ms": "5"}, topic="t"))
     assert "write it as 'kafka.linger.ms'" in words
+
+
+@pytest.mark.parametrize(("given", "write_id"), [(7, "7"), ("", None), (None, None), ("a", "a")])
+def test_write_id_is_text_and_an_empty_one_is_none(given: object, write_id: str | None) -> None:
+    """Headers of identity are made of text, in a task; an empty id must not hide a stream's own."""
+    options = {"kafka.bootstrap.servers": "x:1", "topic": "t", "write.id": given}
+    assert parse_options(options).write_id == write_id
 
 
 def test_producer_option_is_checked_on_the_driver(spark: SparkSession) -> None:
