@@ -6,16 +6,20 @@ Source: org.apache.spark.sql.kafka010.KafkaWriter. Made once per write, pickled 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
+    ByteType,
     DataType,
     IntegerType,
+    LongType,
     MapType,
+    ShortType,
     StringType,
     StructType,
     TimestampType,
@@ -27,6 +31,10 @@ from kafkaprod.spark.options import SinkOptions
 from kafkaprod.tables import AvroRows, JsonRows
 
 _ATTRIBUTES: Final = ("key", "topic", "partition", "headers", "timestamp")
+_ALL_COLUMNS: Final = "set value.format=json to write all columns"
+# By name: of some, older Sparks have no class.
+_INTERVALS: Final = frozenset(("DayTimeIntervalType", "YearMonthIntervalType", "CalendarIntervalType"))
+_JSON_KEYS: Final = (StringType, BooleanType, ByteType, ShortType, IntegerType, LongType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,10 @@ def make_plan(schema: StructType, options: SinkOptions) -> WritePlan:
         position = names.index(name)
         found = schema.fields[position].dataType
         if not is_allowed(found):
-            raise ConfigError(f"{name} attribute unsupported type {found.simpleString()}. {name} must be a(n) {wanted}")
+            hint = f": cast it, or {_ALL_COLUMNS}" if name == "value" else ""
+            raise ConfigError(
+                f"{name} attribute unsupported type {found.simpleString()}. {name} must be a(n) {wanted}{hint}"
+            )
         return position
 
     topic = -1
@@ -85,7 +96,7 @@ def make_plan(schema: StructType, options: SinkOptions) -> WritePlan:
     if options.value_format == "bytes":
         value = find("value", _is_a(StringType, BinaryType), "string or binary")
         if value < 0:
-            raise ConfigError("Required attribute 'value' not found")
+            raise ConfigError(f"Required attribute 'value' not found: name a column so, or {_ALL_COLUMNS}")
     token = uuid.uuid4().hex
     return WritePlan(
         options=options,
@@ -117,11 +128,13 @@ def _value_rows(schema: StructType, options: SinkOptions) -> JsonRows | AvroRows
         if name not in names:
             raise ConfigError(f"value.columns names {name!r}, which is not among the columns {', '.join(names)}")
         _refuse_twice(names, name)
-        if _has_variant(schema[name].dataType):
+        parts = list(_parts(schema[name].dataType))
+        if any(part.typeName() == "variant" for part in parts):  # a class of Spark 4.0
             # Arrow has it as a struct of two binaries, which would be sent as data.
             raise ConfigError(
                 f"column {name!r} is or contains a variant: write to_json({name}), or cast it to its type"
             )
+        _refuse_types(name, parts, options.value_format)
     if not wanted:
         raise ConfigError(
             f"value.format={options.value_format} needs a column besides key, topic, partition, headers and timestamp"
@@ -129,14 +142,32 @@ def _value_rows(schema: StructType, options: SinkOptions) -> JsonRows | AvroRows
     return JsonRows(list(wanted)) if options.avro is None else avro_rows(options.avro, options.topic, wanted)
 
 
-def _has_variant(found: DataType) -> bool:
+def _refuse_types(name: str, parts: list[DataType], value_format: str) -> None:
+    """Refuse a column of whose types one cannot be written; tasks would, but with Arrow's names."""
+    for part in parts:
+        if type(part).__name__ in _INTERVALS:
+            raise ConfigError(
+                f"column {name!r} is or contains an {part.simpleString()}, which cannot be written with "
+                f"value.format={value_format}: cast it to a string or a number, or leave it out by value.columns"
+            )
+        if value_format == "json" and isinstance(part, MapType) and not isinstance(part.keyType, _JSON_KEYS):
+            raise ConfigError(
+                f"column {name!r} is or contains a {part.simpleString()}, but keys of a JSON object are strings, "
+                "integers or booleans: cast them, or leave it out by value.columns"
+            )
+
+
+def _parts(found: DataType) -> Iterator[DataType]:
+    """Yield a type and all that it consists of."""
+    yield found
     if isinstance(found, StructType):
-        return any(_has_variant(item.dataType) for item in found.fields)
-    if isinstance(found, ArrayType):
-        return _has_variant(found.elementType)
-    if isinstance(found, MapType):
-        return _has_variant(found.keyType) or _has_variant(found.valueType)
-    return found.typeName() == "variant"  # a class of Spark 4.0
+        for item in found.fields:
+            yield from _parts(item.dataType)
+    elif isinstance(found, ArrayType):
+        yield from _parts(found.elementType)
+    elif isinstance(found, MapType):
+        yield from _parts(found.keyType)
+        yield from _parts(found.valueType)
 
 
 def _is_a(*types: Any) -> Callable[[DataType], bool]:

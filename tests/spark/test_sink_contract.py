@@ -64,7 +64,8 @@ def test_no_topic_at_all_fails_before_any_task(spark: SparkSession, embedded_bro
 
 def test_value_column_is_required(spark: SparkSession, embedded_broker: EmbeddedBroker) -> None:
     df = spark.sql("select 't' as topic, '1' as key")
-    assert "Required attribute 'value' not found" in error_of(lambda: save(df, embedded_broker))
+    words = "Required attribute 'value' not found: name a column so, or set value.format=json to write all columns"
+    assert words in error_of(lambda: save(df, embedded_broker))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,11 @@ def test_value_column_is_required(spark: SparkSession, embedded_broker: Embedded
     [
         ("1 as topic, '1' as value", "topic attribute unsupported type int. topic must be a(n) string"),
         ("1L as key, '1' as value", "key attribute unsupported type bigint. key must be a(n) string or binary"),
-        ("1L as value", "value attribute unsupported type bigint. value must be a(n) string or binary"),
+        (
+            "1L as value",
+            "value attribute unsupported type bigint. value must be a(n) string or binary: cast it, or set "
+            "value.format=json to write all columns",
+        ),
         ("'1' as value, '1' as partition", "partition attribute unsupported type string. partition must be a(n) int"),
         (
             "'1' as value, map('a', 'b') as headers",
@@ -97,11 +102,24 @@ def test_wrong_type_is_told_in_the_words_of_sparks_sink(
         ("1 as a, 2 as b, 3 as a", "there are 2 columns 'a'"),
         ("'k' as key, 1 as a, 'l' as key", "there are 2 columns 'key'"),
         ("array(named_struct('v', parse_json('{}'))) as a", "column 'a' is or contains a variant"),
+        ("interval '1' day as a", "column 'a' is or contains an interval day, which cannot be written with"),
+        ("array(interval '1-2' year to month) as a", "contains an interval year to month, which cannot be written"),
+        ("make_interval(1) as a", "column 'a' is or contains an interval, which cannot be written with"),
+        ("struct(map(date'2020-01-01', 1)) as a", "contains a map<date,int>, but keys of a JSON object are strings"),
     ],
 )
 def test_json_value_of_columns_it_cannot_have_is_refused(spark: SparkSession, columns: str, words: str) -> None:
     options = {"kafka.bootstrap.servers": "x:1", "value.format": "json"}
     assert words in error_of(lambda: write(spark.sql(f"select {columns}"), options, topic="t"))
+
+
+def test_interval_in_an_avro_value_is_refused(spark: SparkSession) -> None:
+    schema = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}'
+    options = {"kafka.bootstrap.servers": "x:1", "value.format": "avro", "value.schema": schema, "value.schema.id": 1}
+    words = error_of(
+        lambda: write(spark.sql("select interval '1' day as a"), options | {"preflight": "false"}, topic="t")
+    )
+    assert "interval day, which cannot be written with value.format=avro" in words
 
 
 def test_frame_of_pandas_is_refused() -> None:
