@@ -58,7 +58,8 @@ def check_transactions(options: SinkOptions) -> None:
     place = MarkerPlace.of(transactions, options.write_id or "preflight", 0)
     config = ProducerConfig.from_options(transactional_options(options, place.name))
     with ClusterClient(config) as client:
-        demand_topic(client, transactions.marker_topic)
+        if config.allow_auto_create_topics:
+            demand_topic(client, transactions.marker_topic)
         marker_topic = find_topic(client, transactions.marker_topic, operations=True)
         facts = query_transactions(client, config, group=place.name)
     findings = examine_transactions(config, facts, SystemClock().wall_ms())

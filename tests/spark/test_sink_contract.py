@@ -10,10 +10,14 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.topics import list_topics
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
-from kafkaprod.errors import ConfigError
+from kafkaprod.config import ProducerConfig
+from kafkaprod.errors import ConfigError, KafkaError, TopicNotFoundError
 from kafkaprod.spark import write
 from kafkaprod.spark.options import parse_options
+from kafkaprod.spark.preflight import check_topic, check_transactions
 from tests.spark.topics import read_topic, values_of
 
 pytestmark = pytest.mark.spark("4.0")
@@ -146,6 +150,23 @@ def test_unknown_topic_fails_on_the_driver(spark: SparkSession) -> None:
         df = spark.sql("select '1' as value")
         words = error_of(lambda: save(df, broker, topic="nowhere", kafka__max__block__ms="100"))
     assert "Topic nowhere not present in metadata after 100 ms" in words
+
+
+def test_no_check_creates_a_topic_if_the_options_forbid_it() -> None:
+    options = {
+        "kafka.allow.auto.create.topics": "false",
+        "kafka.max.block.ms": "100",
+        "delivery": "transactional",
+        "write.id": "w",
+    }
+    with EmbeddedBroker(auto_create_topics=True, topics={"orders": 1}) as broker:
+        options["kafka.bootstrap.servers"] = broker.bootstrap_servers
+        with pytest.raises(KafkaError, match="Topic oders not present in metadata"):
+            check_topic(parse_options(options | {"topic": "oders"}))
+        with pytest.raises(TopicNotFoundError, match="markres"):
+            check_transactions(parse_options(options | {"topic": "orders", "marker.topic": "markres"}))
+        with ClusterClient(ProducerConfig(bootstrap_servers=broker.bootstrap_servers)) as client:
+            assert not {"oders", "markres"} & {topic.name for topic in list_topics(client)}
 
 
 def test_headers_and_partition_column_are_written(
