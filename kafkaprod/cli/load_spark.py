@@ -39,7 +39,7 @@ from kafkaprod.tables.row_plan import RAW, RowPlan
 
 MAX_SHOWN: Final = 100  # lines about bad rows that a task sends to the driver
 _ERROR: Final = re.compile(r"^kafkaprod\.[\w.]+: (.+)$", re.MULTILINE)
-_COUNTED: Final = ("records", "bytes", "bad_rows", "bad_in_all", "already_there", "retries")
+_COUNTED: Final = ("records", "bytes", "bad_rows", "already_there", "retries")
 
 MakeSink = Callable[[str, Manifest | None, Quiet], BadRowSink]
 
@@ -99,7 +99,7 @@ def load_on_spark(
     parts = [] if job.dead_letters is None else [f"{job.dead_letters}.{index}" for index in range(len(job.sources))]
     if job.dead_letters is not None:
         _join(job.dead_letters, manifest.dead_letter_bytes, parts)
-    manifest.bad_count = report.bad_in_all
+    manifest.sent_count, manifest.bad_count = report.sent_count + report.passed_count, report.bad_in_all
     manifest.finish()
     file.write(manifest)
     _remove([*job.manifests, *parts])  # not before: whoever resumes joins them again
@@ -191,8 +191,7 @@ def _sum(job: SparkLoad, answers: list[dict[str, Any]]) -> LoadReport:
     for answer in answers:
         report.sent_count += answer["records"]
         report.sent_bytes += answer["bytes"]
-        report.bad_count += answer["bad_rows"]
-        report.bad_in_all += answer["bad_in_all"]
+        report.bad_in_all += answer["bad_rows"]
         report.passed_count += answer["already_there"]
         report.retry_count += answer["retries"]
         for line in answer["shown"]:
@@ -241,7 +240,7 @@ def _load_source(job: SparkLoad, index: int) -> dict[str, Any]:
         try:
             load = Load([job.sources[index]], job.reading, job.options, client, sink, shown, file, manifest)
             load.run()
-            report = load.report.to_dict() | {"bad_in_all": load.report.bad_in_all}
+            report = load.report.to_dict()
         finally:
             sink.close()
     return {name: report[name] for name in _COUNTED} | {"shown": shown.lines}

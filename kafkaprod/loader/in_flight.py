@@ -111,7 +111,6 @@ class InFlight:
         self._manifest.sent_bytes += head.byte_count
         self.is_changed = True
         if head.position is not None:
-            self._report.bad_count += head.bad_count
             self._advance(head, head.position)
         self.is_whole = True
         return True

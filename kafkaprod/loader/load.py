@@ -85,12 +85,17 @@ class Load:
         if self._manifest is None:
             self._manifest = self.begin()
         restarts = 0
+        is_first = True
+        if self._manifest.is_done:
+            self.report.passed_count = self._manifest.sent_count
         try:
             while not self._manifest.is_done:
                 before = self.report.sent_count
                 try:
                     if is_resumed:
-                        self._read_tails(self._manifest)
+                        self._read_tails(self._manifest, is_first=is_first)
+                        before = self.report.sent_count
+                    is_first = False
                     self._run_session(self._manifest)
                 except RowsRefusedError as error:
                     self._manifest.refused += error.rows
@@ -127,10 +132,15 @@ class Load:
         """Return how many consecutive rows without a key go to one partition, once the load runs."""
         return 0 if self._manifest is None else self._manifest.run_rows
 
-    def _read_tails(self, manifest: Manifest) -> None:
+    def _read_tails(self, manifest: Manifest, *, is_first: bool) -> None:
+        """Take over what the log has, rows too that no manifest counted before the process died."""
         for number, tail in read_tails(self._client, manifest).items():
             state = manifest.partitions[number]
             state.sent, state.offset = tail.rank, tail.offset
+        manifest.sent_count = sum(state.sent for state in manifest.partitions.values())
+        if is_first:
+            self.report.passed_count = manifest.sent_count
+        self.report.sent_count = manifest.sent_count - self.report.passed_count
 
     def _restart(self, manifest: Manifest, error: Exception) -> None:
         """Prepare another session. Raises LoadError if the input cannot be read again; the manifest is written then."""

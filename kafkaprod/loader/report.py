@@ -19,10 +19,9 @@ class LoadReport:
 
     Attributes:
         topic: The load's topic.
-        sent_count: Records acknowledged in this run.
+        sent_count: Records that this run brought into the topic.
         sent_bytes: Bytes of their keys, values and headers.
-        bad_count: Rows left out or put aside in this run.
-        passed_count: Rows that were in the log already.
+        passed_count: Records of the load that were in the topic when this run began.
         seconds: Wall-clock time of the run.
         latency_ms: Percentile -> time from sending a batch to its acknowledgement.
         retry_count: How often a record was sent again.
@@ -36,7 +35,6 @@ class LoadReport:
     topic: str
     sent_count: int = 0
     sent_bytes: int = 0
-    bad_count: int = 0
     passed_count: int = 0
     seconds: float = 0.0
     latency_ms: dict[str, float] = field(default_factory=dict)
@@ -54,14 +52,17 @@ class LoadReport:
         self.latency_ms = {f"p{share * 100:g}": value / 1000 for share, value in zip(SHARES, values, strict=True)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the summary of --json; the names are those of `perf --json`, too."""
+        """Return the summary of --json; the names are those of `perf --json`, too.
+
+        Of a complete load records, already_there and bad_rows are together the rows of the input.
+        """
         seconds = max(self.seconds, 1e-9)
         return {
             "schema_version": SCHEMA_VERSION,
             "topic": self.topic,
             "records": self.sent_count,
             "bytes": self.sent_bytes,
-            "bad_rows": self.bad_count,
+            "bad_rows": self.bad_in_all,
             "already_there": self.passed_count,
             "seconds": round(self.seconds, 3),
             "records_per_second": round(self.sent_count / seconds, 1),
@@ -84,6 +85,6 @@ class LoadReport:
             text += f"; {counted(self.retry_count, 'retry', 'retries')}"
         if self.passed_count:
             text += f"; {counted(self.passed_count, 'record')} already in the log"
-        if self.bad_count:
-            text += f"; {counted(self.bad_count, 'bad row')}"
+        if self.bad_in_all:
+            text += f"; {counted(self.bad_in_all, 'bad row')}"
         return text if self.manifest is None else f"{text}; manifest {self.manifest}"

@@ -227,7 +227,6 @@ class Session:
             places = np.flatnonzero(partitions == number)[: self._skip[number]]
             keep[places] = False
             self._skip[number] -= len(places)
-        self._report.passed_count += int((~keep).sum())
         return block.select(keep), partitions[keep]
 
     # --- the manifest ----------------------------------------------------------------------------------------------

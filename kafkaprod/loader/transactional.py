@@ -89,6 +89,8 @@ class TransactionalLoad:
         """
         started = time.monotonic()
         marker = self._choose(self._find())
+        self.report.passed_count = marker.sent_count
+        is_first = True
         try:
             restarts = 0
             producer: LoadProducer | None = None
@@ -97,6 +99,8 @@ class TransactionalLoad:
                 session = TransactionalSession(self._job, marker, self._id, self._refused, self._batch_bytes, producer)
                 try:
                     marker = session.marker = self._fence(session)
+                    if is_first:  # no earlier process commits any more
+                        self.report.passed_count, is_first = marker.sent_count, False
                     session.run()
                 except TryAgainError as error:
                     restarts = 0 if session.marker.rank > rank else restarts + 1
@@ -107,6 +111,7 @@ class TransactionalLoad:
         finally:
             self.report.seconds = time.monotonic() - started
             self.report.sent_in_all, self.report.bad_in_all = marker.sent_count, marker.bad_count
+            self.report.sent_count = marker.sent_count - self.report.passed_count
         self.report.is_complete = True
         return self.report
 

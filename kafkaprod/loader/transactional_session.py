@@ -230,7 +230,6 @@ class TransactionalSession:
         report = self._job.report
         report.sent_count += sent
         report.sent_bytes += size
-        report.bad_count += bad
         self._job.progress.on_retries(report.retry_count + self._opened.retry_count)
         self._next_commit_s = time.monotonic() + self._options.checkpoint_s
 

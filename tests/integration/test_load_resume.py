@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from kafkaprod.admin.client import ClusterClient
-from kafkaprod.admin.topics import delete_topic
+from kafkaprod.admin.topics import delete_topic, log_offsets
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.config import ProducerConfig
 from kafkaprod.loader.bad_rows import Stop
@@ -75,7 +77,7 @@ def test_rows_that_the_log_has_are_passed_over_wherever_the_manifest_stands(
     manifest.position = Position(0, 7, len(b"\n".join(LINES[:7])) + 1)
     manifest.partitions[0] = PartitionState(7, 15, 15)
     report = resume(load, manifest)
-    assert report.passed_count == 20_000 - 7
+    assert (report.passed_count, report.sent_count) == (20_000, len(LINES) - 20_000)
     assert rig.values() == LINES
 
 
@@ -101,7 +103,37 @@ def test_a_batch_of_the_dead_process_that_arrives_after_the_tail_was_read_is_not
     report = resume(load, manifest)
     assert not late
     assert report.is_complete
+    assert report.passed_count + report.sent_count == len(LINES)
     assert rig.values() == LINES
+
+
+@pytest.mark.parametrize("transactional_id", [None, "id"], ids=["manifest", "transactions"])
+def test_the_counts_of_a_resumed_load_are_together_the_rows_of_the_input(
+    rig: LoadRig, tmp_path: Path, client: ClusterClient, topic_name: str, transactional_id: str | None
+) -> None:
+    path = tmp_path / "in.csv"
+    rows = [b"%d,x" % i for i in range(60_000)]
+    rows[10] = rows[59_000] = b"bad"
+    path.write_bytes(b"id,name\n" + b"\n".join(rows) + b"\n")
+    rig.create(2)
+    rig.transactional_id = transactional_id and topic_name
+    arguments = (str(path), "--key", "id", "--on-error", "skip")
+    slow = ("--rate", "2000", "--checkpoint-interval", "0.3")
+    with subprocess.Popen(rig.command(*arguments, *slow), stderr=subprocess.DEVNULL) as first:
+        deadline_s = time.monotonic() + 30
+        while sum(log_offsets(client, rig.topic).values()) < 1_000:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        first.kill()
+    there = len(rig.values())
+    resumed = json.loads(rig.run(*arguments, "--resume", "--json").out)
+    assert there < 59_998
+    assert (resumed["records"], resumed["already_there"], resumed["bad_rows"]) == (59_998 - there, there, 2)
+    assert len(rig.values()) == 59_998
+    again = json.loads(rig.run(*arguments, "--resume", "--json").out)
+    assert (again["records"], again["already_there"], again["bad_rows"]) == (0, 59_998, 2)
+    assert again["complete"]
+    assert "59,998 records" in rig.run(*arguments).err
 
 
 def test_a_load_that_stopped_is_not_begun_anew_by_accident(rig: LoadRig, path: Path, client: ClusterClient) -> None:
