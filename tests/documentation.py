@@ -40,6 +40,7 @@ NOT_RUN = {
     "[Service]": "is a part of a unit of systemd",
     "# tasks.py\nfrom celery": "needs Celery",
     "from airflow": "needs Airflow",
+    '-df.write.format("kafka")': "shows a change",
 }
 
 _FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
