@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.cli.load_arguments import add_load_arguments, check_formats, fingerprint_of, reading_of
 from kafkaprod.cli.load_setup import (
+    check_on_error,
     check_topics,
     dead_letter_file,
     earlier_manifest,
@@ -92,6 +93,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    check_on_error(options.on_error)
     reading = reading_of(options)
     sources = find_sources(options.files, options.format, options.compression, options.encoding)
     sources = [source for source in sources if os.path.abspath(source.path) != dead_letter_file(options)]
@@ -133,7 +135,7 @@ def _load(
     progress = make_progress(sources, None if manifest is None else manifest.position, is_quiet=options.quiet)
     if file is not None and options.resume:
         _show_resumed(progress, str(file.path), None if manifest is None else manifest.done_at)
-    new_sink = partial(make_sink, options.on_error, producer_options)
+    new_sink = partial(make_sink, options.on_error, producer_options, can_resume=file is not None)
     sink = new_sink("", manifest, progress)
     load = Load(sources, reading, settings, client, sink, progress, file, manifest)
     work: Callable[[], object] = load.run

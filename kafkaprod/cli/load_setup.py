@@ -127,8 +127,21 @@ def _difference(manifest: Manifest, inputs: list[dict[str, Any]]) -> str:
 # --- bad rows ---------------------------------------------------------------------------------------------------------
 
 
+def check_on_error(on_error: str) -> None:
+    """Check the argument. Raises ConfigError."""
+    kind, _, target = on_error.partition("=")
+    if on_error not in ("stop", "skip") and (kind != "dead-letter" or target in ("", TOPIC_PREFIX)):
+        raise ConfigError(f"--on-error {on_error!r}: use stop, skip, dead-letter=FILE or dead-letter=topic:NAME")
+
+
 def make_sink(
-    on_error: str, producer_options: dict[str, Any] | None, suffix: str, manifest: Manifest | None, progress: Quiet
+    on_error: str,
+    producer_options: dict[str, Any] | None,
+    suffix: str,
+    manifest: Manifest | None,
+    progress: Quiet,
+    *,
+    can_resume: bool = True,
 ) -> BadRowSink:
     """Return where bad rows go.
 
@@ -138,14 +151,14 @@ def make_sink(
         suffix: Of the file of bad rows.
         manifest: To continue from; None: the load begins.
         progress: Shows what is left out.
+        can_resume: Whether --resume continues the load.
     """
-    kind, _, target = on_error.partition("=")
+    check_on_error(on_error)
+    target = on_error.partition("=")[2]
     if on_error == "stop":
-        return Stop()
+        return Stop(can_resume=can_resume)
     if on_error == "skip":
         return Skip(progress.show)
-    if kind != "dead-letter" or target in ("", TOPIC_PREFIX):
-        raise ConfigError(f"--on-error {on_error!r}: use stop, skip, dead-letter=FILE or dead-letter=topic:NAME")
     if target.startswith(TOPIC_PREFIX):
         producer = None if producer_options is None else Producer(producer_options)
         return DeadLetterTopic(producer, target.removeprefix(TOPIC_PREFIX))

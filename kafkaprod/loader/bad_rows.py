@@ -56,15 +56,22 @@ class Nowhere:
 
 
 class Stop(Nowhere):
-    """Stops the load at the first bad row."""
+    """Stops the load at the first bad row.
+
+    Args:
+        can_resume: Whether --resume continues the load.
+    """
 
     stops = True
 
+    def __init__(self, *, can_resume: bool = True) -> None:
+        self._can_resume = can_resume
+
     def put(self, row: BadRow) -> None:
         """See BadRowSink."""
-        raise LoadError(
-            f"{row}; {_shown(row.data)}. Rows before it are sent; use --on-error skip or dead-letter=FILE to continue"
-        )
+        before = "Rows before it are sent; " if row.row else ""
+        how = "continue with the same command, --resume" if self._can_resume else "start over with the same command"
+        raise LoadError(f"{row}; {_shown(row.data)}. {before}{how} and --on-error skip (or dead-letter=FILE)")
 
 
 class Skip(Nowhere):

@@ -97,6 +97,37 @@ def test_rows_before_a_bad_one_are_sent_and_none_behind_it(rig: LoadRig, tmp_pat
     assert rig.values() == [b'{"a":"1","b":"2"}']
 
 
+@pytest.mark.parametrize(("data", "is_first"), [(b"a,b\n1\n2,3\n", True), (b"a,b\n1,2\n3\n", False)])
+def test_the_message_of_a_bad_row_names_the_command_that_continues(
+    rig: LoadRig, tmp_path: Path, data: bytes, is_first: bool
+) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(data)
+    stopped = rig.run(str(path), "--create-topic", "1")
+    assert "with the same command, --resume and --on-error skip (or dead-letter=FILE)" in stopped.err
+    assert ("Rows before it are sent" in stopped.err) is not is_first
+    assert rig.run(str(path), "--resume", "--on-error", "skip").code == 3
+    assert len(rig.values()) == 1
+
+
+def test_the_message_of_a_bad_row_names_no_resume_without_a_manifest(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"a,b\n1,2\n3\n")
+    command = ["load", str(path), "-b", rig.bootstrap, "-t", rig.topic, "--create-topic", "1", "--no-manifest", "-q"]
+    stopped = run_here(command)
+    assert "start over with the same command and --on-error skip" in stopped.err
+    assert "--resume" not in stopped.err
+
+
+@pytest.mark.parametrize("on_error", ["dead-letter=", "dead-letter=topic:", "none"])
+def test_a_dry_run_refuses_an_on_error_that_names_nothing(rig: LoadRig, tmp_path: Path, on_error: str) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"x\n")
+    refused = rig.run(str(path), "--dry-run", "--on-error", on_error)
+    assert refused.code == 2
+    assert "dead-letter=FILE" in refused.err
+
+
 def test_bad_rows_are_left_out_and_told_of(rig: LoadRig, tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_bytes(b"a,b\n1,2\n3\n4,5\n6,7,8\n9,x\n")
