@@ -71,7 +71,11 @@ STEPS = [
         ),
     ),
 ]
-INTEGRATION_TESTS = Step("integration tests", (PYTHON, "-m", "pytest", "-q", "tests/integration"))
+CLUSTER = "tests/integration/cluster"
+INTEGRATION_TESTS = Step(
+    "integration tests", (PYTHON, "-m", "pytest", "-q", "tests/integration", f"--ignore={CLUSTER}")
+)
+CLUSTER_TESTS = Step("cluster tests", (PYTHON, "-m", "pytest", "-q", CLUSTER))
 ELSEWHERE = (*NEAR_TESTS, "tests/integration", "tests/spark")
 OTHER_TESTS = Step(
     "other tests",
@@ -84,8 +88,8 @@ BESIDE = [
     Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "2000", "--processes", "1")),
 ]
 # What `--all` runs after the steps above: lists side by side, the steps of each one after the other.
-LANES = ([STEPS[-1], INTEGRATION_TESTS], [OTHER_TESTS], BESIDE)
-ALL_STEPS = [*STEPS, INTEGRATION_TESTS, OTHER_TESTS, *BESIDE]
+LANES = ([STEPS[-1], INTEGRATION_TESTS], [OTHER_TESTS, CLUSTER_TESTS], BESIDE)
+ALL_STEPS = [*STEPS, INTEGRATION_TESTS, OTHER_TESTS, CLUSTER_TESTS, *BESIDE]
 
 
 def run(step: Step, *, is_beside: bool = False) -> bool:
