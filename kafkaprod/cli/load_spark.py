@@ -85,6 +85,12 @@ def load_on_spark(
         LoadError, KafkaError: It cannot begin, or it stopped; the manifest of each input has its position.
     """
     started_s = time.monotonic()
+    parts = [] if job.dead_letters is None else [f"{job.dead_letters}.{index}" for index in range(len(job.sources))]
+    if manifest is not None and manifest.is_done:
+        _remove([*job.manifests, *parts])  # the last run may have ended just before
+        return LoadReport(
+            job.options.topic, passed_count=manifest.sent_count, bad_in_all=manifest.bad_count, is_complete=True
+        )
     spark = _session(job, master)
     if manifest is None:
         _remove(job.manifests)
@@ -96,7 +102,6 @@ def load_on_spark(
             part = _part(manifest, job.sources[index], sum(counts[:index]), new_producer_id(client))
             ManifestFile(Path(job.manifests[index])).write(part)
     report = _sum(job, _run(spark, job, _load_source))
-    parts = [] if job.dead_letters is None else [f"{job.dead_letters}.{index}" for index in range(len(job.sources))]
     if job.dead_letters is not None:
         _join(job.dead_letters, manifest.dead_letter_bytes, parts)
     manifest.sent_count, manifest.bad_count = report.sent_count + report.passed_count, report.bad_in_all
