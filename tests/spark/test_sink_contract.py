@@ -165,7 +165,7 @@ def test_no_check_creates_a_topic_if_the_options_forbid_it() -> None:
             check_topic(parse_options(options | {"topic": "oders"}))
         with pytest.raises(TopicNotFoundError, match="markres"):
             check_transactions(parse_options(options | {"topic": "orders", "marker.topic": "markres"}))
-        with ClusterClient(ProducerConfig(bootstrap_servers=broker.bootstrap_servers)) as client:
+        with ClusterClient(ProducerConfig.from_options(bootstrap_servers=broker.bootstrap_servers)) as client:
             assert not {"oders", "markres"} & {topic.name for topic in list_topics(client)}
 
 
