@@ -31,7 +31,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture
 def admin(cluster: EmbeddedCluster) -> AdminClient:
-    return AdminClient({"bootstrap.servers": cluster.brokers[1].address})
+    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
 
 
 def test_clients_see_all_brokers(cluster: EmbeddedCluster, admin: AdminClient) -> None:
