@@ -12,16 +12,14 @@ and gets the outcome at once if it is there.
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkaprod._core.queues.completion import BatchResult, DeliveryFuture
 from kafkaprod.errors import ForkedProducerError, IllegalStateError
-from kafkaprod.results.record_wait import RecordWait, end_waits
+from kafkaprod.results.record_wait import await_record, loop_waiter
 from kafkaprod.results.waiting import Waiter
 
 if TYPE_CHECKING:
@@ -122,18 +120,11 @@ class BatchCompletion(BatchResult):
         if self.ledger is not None:
             self.ledger.discard(self)
 
-    def await_record(self, future: DeliveryFuture) -> Iterator[Any]:
-        """Return what the running task iterates over until the record's metadata or its error is there."""
-        waiter = None if future.done() else self._loop_waiter()
-        if waiter is None:
-            return _known(future)
-        wait = RecordWait(waiter.loop, future)
-        waiter.records.append(wait)
-        return wait
+    await_record = await_record
 
     async def settled(self) -> bool:
         """Wait inside the running event loop until the outcome is known; False if it was known already."""
-        waiter = self._loop_waiter()
+        waiter = loop_waiter(self)
         if waiter is None:
             return False
         wait: asyncio.Future[None] = waiter.loop.create_future()  # a task's own, so that it can be cancelled alone
@@ -141,61 +132,8 @@ class BatchCompletion(BatchResult):
         await wait
         return True
 
-    def _loop_waiter(self) -> LoopWaiter | None:
-        """Return what wakes the running event loop; None if the outcome is known."""
-        loop = _running_loop_of_thread()()
-        for waiter in self._waiters or ():
-            if isinstance(waiter, LoopWaiter) and waiter.loop is loop:
-                return waiter
-        waiter = LoopWaiter(loop)
-        return waiter if self.add_waiter(waiter) else None
-
     def on_callback_error(self) -> None:
         """Log and count."""
         if self.ledger is not None:
             self.ledger.callback_error_count += 1
         _log.exception("a delivery callback for %s[%d] raised", self.topic, self.partition)
-
-
-class LoopWaiter:
-    """The tasks of one event loop that wait for a batch: the loop is woken once for all of them.
-
-    Attributes:
-        loop: Where they run.
-        waits: What those that wait for the batch await; touched in the loop's thread only.
-        records: What those that wait for a record of it await.
-    """
-
-    __slots__ = ("loop", "records", "waits")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.waits: list[asyncio.Future[None]] = []
-        self.records: list[RecordWait] = []
-
-    def wake(self) -> None:
-        """Any thread, once."""
-        try:
-            self.loop.call_soon_threadsafe(self._end_waits)
-        except RuntimeError:  # the loop was closed while its tasks waited: no task is left
-            _log.debug("an event loop was closed before its records were delivered")
-
-    def _end_waits(self) -> None:
-        for wait in self.waits:
-            if not wait.done():  # else its task was cancelled
-                wait.set_result(None)
-        end_waits(self.records)
-
-
-@functools.cache
-def _running_loop_of_thread() -> Callable[[], asyncio.AbstractEventLoop]:
-    import asyncio  # most producers await nothing
-
-    return asyncio.get_running_loop
-
-
-def _known(future: DeliveryFuture) -> Generator[Any, None, Any]:
-    """Return the outcome of a record; wait for it where it lives on in a part of a batch that was split."""
-    if future.done():
-        return future.result(0)
-    return (yield from future.__await__())

@@ -1,11 +1,22 @@
-"""What a task of an event loop awaits: one record of a batch. The loop's thread only.
+"""What a task of an event loop awaits, one record of a batch, and what ends all waits of a batch at once.
 
-It has the methods by which asyncio's tasks wait for a future (`_asyncio_future_blocking`, see
-`asyncio.futures.isfuture`), but is no such object: all waits of a batch end in one callback of the loop, and each
-then runs its task at once, where a future would have the loop make and queue a callback of its own.
+The loop's thread only, but for LoopWaiter.wake(). A RecordWait has the methods by which asyncio's tasks wait for a
+future (`_asyncio_future_blocking`, see `asyncio.futures.isfuture`), but is no such object: all waits of a batch end
+in one callback of the loop, and each then runs its task at once, where a future would have the loop make and queue a
+callback of its own.
 """
 
 cimport cython
+from libc.stdint cimport int32_t
+
+from kafkaprod._core.queues.batch cimport PENDING
+from kafkaprod._core.queues.completion cimport BatchResult, DeliveryFuture
+
+import logging
+
+_log = logging.getLogger("kafkaprod.results.record_wait")
+
+cdef object _get_running_loop = None    # of asyncio, which a producer without tasks never imports
 
 
 @cython.final
@@ -20,7 +31,7 @@ cdef class RecordWait:
 
     cdef public bint _asyncio_future_blocking
     cdef object _loop
-    cdef object _future
+    cdef DeliveryFuture _future
     cdef object _callback           # of the task
     cdef object _context
     cdef object _inner              # iterator of a later wait, if the batch was split
@@ -29,7 +40,7 @@ cdef class RecordWait:
     cdef bint _is_cancelled
     cdef object _cancel_message
 
-    def __cinit__(self, loop, future not None):
+    def __cinit__(self, loop, DeliveryFuture future not None):
         self._loop = loop
         self._future = future
 
@@ -44,7 +55,7 @@ cdef class RecordWait:
                 return self
             if not self._is_done:
                 raise RuntimeError("the record's wait was not ended by its event loop")
-            if self._future.done():
+            if is_known(self._future):
                 raise StopIteration(self._future.result(0))
             self._inner = self._future.__await__()      # the record lives on in a part of its batch
         return next(self._inner)
@@ -113,6 +124,80 @@ cdef class RecordWait:
         else:
             self._context.run(callback, self)
         return 0
+
+
+@cython.final
+cdef class LoopWaiter:
+    """The tasks of one event loop that wait for a batch: the loop is woken once for all of them.
+
+    Attributes:
+        loop: Where they run.
+        waits: Futures of those that wait for the whole batch; touched in the loop's thread only.
+        records: The RecordWaits of those that wait for one of its records; touched in the loop's thread only.
+    """
+
+    cdef readonly object loop
+    cdef readonly list waits
+    cdef readonly list records
+
+    def __cinit__(self, loop):
+        self.loop = loop
+        self.waits = []
+        self.records = []
+
+    def wake(self):
+        """Have all waits ended by the event loop. Any thread, once."""
+        try:
+            self.loop.call_soon_threadsafe(self.end)
+        except RuntimeError:    # the loop was closed while its tasks waited: no task is left
+            _log.debug("an event loop was closed before its records were delivered")
+
+    def end(self):
+        """Continue all tasks that wait, here and now. The loop's thread only."""
+        for wait in self.waits:
+            if not wait.done():     # else its task was cancelled
+                wait.set_result(None)
+        end_waits(self.records)
+
+
+def loop_waiter(BatchResult batch not None):
+    """Return the LoopWaiter of the batch for the running event loop; None if the batch's outcome is known.
+
+    Raises RuntimeError outside of an event loop.
+    """
+    global _get_running_loop
+    cdef LoopWaiter waiter
+    if _get_running_loop is None:
+        import asyncio
+
+        _get_running_loop = asyncio.get_running_loop
+    loop = _get_running_loop()
+    with cython.critical_section(batch):    # the sender thread takes the list away at the end
+        if batch._waiters is not None:
+            for each in batch._waiters:
+                if type(each) is LoopWaiter and (<LoopWaiter>each).loop is loop:
+                    return each
+    waiter = LoopWaiter.__new__(LoopWaiter, loop)
+    return waiter if batch.add_waiter(waiter) else None
+
+
+def await_record(BatchResult batch not None, DeliveryFuture future not None):
+    """Return what the running task iterates over until the metadata or the error of a record of the batch is there."""
+    cdef RecordWait wait
+    cdef LoopWaiter waiter = None if is_known(future) else loop_waiter(batch)
+    if waiter is None:
+        wait = RecordWait.__new__(RecordWait, None, future)
+        wait._has_begun = True
+        wait._is_done = True
+        return wait
+    wait = RecordWait.__new__(RecordWait, waiter.loop, future)
+    waiter.records.append(wait)
+    return wait
+
+
+cdef inline bint is_known(DeliveryFuture future):
+    cdef int32_t index
+    return future._current(&index).outcome != PENDING
 
 
 def end_waits(list waits not None):

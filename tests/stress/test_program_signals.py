@@ -23,7 +23,7 @@ import pytest
 from benchmarks.sink import Sink
 from kafkaprod import AsyncProducer
 from kafkaprod.cli.command_producer import INTERRUPTED_S
-from kafkaprod.results.batch import LoopWaiter
+from kafkaprod.results.record_wait import LoopWaiter
 from tests.stress.interrupts import LIMIT_S, SLACK_S, Stalled, interrupt, show
 from tests.stress.scale import scaled, wait_until
 
