@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import confluent_kafka
 import pytest
 
 from kafkaprod import Producer
-from kafkaprod.broker.cluster.client_metrics import Push
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.embedding.faults import reply_with
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from tests.support.broker.subscriptions import subscribe
+from tests.support.broker.telemetry import pushes_until
 from tests.support.otlp import read_metrics
 
 SENT = "org.apache.kafka.producer.record.send.total"
@@ -24,16 +24,6 @@ SENT = "org.apache.kafka.producer.record.send.total"
 def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(topics={"orders": 1}, client_metrics=True) as broker:
         yield broker
-
-
-def pushes_until(broker: EmbeddedBroker, is_enough: Callable[[list[Push]], bool]) -> list[Push]:
-    pushes: list[Push] = []
-    end = time.monotonic() + 20
-    while not is_enough(pushes):
-        assert time.monotonic() < end, f"{len(pushes)} pushes in 20 s"
-        pushes += broker.take_client_metrics()
-        time.sleep(0.02)
-    return pushes
 
 
 def test_metrics_are_pushed_at_the_interval_and_at_the_end(broker: EmbeddedBroker) -> None:
@@ -183,4 +173,7 @@ def test_librdkafka_pushes_to_the_embedded_broker(broker: EmbeddedBroker) -> Non
     pushes += pushes_until(broker, bool)
     assert {push.client_id for push in pushes} == {"other"}
     assert pushes[-1].is_last
-    assert b"org.apache.kafka.producer.record.queue.time.max" in pushes[0].metrics
+    for push in pushes:
+        read = read_metrics(push.metrics)
+        assert read["org.apache.kafka.producer.record.queue.time.max"]["points"].keys() == {""}
+        assert len(read["org.apache.kafka.producer.node.request.latency.max"]["points"]) == 1

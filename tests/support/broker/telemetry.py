@@ -1,0 +1,22 @@
+"""Wait for metrics that clients push (KIP-714) to an embedded broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from kafkaprod.broker.cluster.client_metrics import Push
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+
+
+def pushes_until(
+    broker: EmbeddedBroker, is_enough: Callable[[list[Push]], bool], timeout_s: float = 20.0
+) -> list[Push]:
+    """Return the pushes when there are enough; raises AssertionError after `timeout_s`."""
+    pushes: list[Push] = []
+    end = time.monotonic() + timeout_s
+    while not is_enough(pushes):
+        assert time.monotonic() < end, f"{len(pushes)} pushes in {timeout_s} s"
+        pushes += broker.take_client_metrics()
+        time.sleep(0.02)
+    return pushes
