@@ -59,7 +59,7 @@ def test_java_pushes_to_the_embedded_broker(version: str) -> None:
 def has_sent(pushes: list[Any], read: list[dict[str, Any]], count: int) -> bool:
     """Decode what is new; whether the pushes report so many records together."""
     read += [read_metrics(push.metrics) for push in pushes[len(read) :]]
-    return sum(each[SENT]["points"][""] for each in read if SENT in each) == count
+    return bool(sum(each[SENT]["points"][""] for each in read if SENT in each) == count)
 
 
 def test_the_list_of_javas_options_is_complete() -> None:
