@@ -211,6 +211,15 @@ def test_callback_that_is_never_called_leaves_a_warning(
     assert not caplog.text
 
 
+def test_statistics_without_servers_name_no_broker() -> None:
+    statistics: list[str] = []
+    options = {"bootstrap.servers": None, "statistics.interval.ms": 1, "stats_cb": statistics.append}
+    with Producer(options) as producer:
+        while not statistics:
+            producer.poll(1)
+    assert json.loads(statistics[0])["brokers"] == {}
+
+
 def test_statistics_and_errors_are_served_by_poll(servers: str, topic: str) -> None:
     statistics: list[str] = []
     producer = Producer({"bootstrap.servers": servers, "statistics.interval.ms": 1, "stats_cb": statistics.append})

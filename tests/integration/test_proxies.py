@@ -1,4 +1,4 @@
-"""Connections through SOCKS5 and HTTP CONNECT proxies."""
+"""Connections through SOCKS5, SOCKS4 and HTTP CONNECT proxies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def proxy() -> Iterator[LoopbackProxy]:
         yield running
 
 
-@pytest.mark.parametrize("scheme", ["socks5", "http"])
+@pytest.mark.parametrize("scheme", ["socks5", "socks4", "http"])
 def test_records_go_through_a_proxy_that_knows_the_brokers_names(
     embedded_broker: EmbeddedBroker, proxy: LoopbackProxy, topic_name: str, scheme: str
 ) -> None:
@@ -34,7 +34,7 @@ def test_records_go_through_a_proxy_that_knows_the_brokers_names(
     assert embedded_broker.bootstrap_servers in proxy.targets  # as the metadata name it
 
 
-@pytest.mark.parametrize("scheme", ["socks5", "http"])
+@pytest.mark.parametrize("scheme", ["socks5", "socks4", "http"])
 def test_a_login_over_tls_goes_through_a_proxy(tmp_path: Path, proxy: LoopbackProxy, scheme: str) -> None:
     authority = Authority(tmp_path)
     pem = authority.issue("broker", names=["127.0.0.1"])
@@ -56,11 +56,12 @@ def test_a_login_over_tls_goes_through_a_proxy(tmp_path: Path, proxy: LoopbackPr
         assert set(proxy.targets) == {broker.bootstrap_servers}
 
 
-@pytest.mark.parametrize("scheme", ["socks5", "http"])
+@pytest.mark.parametrize("scheme", ["socks5", "socks4", "http"])
 def test_a_proxy_that_refuses_is_named_without_the_password(
     embedded_broker: EmbeddedBroker, proxy: LoopbackProxy, scheme: str
 ) -> None:
-    url = f"{scheme}://{USER}:wrong-secret@127.0.0.1:{proxy.port}"
+    user = "stranger" if scheme == "socks4" else USER  # it has no passwords
+    url = f"{scheme}://{user}:wrong-secret@127.0.0.1:{proxy.port}"
     with (
         Producer(bootstrap_servers=embedded_broker.bootstrap_servers, proxy_url=url) as producer,
         pytest.raises(BootstrapError) as caught,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkaprod import Producer
-from kafkaprod.compat.confluent_kafka.options import Settings
+from kafkaprod.compat.confluent_kafka.options import NOWHERE, Settings
 from kafkaprod.compat.confluent_kafka.reports import Events
 from kafkaprod.errors import KafkaError
 from kafkaprod.structs import Node, RecordMetadata
@@ -100,6 +100,8 @@ class Statistics:
 
     def _brokers(self, metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Return the brokers by name, `host:port/id`; bootstrap servers have the id -1 and `bootstrap`, as there."""
+        if self._settings.engine.get("bootstrap.servers") == NOWHERE:
+            return {}
         found = {int(group.removeprefix(_NODE)): values for group, values in metrics.items() if group.startswith(_NODE)}
         self._learn_addresses({node_id for node_id in found if node_id >= 0})
         servers = self._producer.config.bootstrap_servers

@@ -1,4 +1,4 @@
-"""A SOCKS5 and HTTP CONNECT proxy on loopback, which knows names that nobody else knows."""
+"""A SOCKS5, SOCKS4a and HTTP CONNECT proxy on loopback, which knows names that nobody else knows."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from types import TracebackType
 from typing import Self
 
 USER, PASSWORD = "me", "proxy-secret"
+_GRANTED = {b"\x05": b"\x05\0\0\x01\0\0\0\0\0\0", b"\x04": b"\0\x5a\0\0\0\0\0\0"}
 
 
 class LoopbackProxy:
-    """Takes both protocols on one port; names are all taken for 127.0.0.1.
+    """Takes all three protocols on one port; names are all taken for 127.0.0.1.
 
     Attributes:
         targets: Where clients wanted to go, `host:port`.
@@ -45,14 +46,15 @@ class LoopbackProxy:
     def _serve(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError, EOFError):
             first = _exactly(client, 1)
-            target = self._socks5(client) if first == b"\x05" else self._http(client, first)
+            protocol = {b"\x05": self._socks5, b"\x04": self._socks4}.get(first)
+            target = self._http(client, first) if protocol is None else protocol(client)
             if target is None:
                 client.close()
                 return
             server = socket.create_connection(("127.0.0.1", int(target.rpartition(":")[2])), 10)
             server.settimeout(None)
             self._sockets.append(server)
-            client.sendall(b"\x05\0\0\x01\0\0\0\0\0\0" if first == b"\x05" else b"HTTP/1.1 200 OK\r\n\r\n")
+            client.sendall(_GRANTED.get(first, b"HTTP/1.1 200 OK\r\n\r\n"))
             threading.Thread(target=_copy, args=(server, client), daemon=True).start()
             _copy(client, server)
 
@@ -72,6 +74,15 @@ class LoopbackProxy:
         kind = _exactly(client, 4)[3]
         host = socket.inet_ntoa(_exactly(client, 4)) if kind == 1 else _exactly(client, _exactly(client, 1)[0]).decode()
         return self._note(f"{host}:{int.from_bytes(_exactly(client, 2), 'big')}")
+
+    def _socks4(self, client: socket.socket) -> str | None:
+        _exactly(client, 1)
+        port, address = int.from_bytes(_exactly(client, 2), "big"), _exactly(client, 4)
+        if _until_zero(client) != USER:  # there are no passwords
+            client.sendall(b"\0\x5d\0\0\0\0\0\0")
+            return None
+        has_name = address[:3] == b"\0\0\0"
+        return self._note(f"{_until_zero(client) if has_name else socket.inet_ntoa(address)}:{port}")
 
     def _http(self, client: socket.socket, first: bytes) -> str | None:
         head = first
@@ -96,6 +107,13 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
             raise EOFError
         data += piece
     return data
+
+
+def _until_zero(sock: socket.socket) -> str:
+    text = b""
+    while (byte := _exactly(sock, 1)) != b"\0":
+        text += byte
+    return text.decode()
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:
