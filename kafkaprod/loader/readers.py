@@ -59,7 +59,7 @@ def check_readable(source: Source, options: ReadOptions) -> None:
             return
     elif plan.value == RAW:
         raise LoadError(f"{source.name}: rows of a {source.format} file have no raw form; use --value json or a column")
-    from kafkaprod.loader.tables import import_pyarrow
+    from kafkaprod.loader.arrow_rows import import_pyarrow
 
     import_pyarrow(source.format)
 
@@ -83,9 +83,9 @@ def read_rows(source: Source, options: ReadOptions, row: int = 0, offset: int = 
         from kafkaprod.loader.csv_rows import CsvReader
 
         return CsvReader(source, plan, csv_options(source, options)).blocks(row, offset)
-    from kafkaprod.loader import tables
+    from kafkaprod.loader.arrow_rows import read_arrow, read_parquet
 
-    return (tables.read_parquet if source.format == "parquet" else tables.read_arrow)(source, plan, row, offset)
+    return (read_parquet if source.format == "parquet" else read_arrow)(source, plan, row, offset)
 
 
 def csv_options(source: Source, options: ReadOptions) -> CsvOptions:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from kafkaprod.loader import tables, text
+from kafkaprod.loader import arrow_rows, text
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.rows import RowBlock
@@ -64,7 +64,7 @@ Row = tuple[int, bytes | None, bytes | None]
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "PIECE_BYTES", PIECE_BYTES)
-    monkeypatch.setattr(tables, "BATCH_ROWS", 16)
+    monkeypatch.setattr(arrow_rows, "BATCH_ROWS", 16)
 
 
 def rows_of(block: RowBlock) -> Iterator[Row]:
