@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.clock import SystemClock
@@ -15,6 +15,13 @@ from kafkaprod.metrics import LatencyHistogram, Stage
 from kafkaprod.producer import Producer, start_producer
 from kafkaprod.protocol.error_codes import describe, error_for
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kafkaprod.loader.rows import RowBlock
+    from kafkaprod.results.block import BlockResult
 
 NO_TRANSACTION_TIMEOUT = 0x7FFFFFFF
 MAX_TRIES = 100
@@ -55,6 +62,18 @@ class LoadProducer(Producer):
             if count:
                 engine.drain.resume_partition(topic, partition, count & SEQUENCE_MASK)
         return producer
+
+    def send_block(self, topic: str, block: RowBlock, partitions: NDArray[np.int32]) -> BlockResult:
+        """Send a block of rows, each to its partition. Raises as `send_columns`."""
+        return self.send_columns(
+            topic,
+            block.value,
+            block.key,
+            block.header_columns(),
+            block.timestamps,
+            partitions,
+            row_count=block.row_count,
+        )
 
     @property
     def latencies(self) -> Mapping[Stage, LatencyHistogram]:

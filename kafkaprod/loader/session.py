@@ -193,15 +193,7 @@ class Session:
             result = None
             if part.row_count:
                 self.has_sent = True
-                result = self._producer.send_columns(
-                    self._manifest.topic,
-                    part.value,
-                    part.key,
-                    part.header_columns(),
-                    part.timestamps,
-                    part_partitions,
-                    row_count=part.row_count,
-                )
+                result = self._producer.send_block(self._manifest.topic, part, part_partitions)
             size = int(part.sizes().sum())
             is_last = part.end_row == block.end_row and not is_stopped
             self._in_flight.add(

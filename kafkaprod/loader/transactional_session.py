@@ -188,15 +188,7 @@ class TransactionalSession:
 
     def _send_part(self, source: int, part: RowBlock, partitions: NDArray[np.int32]) -> None:
         self.has_sent = True
-        result = self._opened.send_columns(
-            self._options.topic,
-            part.value,
-            part.key,
-            part.header_columns(),
-            part.timestamps,
-            partitions,
-            row_count=part.row_count,
-        )
+        result = self._opened.send_block(self._options.topic, part, partitions)
         self._sent.append((source, part.numbers, result))
         self._counts[0] += part.row_count
         self._counts[1] += int(part.sizes().sum())
