@@ -106,7 +106,7 @@ class AsyncProducer:
         """Send a record that the compiled path left to the general one."""
         call = self._intake.begin(record) if outcome is None else self._intake.resume(outcome)
         future = self._intake.attempt(call)
-        return await _run(self._intake.finish(call, _LoopWaiter)) if future is None else future
+        return await _run(self._intake.finish(call, _TaskWaiter)) if future is None else future
 
     async def send_and_wait(
         self,
@@ -137,7 +137,7 @@ class AsyncProducer:
 
     async def init_transactions(self, timeout: float | None = None) -> None:
         """Producer.init_transactions without blocking the event loop. If cancelled, repeat it: it continues."""
-        await _run(self._host.transaction_calls().init(timeout, _LoopWaiter))
+        await _run(self._host.transaction_calls().init(timeout, _TaskWaiter))
 
     def begin_transaction(self) -> None:
         """Producer.begin_transaction; never waits."""
@@ -147,34 +147,34 @@ class AsyncProducer:
         self, offsets: Any, group_metadata: Any, timeout: float | None = None
     ) -> None:
         """Producer.send_offsets_to_transaction, as `init_transactions`."""
-        await _run(self._host.transaction_calls().send_offsets(offsets, group_metadata, timeout, _LoopWaiter))
+        await _run(self._host.transaction_calls().send_offsets(offsets, group_metadata, timeout, _TaskWaiter))
 
     async def commit_transaction(self, timeout: float | None = None) -> None:
         """Producer.commit_transaction, as `init_transactions`."""
-        await _run(self._host.transaction_calls().commit(timeout, _LoopWaiter))
+        await _run(self._host.transaction_calls().commit(timeout, _TaskWaiter))
 
     async def abort_transaction(self, timeout: float | None = None) -> None:
         """Producer.abort_transaction, as `init_transactions`."""
-        await _run(self._host.transaction_calls().abort(timeout, _LoopWaiter))
+        await _run(self._host.transaction_calls().abort(timeout, _TaskWaiter))
 
     def transaction(self) -> AsyncTransaction[Self]:
         """Return the block of a transaction, for `async with`; see Producer.transaction."""
         calls = self._host.transaction_calls()
         from kafkaprod.engine.transactions.calling import AsyncTransaction
 
-        return AsyncTransaction(self, calls, _LoopWaiter, _run)
+        return AsyncTransaction(self, calls, _TaskWaiter, _run)
 
     async def flush(self, timeout: float | None = None) -> None:
         """Producer.flush without blocking the event loop."""
-        await _run(self._host.flush(timeout, _LoopWaiter))
+        await _run(self._host.flush(timeout, _TaskWaiter))
 
     async def purge(self, *, in_queue: bool = True, in_flight: bool = True) -> int:
         """Producer.purge without blocking the event loop."""
-        return await _run(self._host.purge(_LoopWaiter, in_queue=in_queue, in_flight=in_flight))
+        return await _run(self._host.purge(_TaskWaiter, in_queue=in_queue, in_flight=in_flight))
 
     async def close(self, timeout: float | None = None) -> None:
         """Producer.close without blocking the event loop."""
-        await _run(self._host.close(timeout, _LoopWaiter))
+        await _run(self._host.close(timeout, _TaskWaiter))
 
     async def start(self, timeout: float = 10.0) -> Self:
         """Raise what keeps this producer from the cluster, as Producer.check; return the producer.
@@ -194,7 +194,7 @@ class AsyncProducer:
 
     async def partitions_for(self, topic: str) -> set[int]:
         """Producer.partitions_for without blocking the event loop."""
-        return await _run(self._intake.partitions_for(topic, _LoopWaiter))
+        return await _run(self._intake.partitions_for(topic, _TaskWaiter))
 
     @property
     def config(self) -> ProducerConfig:
@@ -231,7 +231,7 @@ class AsyncProducer:
 
 
 async def _run(steps: Steps[T]) -> T:
-    """Run the steps of a call, waiting in the running event loop. Waiters must be `_LoopWaiter`s."""
+    """Run the steps of a call, waiting in the running event loop. Waiters must be `_TaskWaiter`s."""
     ending = Ending[T]()
     kept = ending.of(steps)
     try:
@@ -248,7 +248,7 @@ async def _run(steps: Steps[T]) -> T:
     return ending.outcome
 
 
-class _LoopWaiter:
+class _TaskWaiter:
     """A task's wait for something another thread does. A wake that comes first is not lost."""
 
     def __init__(self) -> None:
@@ -265,9 +265,9 @@ class _LoopWaiter:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):  # not wait_for(): until 3.12 it could lose a cancellation
                 await self._event.wait()
-        is_told = self._event.is_set()
+        is_woken = self._event.is_set()
         self._event.clear()
-        return is_told
+        return is_woken
 
 
 async def _in_thread(call: Callable[[], T]) -> T:
