@@ -6,8 +6,8 @@ passes through here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self, overload
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Self, overload
 
 from kafkaprod._core.columns.columns import Column
 from kafkaprod._core.queues.completion import DeliveryFuture
@@ -17,6 +17,8 @@ from kafkaprod.errors import InvalidRecordError
 from kafkaprod.hooks.interceptors import InterceptorChain, ProducerRecord, RecordBlock
 from kafkaprod.hooks.partitioners import CheckedPartitioner, make_partitioner
 from kafkaprod.hooks.serializers import BytesLike, bind_serializer
+
+_ROWS_AT_ONCE: Final = 1024  # of a column, made into objects for the user's code
 
 
 class Hooks(RecordHooks):
@@ -166,6 +168,10 @@ class ColumnRows(Sequence[bytes | None]):
         if not -self._row_count <= row < self._row_count:
             raise IndexError(f"row {row} is outside of {self._row_count}")
         return self._column[row % self._row_count]
+
+    def __iter__(self) -> Iterator[bytes | None]:
+        for first in range(0, self._row_count, _ROWS_AT_ONCE):
+            yield from self._column.rows(first, min(_ROWS_AT_ONCE, self._row_count - first))
 
 
 def _serialized_rows(

@@ -72,7 +72,9 @@ class CheckedPartitioner(PartitionerCall):
 
         count = len(leaders)
         if self._partition_many is None:
-            return np.array(self.choose_rows(topic, keys, values, leaders), dtype=np.int32)
+            chosen = np.empty(len(values), np.int32)
+            self.choose_rows(topic, keys, values, leaders, chosen)
+            return chosen
         try:
             answer = np.asarray(self._partition_many(topic, keys, values, count, self.available_of(topic, leaders)))
             if answer.shape != (len(values),) or answer.dtype.kind not in "iu":

@@ -285,6 +285,23 @@ cdef class Column:
         column_get(&self.c, row, &data, &length)
         return None if length < 0 else data[:length]
 
+    def rows(self, Py_ssize_t first, Py_ssize_t count):
+        """Rows first .. first + count as a list of bytes and None; bytes that the column was made from are not copied."""
+        cdef const char *data = NULL
+        cdef Py_ssize_t length
+        cdef Py_ssize_t i
+        cdef bint has_items = self._item_count > 0 and self.c.start == 0
+        cdef list out = []
+        if first < 0 or count < 0 or 0 <= self.row_count < first + count:
+            raise IndexError(f"{count} rows from row {first} on are outside the column's {self.row_count}")
+        for i in range(first, first + count):
+            if has_items and PyBytes_CheckExact(<object>self._items[i]):
+                out.append(<object>self._items[i])
+                continue
+            column_get(&self.c, i, &data, &length)
+            out.append(None if length < 0 else data[:length])
+        return out
+
 
 cdef int _finish(Column column, object validity, object first, object row_count, Py_ssize_t available, str name) except -1:
     cdef Py_ssize_t start = to_int64(first, "start", 0, INT64_MAX)

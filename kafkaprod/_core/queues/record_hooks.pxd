@@ -60,6 +60,14 @@ cdef class PartitionerCall:
     @cython.final
     cdef int32_t pick(self, str topic, object key, object value, object leaders) except -1
 
+    @cython.final
+    cdef int32_t checked(
+        self, object partition, str topic, object key, object value, Py_ssize_t count, object available
+    ) except -1
+
+    @cython.final
+    cdef tuple known_available(self, str topic, object leaders)
+
 
 cdef class RecordHooks:
     cdef readonly SerializerCall key_serializer

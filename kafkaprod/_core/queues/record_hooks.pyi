@@ -1,6 +1,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import disjoint_base
 
 from kafkaprod._core.queues.completion import DeliveryFuture
@@ -34,8 +36,13 @@ class PartitionerCall:
     def __init__(self, partitioner: Any) -> None: ...
     def choose(self, topic: str, key: Any, value: Any, leaders: Sequence[int]) -> int: ...
     def choose_rows(
-        self, topic: str, keys: Iterable[Any] | None, values: Iterable[Any], leaders: Sequence[int]
-    ) -> list[int]: ...
+        self,
+        topic: str,
+        keys: Iterable[Any] | None,
+        values: Iterable[Any],
+        leaders: Sequence[int],
+        out: NDArray[np.int32],
+    ) -> None: ...
     def available_of(self, topic: str, leaders: Sequence[int]) -> tuple[int, ...]: ...
     def failed(self, topic: str, error: BaseException) -> InvalidRecordError: ...
     def out_of_range(self, topic: str, partition: int, count: int, which: str = "") -> InvalidRecordError: ...

@@ -220,31 +220,45 @@ cdef class PartitionerCall:
         """
         return self.pick(topic, key, value, leaders)
 
-    def choose_rows(self, str topic, keys, values not None, leaders not None):
-        """Return the partitions of a block of records as a list; one call of the partitioner each.
+    def choose_rows(self, str topic, keys, values not None, leaders not None, int32_t[::1] out not None):
+        """Set the partitions of a block of records; one call of the partitioner each.
 
-        Args: keys, values: sequences of bytes or None, of equal length; keys None: no record has one.
+        Args:
+            keys, values: sequences of bytes or None, of equal length; keys None: no record has one.
+            out: an array of as many.
         """
-        cdef list out = []
+        cdef object partition = self._partitioner.partition
+        cdef object available = self.known_available(topic, leaders)
+        cdef Py_ssize_t count = len(leaders)
+        cdef Py_ssize_t row = 0
         for key, value in zip(itertools.repeat(None) if keys is None else keys, values, strict=keys is not None):
-            out.append(self.pick(topic, key, value, leaders))
-        return out
+            if row >= out.shape[0]:
+                raise ValueError(f"more rows than the {out.shape[0]} to set")
+            out[row] = self.checked(partition, topic, key, value, count, available)
+            row += 1
 
     @cython.final
     cdef int32_t pick(self, str topic, object key, object value, object leaders) except -1:
-        cdef Py_ssize_t count = len(leaders)
+        return self.checked(self._partitioner.partition, topic, key, value, len(leaders), self.known_available(topic, leaders))
+
+    @cython.final
+    cdef int32_t checked(
+        self, object partition, str topic, object key, object value, Py_ssize_t count, object available
+    ) except -1:
         try:
-            partition = PyNumber_Index(
-                self._partitioner.partition(topic, key, value, count, self.available_of(topic, leaders))
-            )
+            chosen = PyNumber_Index(partition(topic, key, value, count, available))
         except Exception as error:
             raise self.failed(topic, error) from error
-        if not 0 <= partition < count:
-            raise self.out_of_range(topic, partition, count)
-        return <int32_t>partition
+        if not 0 <= chosen < count:
+            raise self.out_of_range(topic, chosen, count)
+        return <int32_t>chosen
 
     def available_of(self, str topic, leaders not None):
         """Return the partitions that have a leader, ascending."""
+        return self.known_available(topic, leaders)
+
+    @cython.final
+    cdef tuple known_available(self, str topic, object leaders):
         cdef tuple known = self._available.get(topic)
         if known is None or known[0] is not leaders:    # snapshots replace the tuple when a leader changes
             available = tuple([partition for partition, leader in enumerate(leaders) if leader >= 0])

@@ -8,7 +8,7 @@ import pytest
 from kafkaprod._core.columns.columns import Column
 from kafkaprod._core.queues.completion import DeliveryFuture
 from kafkaprod.config import ProducerConfig
-from kafkaprod.errors import BrokerError, SerializationError
+from kafkaprod.errors import BrokerError, InvalidRecordError, SerializationError
 from kafkaprod.hooks.chain import Hooks
 from kafkaprod.hooks.interceptors import ProducerRecord
 from kafkaprod.results.batch import BatchCompletion
@@ -107,3 +107,39 @@ def test_partitioner_decides_for_rows_of_a_block_that_name_no_partition() -> Non
     named = array("i", [0, 0, 1])
     again = hooks(partitioner=Fixed()).choose_partitions("t", None, Column.constant(b"v"), 3, named, (1, 2))
     assert again is named
+
+
+def test_partitioner_sees_every_row_of_a_block_as_bytes() -> None:
+    class Seen:
+        def __init__(self) -> None:
+            self.rows: list[tuple[Any, Any]] = []
+
+        def partition(self, topic: str, key: Any, value: Any, *_: Any) -> int:
+            self.rows.append((key, value))
+            return len(self.rows) % 2
+
+    values = [b"%d" % number for number in range(3000)]
+    given: list[Any] = [*values[:2500], None, bytearray(values[2501]), *values[2502:]]
+    expected = [None if each is None else bytes(each) for each in given]
+    columns = [Column.from_list(given), Column.from_list([b"", *given]).slice(1, 3000)]
+    for column in columns:
+        seen = Seen()
+        chosen = hooks(partitioner=seen).choose_partitions("t", Column.constant(b"k"), column, 3000, None, (1, 2))
+        assert seen.rows == [(b"k", value) for value in expected]
+        assert list(chosen) == [1, 0] * 1500
+    assert all(mine is theirs for mine, theirs in zip(columns[0].rows(0, 2500), values, strict=False))
+
+
+@pytest.mark.parametrize("place", [(-1, 1), (0, -1), (0, 4), (3, 1)])
+def test_rows_outside_of_a_column_are_refused(place: tuple[int, int]) -> None:
+    with pytest.raises(IndexError, match="outside the column's 3"):
+        Column.from_list([b"a", b"b", b"c"]).rows(*place)
+
+
+def test_a_partitioner_that_fails_in_a_block_is_named() -> None:
+    class Outside:
+        def partition(self, *_: Any) -> int:
+            return 2
+
+    with pytest.raises(InvalidRecordError, match=r"partitioner .*Outside chose partition 2 of topic 't', which has 2"):
+        hooks(partitioner=Outside()).choose_partitions("t", None, Column.from_list([b"v"]), 1, None, (1, 2))
