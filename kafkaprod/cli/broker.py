@@ -15,9 +15,9 @@ from kafkaprod.broker.cluster.broker_options import with_options
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.listeners import parse_listeners
+from kafkaprod.broker.server.process import prepare_process
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
-from kafkaprod.broker.storage.disk import raise_descriptor_limit
 from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.cli.main import examples
 from kafkaprod.errors import ConfigError
@@ -108,7 +108,7 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     handler.addFilter(OneLineASecond())
     logging.getLogger("kafkaprod").handlers = [handler]
-    raise_descriptor_limit()
+    prepare_process()
     server = BrokerServer(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())

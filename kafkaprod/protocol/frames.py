@@ -205,6 +205,10 @@ class FrameSplitter:
             view = view[end:]
         self._pending += view
 
+    def clear(self) -> None:
+        """Drop the bytes of an incomplete frame."""
+        self._pending = bytearray()
+
     def _complete_pending(self, view: memoryview) -> int:
         """Move the missing bytes of the incomplete frame, as many as there are; return their number."""
         taken = 0

@@ -141,7 +141,8 @@ class ServerConnection:
                 self._on_frame(frame)
         except (CorruptDataError, UnsupportedVersionError) as error:
             self._is_refused = True
-            self._events.append(ConnectionRefused(error))
+            # Without the frames that it went through: they hold the request, and are part of a cycle.
+            self._events.append(ConnectionRefused(error.with_traceback(None)))
 
     def events(self) -> list[ServerEvent]:
         """Return the events since the last call."""
@@ -177,8 +178,10 @@ class ServerConnection:
         self._out.advance(nbytes)
 
     def connection_lost(self) -> None:
-        """Drop everything not sent, and release its memory."""
+        """Drop what is incomplete or not sent, and release its memory."""
         self._is_refused = True
+        self._splitter.clear()
+        self._events.clear()
         self._answers.clear()
         self._out.clear()
 

@@ -57,11 +57,19 @@ class ControlThread:
 
     def _run(self) -> None:
         try:
-            while (call := self._next()) is not _STOP:
-                call()
+            while self._run_next():
+                pass
         except Exception:
             logger.critical("the control thread died", exc_info=True)
             self._on_crash()
+
+    def _run_next(self) -> bool:
+        """Run a call; return False if it is the last one. Without a name for it, as it may know a large request."""
+        call = self._next()
+        if call is _STOP:
+            return False
+        call()
+        return True
 
     def _next(self) -> Callable[[], None] | None:
         while True:

@@ -29,9 +29,10 @@ from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
 from kafkaprod.broker.embedding.faults import Fault, FaultKind, Faults
 from kafkaprod.broker.listeners import parse_listeners
+from kafkaprod.broker.server.process import prepare_process
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
-from kafkaprod.broker.storage.disk import Disk, UnsyncedDisk, raise_descriptor_limit
+from kafkaprod.broker.storage.disk import Disk, UnsyncedDisk
 from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import KafkaError
@@ -45,7 +46,7 @@ def main() -> int:
     """Run a broker with the options from stdin; return the exit code."""
     logging.basicConfig(level=logging.WARNING, format="embedded broker: %(levelname)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then closes stdin
-    raise_descriptor_limit()
+    prepare_process()
     try:
         options = json.loads(sys.stdin.readline())
         temporary = options.pop("temporary")

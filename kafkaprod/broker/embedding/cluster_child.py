@@ -16,6 +16,7 @@ from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION
 from kafkaprod.broker.controller.process import ControllerConfig, ControllerProcess
 from kafkaprod.broker.embedding.child import do_fault_command, parse_config
 from kafkaprod.broker.embedding.children import Channel, in_loop
+from kafkaprod.broker.server.process import prepare_process
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.storage.disk import UnsyncedDisk
 from kafkaprod.broker.storage.log.group_commit import parse_policy
@@ -36,6 +37,7 @@ def run_broker(options: Command, sock: socket.socket) -> int:
         sock: To the host.
     """
     channel = Channel(sock)
+    prepare_process()
     cluster, journal = dict(options.pop("cluster")), options.pop("journal")
     cluster["incarnation_id"] = uuid.UUID(cluster["incarnation_id"])
     try:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 
+from kafkaprod.errors import IllegalStateError
 from kafkaprod.structs import TopicPartition
 
 TryComplete = Callable[[bool], bool]
@@ -123,7 +124,14 @@ class Purgatory:
                 watchers.pop(operation, None)
                 if not watchers:
                     del self._watched[key]
+        # Its place among the deadlines stays for a while; the request that it knows must not.
+        operation.try_complete, operation.keys, operation.note_moved = _never, (), None
         if self._done_in_heap > 64 and self._done_in_heap * 2 > len(self._deadlines):
             self._deadlines = [entry for entry in self._deadlines if not entry[2].is_done]
             heapq.heapify(self._deadlines)
             self._done_in_heap = 0
+
+
+def _never(is_expired: bool) -> bool:
+    """In place of what an operation tried that is over."""
+    raise IllegalStateError("an operation that is over was tried again")

@@ -98,9 +98,11 @@ class Deferred:
         return self._outcome is not None
 
     def abandon(self) -> None:
-        """Release what waits, unless the outcome is there: the client is gone."""
-        if self._outcome is None and self.on_abandon is not None:
-            self.on_abandon()
+        """Release what waits, unless the outcome is there: the client is gone. Its receiver gets no outcome."""
+        if self._outcome is None:
+            on_abandon, self.on_abandon, self._receiver = self.on_abandon, None, None
+            if on_abandon is not None:
+                on_abandon()
 
     def complete(self, outcome: Ready) -> None:
         """Give the outcome.

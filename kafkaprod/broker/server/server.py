@@ -264,7 +264,7 @@ class BrokerServer:
     def _account(self, session: Session) -> None:
         """Note what the session holds of requests."""
         if not session.is_closed:
-            self._budget.update(session, session.held_bytes, session.unfinished_since_ms is not None)
+            self._budget.update(session, session.held_bytes, session.incomplete_bytes)
 
     def _resume_paused(self) -> None:
         """Let those read on that there is memory for now."""
@@ -315,7 +315,7 @@ class BrokerServer:
     def drop(self, session: Session, error: Exception) -> None:
         """Close a connection because of an error, and log it unless the client is just gone."""
         if not isinstance(error, ConnectionError):
-            logger.warning("connection from %s closed: %s", session.host, error)
+            logger.warning("connection from %s closed: %s", session.host, str(error))  # a record may be kept for long
         self.close_session(session)
 
     def close_session(self, session: Session) -> None:
@@ -323,7 +323,7 @@ class BrokerServer:
         if session.is_closed:
             return
         self._admission.remove(session)
-        self._budget.update(session, 0, False)
+        self._budget.update(session, 0, 0)
         self._paused.discard(session)
         self._poller.unregister(session)
         session.close()

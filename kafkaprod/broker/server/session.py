@@ -53,6 +53,7 @@ class Session:
         last_active_ms: when a request or an answer was last complete.
         unfinished_since_ms: when the first bytes of an unfinished request came; None if there is none.
         is_paused: nothing is read because the memory for unfinished requests is used up; kept by the server.
+        incomplete_bytes: of the request that is not complete.
         in_progress_bytes: of the request in progress, as long as they are held.
         watched: what the poller looks for now; kept by the server.
         has_output: bytes wait for the socket.
@@ -85,6 +86,7 @@ class Session:
         self.opened_ms = self.last_active_ms = now_ms
         self.unfinished_since_ms: int | None = None
         self.is_paused = False
+        self.incomplete_bytes = 0
         self.in_progress_bytes = 0
         self.watched = 0
         self.has_output = False
@@ -93,7 +95,6 @@ class Session:
         self._connection = ServerConnection(versions, max_frame_bytes)
         self._ranges: deque[FileSlice] = deque()  # one for each stand-in that is not sent yet
         self._has_asked = False
-        self._incomplete_bytes = 0  # of the request that is not complete
 
     def fileno(self) -> int:
         """The socket's descriptor."""
@@ -125,7 +126,7 @@ class Session:
     @property
     def held_bytes(self) -> int:
         """Bytes of requests that are not handled yet."""
-        held_bytes = self._incomplete_bytes + self.in_progress_bytes
+        held_bytes = self.incomplete_bytes + self.in_progress_bytes
         return held_bytes + sum([request.body.nbytes for request in self.waiting]) if self.waiting else held_bytes
 
     def accept_frames_up_to(self, max_frame_bytes: int) -> None:
@@ -147,13 +148,18 @@ class Session:
         self._connection.receive_data(scratch[:size])
         for event in self._connection.events():
             if isinstance(event, ConnectionRefused):
-                raise event.error
+                error = event.error
+                del event
+                try:
+                    raise error
+                finally:
+                    del error  # the error knows this frame: with a name for it here it would be freed by the collector
             self.waiting.append(event)
             self._has_asked = True
             self.unfinished_since_ms = None
         self.has_output = self._connection.has_output
-        self._incomplete_bytes = self._connection.incomplete_bytes
-        if not self._incomplete_bytes:
+        self.incomplete_bytes = self._connection.incomplete_bytes
+        if not self.incomplete_bytes:
             self.unfinished_since_ms = None
         elif self.unfinished_since_ms is None:
             self.unfinished_since_ms = now_ms
@@ -203,8 +209,9 @@ class Session:
         self._connection.connection_lost()
         self._ranges.clear()
         self.waiting.clear()
-        if self.abandon is not None:
-            self.abandon()
+        abandon, self.abandon = self.abandon, None  # it knows this session: a cycle
+        if abandon is not None:
+            abandon()
 
     def _send_front(self, views: list[Buffer]) -> int:
         if self.send_limit_bytes is not None:

@@ -8,11 +8,9 @@ directory would make the broker write elsewhere. Errors are OSError as the syste
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
-import resource
 import stat
 
 from kafkaprod.errors import ConfigError
@@ -127,14 +125,6 @@ class LogFile:
             os.close(self.fd)
         except (AttributeError, OSError, TypeError):  # half-made object, or interpreter shutdown
             return
-
-
-def raise_descriptor_limit() -> None:
-    """Let the process open as many files as it is allowed to: each partition keeps one open."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(OSError, ValueError):  # a hard limit above what the kernel takes
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def open_for_read(path: str) -> LogFile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 
 from kafkaprod.broker.server.purgatory import Purgatory
 from kafkaprod.structs import TopicPartition
@@ -106,3 +107,12 @@ def test_thousands_of_completed_operations_leave_nothing_behind() -> None:
     room.notify(B)
     room.run(0)
     assert (len(room), room._watched, room.next_deadline_ms()) == (0, {}, None)
+
+
+def test_operation_that_is_over_keeps_nothing_of_its_request() -> None:
+    room = purgatory()
+    waiting = Waiting()
+    kept = weakref.ref(waiting)
+    room.cancel(room.watch([A], 100, waiting))  # its deadline stays until it is the next one
+    del waiting
+    assert kept() is None

@@ -1,0 +1,39 @@
+"""What a process does for itself before it runs a broker."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+FREE_ALL_BUT_THE_LAST = """
+import sys
+from kafkaprod.broker.server.process import give_back_large_blocks
+
+def resident_mib():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) >> 8
+
+if sys.argv[1] == "prepared":
+    give_back_large_blocks()
+freed = bytearray(30 << 20)
+del freed
+before_mib = resident_mib()
+blocks = [bytearray(8 << 20) for _ in range(10)]
+del blocks[:-1]
+print(resident_mib() - before_mib)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has other rules")
+def test_large_blocks_that_are_freed_are_given_back() -> None:
+    assert kept_mib("prepared") < 20
+    assert kept_mib("as it is") > 60
+
+
+def kept_mib(how: str) -> int:
+    """Return how much a process of its own keeps when 72 of 80 MiB are freed."""
+    command = [sys.executable, "-c", FREE_ALL_BUT_THE_LAST, how]
+    return int(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, timeout=60).stdout)
