@@ -29,6 +29,7 @@ from kafkaprod.broker.server.router import BEFORE_LOGIN, HANDLERS, Handler, call
 from kafkaprod.broker.server.session import Session, SessionStage
 from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.produce import ProduceRequest
 from kafkaprod.protocol.schema import Request
 from kafkaprod.protocol.server import RequestReceived
 
@@ -106,6 +107,9 @@ class Dispatcher:
             body = received.decode(self._broker.config.limits.max_request_elements)
         except KafkaError as error:
             self._loop.drop(session, error)
+            return
+        if self._broker.member is not None and _is_abandoned(session, body):
+            self._loop.close_session(session)
             return
         if received.body.nbytes > _LARGE_BODY_BYTES:
             # The decoded request keeps what it needs; one that waits for long must not keep the rest.
@@ -245,3 +249,13 @@ class Dispatcher:
         if not session.is_closed:
             session.stage = SessionStage.ANSWERED
             self._loop.push(session)
+
+
+def _is_abandoned(session: Session, body: Request) -> bool:
+    """Whether the client has given up a produce request that wants an answer, and sends its batches elsewhere by now.
+
+    One that waits here behind another request, or on a broker that was paused, may come to its turn seconds later,
+    when this broker leads again. A client that meanwhile has begun a new epoch, as librdkafka does after a gap in the
+    sequences, would then have the batch in the log twice: once by each epoch.
+    """
+    return isinstance(body, ProduceRequest) and body.acks != 0 and session.has_client_left

@@ -8,6 +8,7 @@ the broker hold one frame and one read. Responses are pushed as far as the socke
 from __future__ import annotations
 
 import os
+import select
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -26,6 +27,7 @@ from kafkaprod.protocol.server import ConnectionRefused, RequestReceived, Server
 
 _SEND_TURN_BYTES = 4 * 1024 * 1024  # after that other connections get their turn
 _TLS_READ_BYTES = 64 * 1024
+_CLIENT_LEFT = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR  # elsewhere only a reset is seen
 
 
 class SessionStage(Enum):
@@ -112,6 +114,13 @@ class Session:
             return self.transport.interest(has_output=False)
         wanted = self.transport.interest(has_output=self.has_output)
         return wanted if self.wants_input else wanted & WRITABLE
+
+    @property
+    def has_client_left(self) -> bool:
+        """The client has closed its end, whether or not all that it sent has been read."""
+        poll = select.poll()
+        poll.register(self.transport.fileno(), _CLIENT_LEFT)
+        return any(mask & _CLIENT_LEFT for _, mask in poll.poll(0))
 
     @property
     def is_trusted(self) -> bool:
