@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from kafkaprod.broker.cluster.topics import Changes, Partition, Topic, TopicTable
 from kafkaprod.broker.controller.context import TOPIC_RESOURCE
@@ -151,6 +152,9 @@ class ReplicatedTopics(TopicTable):
         return self._parse(self._properties(name))
 
     # -- changes go to the controller ----------------------------------------------------------------------------
+
+    def save(self, intents: Mapping[str, dict[str, Any]] | None = None) -> None:
+        """Write nothing: the metadata log has the topics."""
 
     def creating(self, name: str, partition_count: int, properties: Mapping[str, str]) -> Changes[Topic]:
         """Refuse: CreateTopics is forwarded as it comes."""

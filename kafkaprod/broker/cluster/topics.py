@@ -5,7 +5,8 @@ start. Directories it does not know (of a Kafka broker, say) are taken over as t
 thread; any thread may read: each change replaces the table as a whole.
 
 A change of many partitions is long, so it can be made in steps: `creating`, `deleting` and `adding_partitions` yield
-between two partitions. Until the last step the topic is not there, and nothing else may change it.
+between two partitions. Until the last step the topic is not there, and nothing else may change it. The file names all
+topics, so a request for many of them writes it once: see `planning` and `save`.
 """
 
 from __future__ import annotations
@@ -139,6 +140,7 @@ class TopicTable:
         self._topics: dict[str, Topic] = {}
         self._names: dict[uuid.UUID, str] = {}
         self._intents: dict[str, dict[str, Any]] = {}  # what the file says of topics that are being changed
+        self._planned: dict[str, dict[str, Any]] = {}  # and of those that are next
         self._load()
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -207,18 +209,50 @@ class TopicTable:
         """
         config = self.check_new(name, partition_count, properties)
         topic_id = uuid.uuid4()
-        with self._intent(name, _entry(topic_id, partition_count, properties)):
+        entry, planned = _entry(topic_id, partition_count, properties), self._planned.pop(name, None)
+        is_planned = planned is not None and {**planned, "id": entry["id"]} == entry
+        if planned is not None and is_planned:
+            entry, topic_id = planned, decode_uuid(planned["id"])
+        with self._intent(name, entry, is_saved=is_planned):
             partitions = yield from self._make_partitions(name, range(partition_count), topic_id, config)
             topic = Topic(name, topic_id, tuple(partitions), dict(properties))
             self._publish({**self._topics, name: topic})
         return topic
 
+    @contextmanager
+    def planning(self, wanted: Mapping[str, tuple[int, Mapping[str, str]]]) -> Iterator[None]:
+        """Write the file once for topics that will be made in the block; a crash there leaves all of them to be made.
+
+        Args:
+            wanted: partition count and options by name; what would be refused, or cannot be written, is left out.
+        """
+        planned = {}
+        for name, (partition_count, properties) in wanted.items():
+            with suppress(RequestRefusedError):
+                self.check_new(name, partition_count, properties)
+                planned[name] = _entry(uuid.uuid4(), partition_count, properties)
+        planned = {name: entry for name, entry in planned.items() if name not in self._planned}
+        if planned:
+            with suppress(RequestRefusedError):  # `creating` finds the same, and has an answer
+                self.save(planned)
+                self._planned.update(planned)
+        try:
+            yield
+        finally:
+            left = [name for name, entry in planned.items() if self._planned.get(name) is entry]
+            for name in left:
+                del self._planned[name]
+            if left:
+                with suppress(RequestRefusedError):
+                    self.save()
+
     def delete(self, name: str) -> None:
         """Delete a topic at once; see `deleting`."""
         _run(self.deleting(name))
+        self.save()
 
     def deleting(self, name: str) -> Changes[None]:
-        """Delete a topic and its data.
+        """Delete a topic and its data; `save` comes after it, or the next start makes the topic again, empty.
 
         Raises:
             RequestRefusedError: 3, there is none; 42, it is internal, or being changed.
@@ -236,7 +270,6 @@ class TopicTable:
                 yield
         finally:
             del self._intents[name]
-        self._save()
 
     def add_partitions(self, name: str, partition_count: int, *, validate_only: bool) -> None:
         """Raise a topic's number of partitions at once; see `adding_partitions`."""
@@ -277,7 +310,7 @@ class TopicTable:
         config = self._parse(properties)
         if validate_only:
             return
-        self._save({name: _entry(topic.topic_id, len(topic.partitions), properties)})
+        self.save({name: _entry(topic.topic_id, len(topic.partitions), properties)})
         self._publish({**self._topics, name: replace(topic, properties=dict(properties))})
         for partition in topic.partitions:
             partition.log.config = config
@@ -325,16 +358,17 @@ class TopicTable:
             )
 
     @contextmanager
-    def _intent(self, name: str, entry: dict[str, Any]) -> Iterator[None]:
+    def _intent(self, name: str, entry: dict[str, Any], *, is_saved: bool = False) -> Iterator[None]:
         """Keep an entry in the file while a topic is being changed, so that the next start completes it."""
-        self._save({name: entry})
+        if not is_saved:
+            self.save({name: entry})
         self._intents[name] = entry
         try:
             yield
         except LogError:
             del self._intents[name]
             with suppress(RequestRefusedError):
-                self._save()
+                self.save()
             raise
         del self._intents[name]
 
@@ -391,16 +425,24 @@ class TopicTable:
             topics[name] = Topic(name, topic_id, partitions, properties)
         self._log_dir.sync()
         self._publish(topics)
-        self._save()
+        self.save()
 
-    def _save(self, intents: Mapping[str, dict[str, Any]] | None = None) -> None:
-        """Write the file: what is published, with what is being changed as it is going to be."""
+    def save(self, intents: Mapping[str, dict[str, Any]] | None = None) -> None:
+        """Write the file: what is published, with what is being changed as it is going to be.
+
+        Args:
+            intents: entries that it also gets.
+
+        Raises:
+            RequestRefusedError: 56, the disk refused.
+        """
         entries = {
             name: _entry(topic.topic_id, len(topic.partitions), topic.properties)
             for name, topic in self._topics.items()
         }
-        entries.update(self._intents)
-        content = json.dumps({"version": 0, "topics": {**entries, **(intents or {})}}, indent=1, sort_keys=True)
+        entries = {**entries, **self._planned, **self._intents, **(intents or {})}
+        lines = [f"{json.dumps(name)}: {json.dumps(entries[name], sort_keys=True)}" for name in sorted(entries)]
+        content = '{"version": 0, "topics": {\n' + ",\n".join(lines) + "\n}}\n"
         try:
             replace_file_durably(self._disk, self._path, content.encode())
         except OSError as error:

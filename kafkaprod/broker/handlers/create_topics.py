@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext, suppress
 from functools import partial
 
 from kafkaprod.broker.cluster.broker import Broker
@@ -44,15 +45,28 @@ def handle(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> Outco
 def _create_all(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> Steps[CreateTopicsResponse]:
     counts = Counter(wanted.name for wanted in request.body.topics)
     results = []
-    for wanted in request.body.topics:
-        try:
-            if counts[wanted.name] > 1:
-                raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{wanted.name}' is in the request twice.")
-            results.append((yield from _create(broker, wanted, validate_only=request.body.validate_only)))
-        except BrokerError as error:
-            code = error.code
-            results.append(CreatableTopicResult(name=wanted.name, error_code=code, error_message=str(error)))
+    with nullcontext() if request.body.validate_only else broker.topics.planning(_plan(broker, request)):
+        for wanted in request.body.topics:
+            try:
+                if counts[wanted.name] > 1:
+                    raise RequestRefusedError(
+                        ErrorCode.INVALID_REQUEST, f"Topic '{wanted.name}' is in the request twice."
+                    )
+                results.append((yield from _create(broker, wanted, validate_only=request.body.validate_only)))
+            except BrokerError as error:
+                code = error.code
+                results.append(CreatableTopicResult(name=wanted.name, error_code=code, error_message=str(error)))
     return CreateTopicsResponse(topics=results)
+
+
+def _plan(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> dict[str, tuple[int, dict[str, str]]]:
+    """Return partition count and options of the topics of a request for several."""
+    plan: dict[str, tuple[int, dict[str, str]]] = {}
+    for wanted in request.body.topics if len(request.body.topics) > 1 else ():
+        with suppress(BrokerError):  # it gets its answer when its turn comes
+            refuse_internal(wanted.name)
+            plan[wanted.name] = _partition_count(broker, wanted), _properties(wanted)
+    return plan
 
 
 def refuse(request: ClientRequest[CreateTopicsRequest], error_code: int) -> CreateTopicsResponse:
@@ -65,7 +79,7 @@ def refuse(request: ClientRequest[CreateTopicsRequest], error_code: int) -> Crea
 def _create(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> Steps[CreatableTopicResult]:
     refuse_internal(wanted.name)
     count = _partition_count(broker, wanted)
-    properties = {config.name: config.value for config in wanted.configs if config.value is not None}
+    properties = _properties(wanted)
     config = broker.topics.check_new(wanted.name, count, properties)
     topic_id = None
     if not validate_only:
@@ -78,6 +92,10 @@ def _create(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> S
         replication_factor=1,
         configs=_configs(config, properties),
     )
+
+
+def _properties(wanted: CreatableTopic) -> dict[str, str]:
+    return {config.name: config.value for config in wanted.configs if config.value is not None}
 
 
 def _partition_count(broker: Broker, wanted: CreatableTopic) -> int:

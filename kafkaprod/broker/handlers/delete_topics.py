@@ -36,6 +36,13 @@ def _delete_all(broker: Broker, request: ClientRequest[DeleteTopicsRequest]) -> 
     results = []
     for wanted in _wanted(request):
         results.append((yield from _delete(broker, wanted)))
+    deleted = [result for result in results if result.error_code == ErrorCode.NONE]
+    try:
+        if deleted:
+            broker.topics.save()
+    except BrokerError as error:
+        for result in deleted:
+            result.error_code, result.error_message = error.code, str(error)
     return DeleteTopicsResponse(responses=results)
 
 

@@ -15,6 +15,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from kafkaprod.broker.storage.directory_lock import lock_directory
@@ -55,6 +56,7 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 _DELETE_SUFFIX = "-delete"
 _STRAY_SUFFIX = "-stray"
 _MAX_NAME_BYTES = 255
+_CLOSING_THREADS = 16
 _RESERVED_DESCRIPTORS = 2_000  # of connections, indexes and older segments
 
 
@@ -286,8 +288,7 @@ class LogDir:
         The clean-shutdown marker is written last, and only if no write of any log ever failed (KAFKA-13773).
         """
         with self._lock:
-            outcomes = [log.close() for log in self._logs.values()]
-            is_clean = all(outcomes)
+            is_clean = all(self._close_logs())
             try:
                 self.checkpoint()
                 if is_clean:
@@ -298,6 +299,14 @@ class LogDir:
             self._logs.clear()
             self._directory_lock = None
             return is_clean
+
+    def _close_logs(self) -> list[bool]:
+        """Close all logs, many at a time: a disk merges syncs that wait together. Return whether each was clean."""
+        logs = list(self._logs.values())
+        if len(logs) <= _CLOSING_THREADS:
+            return [log.close() for log in logs]
+        with ThreadPoolExecutor(_CLOSING_THREADS, thread_name_prefix="kafkaprod-broker-close") as pool:
+            return list(pool.map(PartitionLog.close, logs))
 
     def load(self, topic_configs: Mapping[str, LogConfig], topic_ids: Mapping[str, uuid.UUID]) -> None:
         """Take the directory over: marker, checkpoints, partitions. Called once, by `open_log_dir`."""

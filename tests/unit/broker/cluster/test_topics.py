@@ -20,6 +20,8 @@ from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
 from kafkaprod.broker.storage.log.log_files import PARTITION_METADATA
 from kafkaprod.errors import BrokerError, CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kafkaprod.structs import TopicPartition
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
 from tests.support.broker.fixtures_log import FaultyDisk, failing, make_batch, make_environment
@@ -291,3 +293,55 @@ def test_leader_epoch_does_not_fall_below_the_logs(directory: Directory) -> None
     again = directory.open().partition("orders", 0)
     assert again is not None
     assert again.leader_epoch == 3
+
+
+def test_file_is_written_once_for_many_topics(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    box = BrokerWithoutSockets(tmp_path, disk=disk)
+    try:
+        names = [f"topic-{number}" for number in range(20)]
+        wanted = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in [*names, "a b", ".."]]
+        before = disk.names("rename").count(FILE_NAME)
+        made = box.ask(CreateTopicsRequest(topics=wanted), CreateTopicsResponse, 7)
+        assert [topic.error_code for topic in made.topics] == [0] * 20 + [17, 17]
+        assert disk.names("rename").count(FILE_NAME) == before + 1
+        assert {topic.name: topic.topic_id for topic in made.topics[:20]} == {
+            topic.name: topic.topic_id for topic in box.broker.topics.all()
+        }
+        gone = box.ask(DeleteTopicsRequest(topic_names=names[:10]), DeleteTopicsResponse, 5)
+        assert {topic.error_code for topic in gone.responses} == {0}
+        assert disk.names("rename").count(FILE_NAME) == before + 2
+    finally:
+        box.broker.close()
+    again = BrokerWithoutSockets(tmp_path)
+    assert [topic.name for topic in again.broker.topics.all()] == sorted(names[10:])
+    again.broker.close()
+
+
+def test_planned_topics_are_made_at_the_start_after_a_crash_and_others_are_forgotten(directory: Directory) -> None:
+    table = directory.open()
+    table.create("there", 1, {})
+    plan: dict[str, tuple[int, dict[str, str]]] = {"a": (2, {"flush.ms": "9"}), "there": (5, {}), "b": (3, {})}
+    planning = table.planning(plan)
+    planning.__enter__()
+    made_id = table.create("a", 2, {"flush.ms": "9"}).topic_id
+    again = directory.open()
+    assert [(topic.name, len(topic.partitions)) for topic in again.all()] == [("a", 2), ("b", 3), ("there", 1)]
+    assert again.all()[0].topic_id == made_id
+    with again.planning({"c": (1, {}), "d": (1, {})}):
+        again.create("d", 2, {})  # not as it was planned
+    assert sorted(json.loads((directory.path / FILE_NAME).read_bytes())["topics"]) == ["a", "b", "d", "there"]
+    assert [topic.name for topic in directory.open().all()] == ["a", "b", "d", "there"]
+
+
+def test_plan_that_cannot_be_written_leaves_the_answer_to_each_topic(directory: Directory) -> None:
+    disk = FaultyDisk()
+    table = directory.open(disk)
+    disk.fail = failing("rename", after=0, code=errno.ENOSPC)
+    with table.planning({"a": (1, {}), "b": (1, {})}):
+        with pytest.raises(BrokerError) as error:
+            table.create("a", 1, {})
+        assert refused_with(error) is ErrorCode.KAFKA_STORAGE_ERROR
+        disk.fail = None
+        table.create("b", 1, {})
+    assert [topic.name for topic in directory.open().all()] == ["b"]
