@@ -26,6 +26,18 @@ cdef class SerializerCall:
     @cython.final
     cdef object run(self, str topic, object headers, object data)
 
+    @cython.final
+    cdef object call_with_more(self, str topic, object headers, object data)
+
+    @cython.final
+    cdef int wrap_error(self, str topic, object data) except -1
+
+    @cython.final
+    cdef object failed(self, str topic, object data, object error)
+
+    @cython.final
+    cdef object checked(self, str topic, object serialized)
+
 
 cdef class InterceptorCalls:
     cdef readonly int64_t failure_count
@@ -75,6 +87,7 @@ cdef class RecordHooks:
     cdef readonly PartitionerCall partitioner
     cdef readonly InterceptorCalls chain
     cdef readonly bint takes_headers
+    cdef readonly bint only_serializes
     cdef readonly bint has_any
 
 

@@ -54,6 +54,7 @@ class RecordHooks:
     partitioner: PartitionerCall | None
     chain: InterceptorCalls | None
     takes_headers: bool
+    only_serializes: bool
     has_any: bool
     def __init__(
         self,

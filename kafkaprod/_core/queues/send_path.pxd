@@ -30,6 +30,10 @@ cdef class RecordSender:
                             int64_t timestamp)
 
     @cython.final
+    cdef object _try_serialized(self, str topic, object value, object key, object headers, object partition,
+                                object timestamp_ms)
+
+    @cython.final
     cdef object _try_hooked(self, str topic, object value, object key, object headers, object partition,
                             object timestamp_ms)
 

@@ -11,7 +11,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t
 
 from kafkaprod._core.queues.accumulator cimport ANY_PARTITION
 from kafkaprod._core.queues.completion cimport DeliveryFuture
-from kafkaprod._core.queues.record_hooks cimport HookedRecord, RecordHooks, own_headers
+from kafkaprod._core.queues.record_hooks cimport HookedRecord, RecordHooks, SerializerCall, own_headers
 from kafkaprod._core.machine.clock cimport READ_CLOCK, wall_ms
 from kafkaprod._core.machine.lock cimport FREE_THREADED
 from kafkaprod._core.records.integers cimport to_int64
@@ -87,6 +87,8 @@ cdef class RecordSender:
         if self.accumulator.backlog.is_closed:
             return None         # the general path gives the reason
         if self._hooks is not None:
+            if self._hooks.only_serializes:
+                return self._try_serialized(topic, value, key, headers, partition, timestamp_ms)
             if self._hooks.chain is None:
                 return self._try_prepared(None, topic, value, key, headers, partition, timestamp_ms)
             return self._try_hooked(topic, value, key, headers, partition, timestamp_ms)
@@ -140,6 +142,39 @@ cdef class RecordSender:
                 self._spare_arguments = arguments
 
     @cython.final
+    cdef object _try_serialized(self, str topic, object value, object key, object headers, object partition,
+                                object timestamp_ms):
+        """As _try_prepared where the user gave no more than serializers, which see no headers."""
+        cdef RecordView r
+        cdef int32_t chosen = ANY_PARTITION
+        cdef TopicQueues queues
+        cdef SerializerCall serializer
+        queues = self._last_topic if self._is_last(topic) else self._find_topic(topic)
+        if partition is not None:
+            chosen = <int32_t>to_int64(partition, "partition", 0, INT32_MAX)
+        if queues is None or chosen >= queues.partition_count:
+            return None
+        serializer = self._hooks.key_serializer
+        if serializer is not None:
+            key = serializer.run(topic, headers, key)
+        serializer = self._hooks.value_serializer
+        if serializer is not None:
+            value = serializer.run(topic, headers, value)
+        r.timestamp = wall_ms() if timestamp_ms is None else to_int64(timestamp_ms, "timestamp_ms", 0, INT64_MAX)
+        _check_partition(queues, chosen, topic)
+        if headers is None and _take(value, &r.value, &r.value_length) and _take(key, &r.key, &r.key_length):
+            r.headers = NULL
+            r.header_count = 0
+            r.headers_size = 1
+            future = self.accumulator.append_record(queues, chosen, &r, READ_CLOCK, 0)
+        else:
+            future = self._append_any(queues, chosen, value, key, headers, r.timestamp)
+        if future is not None:
+            return future
+        record = (topic, value, key, headers, partition, timestamp_ms)
+        return _prepared(record, self.accumulator, queues, chosen, value, key, headers, r.timestamp)
+
+    @cython.final
     cdef object _try_hooked(self, str topic, object value, object key, object headers, object partition,
                             object timestamp_ms):
         """As _try, for a record that the user's code must see; a HookedRecord if it has seen it, but not more is possible."""
@@ -181,11 +216,7 @@ cdef class RecordSender:
         if partition is None and hooks.partitioner is not None:
             chosen = hooks.partitioner.pick(topic, key, value, queues.leaders)
         timestamp = wall_ms() if timestamp_ms is None else to_int64(timestamp_ms, "timestamp_ms", 0, INT64_MAX)
-        # Again: the user's code may have changed the topic.
-        if chosen >= queues.partition_count:
-            raise InvalidRecordError(
-                f"partition={chosen} of topic {topic!r} is outside 0..{queues.partition_count - 1}"
-            )
+        _check_partition(queues, chosen, topic)
         future = self._append_any(queues, chosen, value, key, headers, timestamp)
         if future is None:
             if record is None:
@@ -194,6 +225,15 @@ cdef class RecordSender:
         if hooks.chain is not None:
             hooks.chain.watch(future)
         return future
+
+
+cdef int _check_partition(TopicQueues queues, int32_t partition, str topic) except -1:
+    """Check again: the user's code may have changed the topic."""
+    if partition >= queues.partition_count:
+        raise InvalidRecordError(
+            f"partition={partition} of topic {topic!r} is outside 0..{queues.partition_count - 1}"
+        )
+    return 0
 
 
 cdef HookedRecord _unprepared(object record):

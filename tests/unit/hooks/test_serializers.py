@@ -8,6 +8,7 @@ import sys
 import uuid
 import zlib
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -253,3 +254,16 @@ def with_orjson(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let JsonSerializer find orjson, or not."""
     if library != "orjson":
         monkeypatch.setitem(sys.modules, "orjson", None)
+
+
+@pytest.mark.parametrize("form", [lambda data: ending(), lambda topic, data: ending()])
+def test_what_ends_the_program_is_no_failure_of_a_serializer(form: Callable[..., Any]) -> None:
+    serializer = bind_serializer(form, "value")
+    assert serializer is not None
+    with pytest.raises(KeyboardInterrupt) as caught:
+        serializer("t", None, 1)
+    assert caught.value.__cause__ is None
+
+
+def ending() -> None:
+    raise KeyboardInterrupt
