@@ -18,6 +18,8 @@ from kafkaprod.spark.pool import transactional_options
 
 PATIENCE_MS: Final = 15_000  # a topic that was just made may take a moment; max.block.ms if that is less
 
+_topics_seen: set[tuple[str | None, tuple[tuple[str, str], ...]]] = set()  # of streams, with their options
+
 
 def check_topic(options: SinkOptions) -> None:
     """Look up the topic of all rows, if the options name one; the brokers create it if they are configured to.
@@ -41,6 +43,15 @@ def check_topic(options: SinkOptions) -> None:
         raise KafkaError(f"Topic {options.topic} cannot be written to: {error}") from error
     finally:
         producer.close(0)
+
+
+def check_topic_of_stream(options: SinkOptions) -> None:
+    """Do as `check_topic`, but only once in a process: Spark requests a stream's writer for each batch."""
+    config = sorted((name, str(value)) for name, value in options.kafka.items())
+    key = (options.topic, tuple(config))
+    if key not in _topics_seen:
+        check_topic(options)
+        _topics_seen.add(key)
 
 
 def check_transactions(options: SinkOptions) -> None:

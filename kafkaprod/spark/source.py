@@ -20,7 +20,7 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.spark.exactly_once import check_markers
 from kafkaprod.spark.options import boolean_option, parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
-from kafkaprod.spark.preflight import check_topic, check_transactions
+from kafkaprod.spark.preflight import check_topic, check_topic_of_stream, check_transactions
 from kafkaprod.spark.reader import HEADERS, SCHEMA, TopicReader, make_reader
 from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.task import write_task
@@ -123,6 +123,7 @@ class KafkaProdSource(DataSource):
             )
         options = parse_options(self.options)
         plan = make_plan(schema, options)
+        check_topic_of_stream(options)
         check_transactions(options)
         return StreamWriter(plan)
 

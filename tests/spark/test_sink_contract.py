@@ -9,6 +9,7 @@ import pandas
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import list_topics
@@ -18,6 +19,7 @@ from kafkaprod.errors import ConfigError, KafkaError, TopicNotFoundError
 from kafkaprod.spark import write
 from kafkaprod.spark.options import parse_options
 from kafkaprod.spark.preflight import check_topic, check_transactions
+from kafkaprod.spark.source import KafkaProdSource
 from tests.spark.topics import read_topic, values_of
 
 pytestmark = pytest.mark.spark("4.0")
@@ -150,6 +152,19 @@ def test_unknown_topic_fails_on_the_driver(spark: SparkSession) -> None:
         df = spark.sql("select '1' as value")
         words = error_of(lambda: save(df, broker, topic="nowhere", kafka__max__block__ms="100"))
     assert "Topic nowhere not present in metadata after 100 ms" in words
+
+
+@pytest.mark.spark("4.1")
+def test_a_stream_looks_for_its_topic_before_it_begins_and_then_no_more() -> None:
+    options = {"kafka.allow.auto.create.topics": "false", "kafka.max.block.ms": "200"}
+    schema = StructType([StructField("value", StringType())])
+    with EmbeddedBroker(auto_create_topics=True, topics={"orders": 1}) as broker:
+        options["kafka.bootstrap.servers"] = broker.bootstrap_servers
+        with pytest.raises(KafkaError, match="Topic oders not present in metadata after 200 ms"):
+            KafkaProdSource(options | {"topic": "oders"}).streamWriter(schema, False)
+        KafkaProdSource(options | {"topic": "oders", "preflight": "false"}).streamWriter(schema, False)
+        KafkaProdSource(options | {"topic": "orders"}).streamWriter(schema, False)
+    KafkaProdSource(options | {"topic": "orders"}).streamWriter(schema, False)  # the broker is gone
 
 
 def test_no_check_creates_a_topic_if_the_options_forbid_it() -> None:
