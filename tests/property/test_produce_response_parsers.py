@@ -237,14 +237,14 @@ def test_damaged_answers_settle_all_or_nothing_at_once_and_each_record_once(
     body = data.draw(answers(world)).encode(version)
     for _ in range(4):
         body = mutated(body, rng)
-        started = time.perf_counter()
+        started = time.process_time()
         try:
             ProduceResponse.decode(body, version)
             is_readable = True
         except CorruptDataError:
             is_readable = False
         throttle_ms = settle_all(world.sent_request, body, version)
-        assert time.perf_counter() - started < 1
+        assert time.process_time() - started < 1
         if throttle_ms is None:
             assert not any(world.told.values())
         else:
@@ -297,11 +297,11 @@ def test_every_cut_of_a_success_is_refused_by_both_parsers(version: int) -> None
 def test_counts_beyond_the_bytes_cost_neither_memory_nor_time(version: int) -> None:
     world = World({"a": 1}, version)
     many = b"\xff\xff\xff\xff\x07" if version >= 9 else struct.pack(">i", 2**31 - 1)
-    started = time.perf_counter()
+    started = time.process_time()
     assert settle_all(world.sent_request, many, version) is None
     with pytest.raises(CorruptDataError):
         ProduceResponse.decode(many, version)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
     world.end()
 
 

@@ -163,4 +163,4 @@ def test_a_storm_of_signals_breaks_nothing(stalled: Stalled) -> None:
     assert engine.sender.fatal_error is None
     started = time.monotonic()
     producer.send("t", b"last").result(20)
-    assert time.monotonic() - started < 5, "the sender still hears of news"
+    assert time.monotonic() - started < 15, "the sender still hears of news"

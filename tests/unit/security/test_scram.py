@@ -147,11 +147,11 @@ def test_iteration_bounds_are_checked_before_anything_is_hashed(monkeypatch: pyt
         raise AssertionError("hashed before the bound was checked")
 
     monkeypatch.setattr(scram.hashlib, "pbkdf2_hmac", never)
-    started = time.perf_counter()
+    started = time.process_time()
     for iterations in (1, 4095, 1_000_001, 2**31 - 1):
         with pytest.raises(AuthenticationError, match="outside 4096"):
             client(nonce=lambda: "n").step(f"r=nx,s=AAAA,i={iterations}".encode())
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_the_iteration_maximum_can_be_lowered() -> None:
