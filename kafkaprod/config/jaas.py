@@ -3,7 +3,7 @@
     org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="secret";
     org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId="me" clientSecret="secret";
 
-Text in, options out: no class is loaded by its name (fault S15). Source: Kafka documentation "JAAS configuration".
+Text in, options out: no class is loaded by its name. Source: Kafka documentation "JAAS configuration".
 """
 
 from __future__ import annotations

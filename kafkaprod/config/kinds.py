@@ -2,7 +2,7 @@
 
 A kind's `parse` takes text (files, command lines) as well as Python values and is idempotent: what it returned it takes
 again unchanged. It raises ValueError for anything that is not allowed; `option.py` turns that into a ConfigError that
-names the option. Nothing here loads a class, evaluates text or expands `${...}` (faults S15, S16).
+names the option. Nothing here loads a class, evaluates text or expands `${...}`.
 """
 
 from __future__ import annotations

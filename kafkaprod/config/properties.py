@@ -6,7 +6,7 @@ r"""Java's `.properties` files, as the Kafka tools take them.
 
 Source: java.util.Properties.load: key and value are parted by the first `=`, `:` or blank that is not escaped; a line
 that ends in an odd number of backslashes continues in the next, whose leading blanks are dropped; `\t \n \r \f \uXXXX`
-are escapes and any other escaped character stands for itself. Files are UTF-8. `${...}` is not expanded (fault S16).
+are escapes and any other escaped character stands for itself. Files are UTF-8. `${...}` is not expanded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A text that no log shows: passwords and tokens in the configuration (fault S17)."""
+"""A text that no log shows: passwords and tokens in the configuration."""
 
 from __future__ import annotations
 
