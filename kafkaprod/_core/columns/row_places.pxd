@@ -10,5 +10,5 @@ cdef enum:
 
 
 cdef const Place *row_places(const ByteColumn *c, Py_ssize_t first, Py_ssize_t count, Place *room) noexcept nogil
-cdef void ordered_places(const ByteColumn *c, Py_ssize_t first, const int32_t *order, Py_ssize_t count,
-                         Place *room) noexcept nogil
+cdef const Place *ordered_places(const ByteColumn *c, Py_ssize_t first, const int32_t *order, Py_ssize_t count,
+                                 Place *room) noexcept nogil

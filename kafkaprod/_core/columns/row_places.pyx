@@ -17,22 +17,39 @@ cdef extern from "kafkaprod/_core/machine/machine.h" nogil:
     void copy_shared "kp_copy_shared"(void *to, const void *source, size_t size)
 
 
+cdef Place[MOST_PLACES] _null_places
+
+
+cdef void _fill_null_places() noexcept:
+    cdef Py_ssize_t i
+    for i in range(MOST_PLACES):
+        _null_places[i].data = NULL
+        _null_places[i].length = NULL_LENGTH
+
+
+_fill_null_places()
+
+
 cdef const Place *row_places(const ByteColumn *c, Py_ssize_t first, Py_ssize_t count, Place *room) noexcept nogil:
     """Return the places of rows first .. first + count: those of the column if they are the engine's own, else in `room`.
 
-    Args: count: at most MOST_PLACES. room: for `count` places.
+    Args: count: at most MOST_PLACES. room: for `count` places; may be left as it is.
     """
+    cdef const char *data = c.data          # copies: `room` may point at anything, as far as the compiler knows
+    cdef Py_ssize_t width = c.width
     cdef Py_ssize_t i
+    if c.layout == NULLS:
+        return _null_places
     if c.layout == PLACES and c.validity is NULL:
         return c.places + c.start + first
     if c.layout == OFFSETS32:
         _offsets32_places(c, first, count, room)
     elif c.layout == OFFSETS64:
         _offsets64_places(c, first, count, room)
-    elif c.layout == NULLS or c.layout == CONSTANT:
+    elif c.layout == CONSTANT:
         for i in range(count):
-            room[i].data = c.data
-            room[i].length = c.width if c.layout == CONSTANT else NULL_LENGTH
+            room[i].data = data
+            room[i].length = width
     else:
         for i in range(count):
             column_get(c, first + i, &room[i].data, &room[i].length)
@@ -42,19 +59,20 @@ cdef const Place *row_places(const ByteColumn *c, Py_ssize_t first, Py_ssize_t c
     return room
 
 
-cdef void ordered_places(const ByteColumn *c, Py_ssize_t first, const int32_t *order, Py_ssize_t count,
-                         Place *room) noexcept nogil:
-    """Put the places of rows first + order[0] .. first + order[count - 1] into `room`."""
-    cdef ByteColumn column = c[0]           # a copy: `room` may point at anything, as far as the compiler knows
+cdef const Place *ordered_places(const ByteColumn *c, Py_ssize_t first, const int32_t *order, Py_ssize_t count,
+                                 Place *room) noexcept nogil:
+    """Return the places of rows first + order[0] .. first + order[count - 1]; arguments as of row_places()."""
+    cdef ByteColumn column = c[0]           # a copy, too
     cdef Py_ssize_t i
     if column.layout == PLACES and column.validity is NULL:
         for i in range(count):
             room[i] = column.places[column.start + first + order[i]]
     elif column.layout == NULLS or column.layout == CONSTANT:
-        row_places(c, first, count, room)
+        return row_places(c, first, count, room)
     else:
         for i in range(count):
             column_get(&column, first + order[i], &room[i].data, &room[i].length)
+    return room
 
 
 cdef void _offsets32_places(const ByteColumn *c, Py_ssize_t first, Py_ssize_t count, Place *room) noexcept nogil:

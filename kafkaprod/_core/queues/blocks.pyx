@@ -315,8 +315,8 @@ cdef class Block:
             keys = row_places(&key, round_first + at, end_at - at, key_room)
             values = row_places(&value, round_first + at, end_at - at, value_room)
         else:
-            ordered_places(&key, round_first, order + at, end_at - at, key_room)
-            ordered_places(&value, round_first, order + at, end_at - at, value_room)
+            keys = ordered_places(&key, round_first, order + at, end_at - at, key_room)
+            values = ordered_places(&value, round_first, order + at, end_at - at, value_room)
         while at < end_at:
             if not is_scattered:
                 # A reused slab was last touched a whole pool ago and is in no cache.

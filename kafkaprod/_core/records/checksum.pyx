@@ -107,7 +107,7 @@ cdef inline uint64_t _shifted(const Shift *shift, uint64_t crc) noexcept nogil:
 
 
 cdef inline uint64_t _three_streams(uint64_t crc, const char *data, Py_ssize_t length, const Shift *shift) noexcept nogil:
-    """Carry on over three times `length` bytes, which are a multiple of 8."""
+    """Carry on over three times `length` bytes, which are a multiple of 16."""
     cdef uint64_t second = 0
     cdef uint64_t third = 0
     cdef const char *end = data + length
@@ -115,7 +115,10 @@ cdef inline uint64_t _three_streams(uint64_t crc, const char *data, Py_ssize_t l
         crc = kp_crc_word(crc, _word(data))
         second = kp_crc_word(second, _word(data + length))
         third = kp_crc_word(third, _word(data + 2 * length))
-        data += 8
+        crc = kp_crc_word(crc, _word(data + 8))
+        second = kp_crc_word(second, _word(data + length + 8))
+        third = kp_crc_word(third, _word(data + 2 * length + 8))
+        data += 16
     return _shifted(shift, _shifted(shift, crc) ^ second) ^ third
 
 
