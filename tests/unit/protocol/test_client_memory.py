@@ -36,6 +36,8 @@ def test_end_of_a_connection_loses_no_request(count: int) -> None:
     assert raised > 0
 
 
+# Python 3.12 needs memory to end the generator that a failed call leaves, and reports that it had none.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <generator object FrameSplitter.feed")
 @pytest.mark.parametrize("count", [1, 3, 10])
 def test_answers_without_memory_lose_no_request(count: int) -> None:
     raised = 0
