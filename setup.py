@@ -7,9 +7,9 @@ GITHUB_REPOSITORY, set by the workflow, makes the links of the package's descrip
 """
 
 import os
-import platform
 import re
 import sys
+import sysconfig
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -37,7 +37,7 @@ compile_args = ["-O3", "-g0", "-fno-strict-aliasing"]
 # Where the compiler happens to put the append loop is otherwise worth 5 % of a record, and each edit moves it.
 compile_args += ["-falign-functions=64", "-falign-loops=32"]
 link_args = []
-if sys.platform == "linux" and platform.machine() in ("x86_64", "i686"):
+if sysconfig.get_platform() in ("linux-x86_64", "linux-i686"):  # of the target, which may not be this machine
     compile_args.append("-fcf-protection=full")
 # What a stray write could use is checked (stack, copies into known buffers) or read-only (addresses of functions).
 compile_args += ["-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"]

@@ -20,6 +20,12 @@ class Node(NamedTuple):
     port: int
     rack: str | None = None
 
+    @property
+    def name(self) -> str:
+        """Return the broker for messages: a bootstrap server's id is not known yet."""
+        place = f"{self.host}:{self.port}"
+        return f"bootstrap server {place}" if self.node_id < 0 else f"node {self.node_id} at {place}"
+
 
 class RecordMetadata(NamedTuple):
     """Where a record was written.

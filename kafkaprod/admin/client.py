@@ -163,5 +163,5 @@ class ClusterClient:
         reason = self._pool.members.why_not_connected()
         if reason is not None:
             return reason
-        who = "any broker" if node_id is None else f"node {node_id}"
+        who = "any broker" if node_id is None else self._pool.members.name_of(node_id)
         return RequestTimedOutError(f"no answer to {type(request).__name__} from {who} within {self._timeout_ms} ms")

@@ -21,10 +21,12 @@ from a broker or a record unless `tail --raw` is given.
 
 | exit code | meaning |
 | --- | --- |
-| 0 | done |
-| 1 | an error, named by the message; `doctor`: a problem was found |
-| 2 | wrong arguments or options |
-| 3 | `load`: complete, but some rows were left out or put aside |
+| 0 | done; `--if-exists` and `--if-not-exists`: there was nothing to do |
+| 1 | what was begun failed: a record or row cannot be sent, the cluster refused it or cannot be reached, the topic \
+does not exist; `doctor`: a problem was found; `perf`: records failed |
+| 2 | refused before anything was done: wrong arguments, options or input files; `load`: the input is already loaded, \
+or the options are not those of the load to resume |
+| 3 | `load`, `quickstart`: complete, but some rows were left out or put aside |
 | 75 | `load`: stopped for a reason that may pass; try again |
 | 130, 143 | interrupted by Ctrl-C, by SIGTERM |
 | 141 | the reader of stdout closed it, as `head` does |
@@ -70,6 +72,8 @@ def _spelled(action: argparse.Action) -> str:
         value = str(action.metavar)
     else:
         value = "\\|".join(map(str, action.choices)) if action.choices is not None else action.dest.upper()
+    if action.nargs == "?" and action.option_strings:
+        value = f"[{value}]"
     names = ", ".join(f"`{flag}`" for flag in action.option_strings)
     return f"{names} {value.replace('|', chr(92) + '|') if action.metavar else value}".strip()
 

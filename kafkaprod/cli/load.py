@@ -23,11 +23,12 @@ from kafkaprod.cli.load_setup import (
     manifest_file,
     transactional_id_of,
 )
+from kafkaprod.cli.main import SOME_BAD_ROWS
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, open_cluster, read_options
 from kafkaprod.cli.terminal import INTERRUPTED, coloured
 from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.loader.bad_rows import BadRowSink
-from kafkaprod.loader.errors import is_temporary
+from kafkaprod.loader.errors import LoadError, LoadRefusedError, is_temporary
 from kafkaprod.loader.inputs import Source, find_sources
 from kafkaprod.loader.load import Load
 from kafkaprod.loader.manifest import Manifest
@@ -40,13 +41,14 @@ from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.session import INTERRUPTED_S, Job, LoadOptions
 from kafkaprod.text import counted, printable
 
-SOME_BAD_ROWS: Final = 3
 TRY_AGAIN: Final = os.EX_TEMPFAIL  # 75
 
 _EPILOG = """\
-exit codes: 0 every row is in the topic; 1 the load stopped, the message names the reason; 2 wrong arguments; 3 the load
-is complete, but rows were left out or put aside; 75 it stopped for a reason that may pass, such as a broker that is
-down: try again; 130, 143 interrupted by Ctrl-C, SIGTERM. After 1, 75, 130 and 143 --resume continues where it stopped.
+exit codes: 0 every row is in the topic; 1 the load stopped at a row, or the cluster refused it; 2 refused before
+anything was sent: wrong arguments, options or inputs, or the input is already loaded; 3 the load is complete, but rows
+were left out or put aside; 75 it stopped for a reason that may pass, such as a broker that is down: try again; 130, 143
+interrupted by Ctrl-C, SIGTERM. After 1, 75, 130 and 143 --resume continues where it stopped. --dry-run ends as the load
+would with the rows that it shows.
 """
 
 
@@ -107,8 +109,9 @@ def _run(options: argparse.Namespace) -> int:
     elif options.master is not None:
         raise ConfigError("--master is an option of Spark: use it with --engine spark")
     if options.dry_run is not None:
-        print_preview(sources, reading, options.partition, options.dry_run, sys.stdout)
-        return 0
+        stops = options.on_error == "stop"
+        bad = print_preview(sources, reading, options.partition, options.dry_run, sys.stdout, stops=stops)
+        return SOME_BAD_ROWS if bad else 0
     producer_options = read_options(options, compression_type=options.codec)
     transactional_id = transactional_id_of(options, producer_options)
     with open_cluster(options, producer_options) as client, contextlib.ExitStack() as stack:
@@ -186,10 +189,12 @@ def _work(
         _print_report(load.report, is_json=options.json)
         print(f"kafkaprod load: {_interruption(load, can_resume=can_resume)}", file=sys.stderr)
         return INTERRUPTED
-    except (KafkaError, OSError):
+    except (KafkaError, OSError) as error:
         progress.close()
         if options.json or load.has_sent:
             _print_report(load.report, is_json=options.json)
+        if load.has_sent and isinstance(error, LoadRefusedError):  # of a later input: the load stopped
+            raise LoadError(str(error)) from error
         raise
     finally:
         sink.close(patience_s)

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import create_topic, demand_topic, find_topic, is_missing, topic_options
+from kafkaprod.cli.load_changes import changed_options
 from kafkaprod.cli.producer_arguments import make_config
 from kafkaprod.errors import BrokerError, ConfigError, KafkaError, TopicNotFoundError
 from kafkaprod.loader.bad_rows import BadRowSink, DeadLetterFile, DeadLetterTopic, Skip, Stop
-from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.load import describe_source
 from kafkaprod.loader.manifest import Manifest
@@ -66,8 +67,8 @@ def earlier_manifest(
     """Return the manifest to continue from; None to begin.
 
     Raises:
-        LoadError: The load is complete or stopped before, and the arguments do not say what to do, or it was another
-            load.
+        LoadRefusedError: The load is complete or stopped before, and the arguments do not say what to do, or it was
+            another load.
     """
     if options.restart:
         return None
@@ -81,28 +82,29 @@ def earlier_manifest(
         _refuse_to_begin(manifest, file, has_same_inputs=is_same, client=client)
         return None
     if manifest.inputs != inputs:
-        raise LoadError(
+        raise LoadRefusedError(
             f"the input is not what it was when {file.path} was written: {_difference(manifest, inputs)}. Use "
             "--restart to load it from the beginning"
         )
-    if {k: v for k, v in manifest.options.items() if k in fingerprint} != fingerprint:
-        raise LoadError(
-            f"the options are not those of {file.path}: rows would become other records. Give the same options, or "
-            "start over with --restart"
+    changes = changed_options(manifest.options, fingerprint)
+    if changes:
+        raise LoadRefusedError(
+            f"the options are not those of {file.path}: {'; '.join(changes)}. Rows would become other records: give "
+            "the same options, or start over with --restart"
         )
     return manifest
 
 
 def _refuse_to_begin(manifest: Manifest, file: ManifestFile, *, has_same_inputs: bool, client: ClusterClient) -> None:
-    """Raise LoadError unless an earlier load is complete and was of other content, or into another topic."""
+    """Raise LoadRefusedError unless an earlier load is complete and was of other content, or into another topic."""
     rows = counted(manifest.sent_count, "record")
     if not manifest.is_done:
-        raise LoadError(
+        raise LoadRefusedError(
             f"a load of this input into {manifest.topic!r} stopped after {rows} ({file.path}): continue it with "
             "--resume, or start over with --restart"
         )
     if has_same_inputs and not _is_another_topic(manifest, client):
-        raise LoadError(
+        raise LoadRefusedError(
             f"already loaded into {manifest.topic!r} at {manifest.done_at}: {rows} ({file.path}). --restart sends them "
             "again"
         )

@@ -2,8 +2,9 @@
 
 A subcommand is a module with `add_parser(subparsers)`, which adds its parser and sets `run` on it: a function that
 takes the parsed arguments and returns the exit code. Only the module of the command that is called is imported: most of
-a short command's time is imports. Errors a user can act on are KafkaError or OSError: printed as one line, exit code 1.
-Wrong arguments and options exit with 2, as argparse has it; Ctrl-C with 130, SIGTERM with 143.
+a short command's time is imports. Errors a user can act on are KafkaError or OSError, printed as one line. The exit
+code is 2 if the command was refused before anything was done (ConfigError, as argparse has it for arguments), 1 if what
+was begun failed; Ctrl-C is 130, SIGTERM 143.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, Final, NoReturn
 
 from kafkaprod import __version__
 from kafkaprod.cli.terminal import INTERRUPTED, Signals, abandon_stdout, coloured, forget_interrupts, prepare_process
-from kafkaprod.errors import ConfigError, KafkaError
+from kafkaprod.errors import ConfigError, KafkaError, TopicNotFoundError
 from kafkaprod.text import printable
 
 # numpy's linear algebra, which nothing here uses, would start a thread a core, each of which spins for a while.
@@ -40,7 +41,8 @@ COMMANDS: Final = (
     "completions",
     "man",
 )
-WRONG_ARGUMENTS: Final = 2
+REFUSED: Final = 2
+SOME_BAD_ROWS: Final = 3
 HELP: Final = "help"
 EXAMPLES: Final = "examples:\n"
 
@@ -62,7 +64,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the mistake and exit."""
-        self.exit(WRONG_ARGUMENTS, f"{self.prog}: {printable(message)}\nSee `{self.prog} --help`.\n")
+        self.exit(REFUSED, f"{self.prog}: {printable(message)}\nSee `{self.prog} --help`.\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse does, but refuse unknown flags in the parser that knows similar ones."""
@@ -111,7 +113,7 @@ def _run(given: list[str], called: Iterable[str], *, is_own_process: bool) -> in
     parser = _without_collections(build) if is_own_process else build()
     if not given:
         parser.print_help()
-        return WRONG_ARGUMENTS
+        return REFUSED
     try:
         options = parser.parse_args([*given[1:], "--help"] if given[0] == HELP else given)
         return int(options.run(options))
@@ -124,8 +126,11 @@ def _fail(name: str, error: KafkaError | OSError) -> int:
     text = str(error)
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
+    if isinstance(error, TopicNotFoundError) and {"topic", "partition"} & error.context.keys() == {"topic"}:
+        topic = error.context["topic"]
+        text = f"topic {topic!r} does not exist, or this user may not see it; `kafkaprod topics list` shows all"
     print(f"{coloured(f'{name}:', 'red', sys.stderr)} {printable(text)}", file=sys.stderr)
-    return WRONG_ARGUMENTS if isinstance(error, ConfigError) else 1
+    return REFUSED if isinstance(error, ConfigError) else 1
 
 
 def _without_collections(load: Callable[[], argparse.ArgumentParser]) -> argparse.ArgumentParser:

@@ -18,7 +18,8 @@ A .properties file of options, where \\-F names none.
 .BR NO_COLOR ", " FORCE_COLOR
 No colours; colours also where the output is no terminal.
 .SH EXIT STATUS
-0 done; 1 an error that the message names; 2 wrong arguments or options; 3 a load is complete but left rows out;
+0 done; 1 what was begun failed, as the message says; 2 refused before anything was done: wrong arguments, options or
+input files, or an input that is already loaded; 3 a load is complete but left rows out;
 75 a load stopped for a reason that may pass; 130 and 143 interrupted by Ctrl-C and by SIGTERM; 141 the reader of stdout
 closed it."""
 

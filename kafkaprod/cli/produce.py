@@ -128,6 +128,8 @@ class _Settings:
         pairs = [text.partition("=")[::2] for text in options.header]
         self.headers = Headers.from_python([(name, value.encode()) for name, value in pairs]) if pairs else None
         self._files = options.files
+        for path in self._files:
+            _check_readable(path)
         self._by_line = options.by_line
 
     def blocks(self) -> Blocks:
@@ -177,6 +179,16 @@ class _Settings:
 
     def _fixed_key(self) -> Column | None:
         return None if self.key is None else Column.constant(self.key)
+
+
+def _check_readable(path: str) -> None:
+    """Check, before anything is sent, that a file can be read. Raises ConfigError."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))  # of a FIFO, too, which need not have a writer yet
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    if os.path.isdir(path):
+        raise ConfigError(f"{path}: it is a directory; name its files")
 
 
 def _limited(blocks: Blocks, limit: int | None) -> Blocks:

@@ -15,9 +15,10 @@ from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.reading import PartitionReader
 from kafkaprod.admin.topics import log_offsets
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
-from kafkaprod.cli.main import examples
+from kafkaprod.cli.load_setup import check_on_error, make_sink
+from kafkaprod.cli.main import SOME_BAD_ROWS, examples
 from kafkaprod.config import ProducerConfig
-from kafkaprod.loader.bad_rows import Stop
+from kafkaprod.errors import ConfigError
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.feed import Feed
 from kafkaprod.loader.inputs import Source, find_sources
@@ -69,16 +70,25 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="CODEC",
         help="none, gzip, snappy, lz4, zstd (default: %(default)s)",
     )
+    parser.add_argument(
+        "--on-error",
+        metavar="stop|skip|dead-letter=FILE",
+        default="stop",
+        help="what to do with rows that cannot be sent (default: %(default)s)",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Load, read back, compare; exit code 1 if a single record differs.
+    """Load, read back, compare; exit code 1 if a single record differs, 3 if rows were left out.
 
     Raises:
         KafkaError, OSError: A file cannot be read, or the broker cannot be started.
     """
+    check_on_error(options.on_error)
+    if options.on_error.startswith("dead-letter=topic:"):
+        raise ConfigError("--on-error dead-letter=topic: the broker of the quickstart has no such topic; name a file")
     sources = _sources(options)
     size = sum(source.size or 0 for source in sources)
     what = "" if options.file else f": {STANDARD_LIBRARY}"
@@ -90,9 +100,13 @@ def run(options: argparse.Namespace) -> int:
         with ClusterClient(ProducerConfig.from_options(producer)) as client:
             progress = make_progress(sources, is_quiet=options.quiet)
             settings = LoadOptions(TOPIC, producer, 1 << 20)
-            load = Load(sources, reading, settings, client, Stop(), progress)
-            load.run()
-            progress.close()
+            sink = make_sink(options.on_error, producer, "", None, progress, can_resume=False)
+            load = Load(sources, reading, settings, client, sink, progress)
+            try:
+                load.run()
+            finally:
+                sink.close()
+                progress.close()
             print(f"records sent and acknowledged: {load.report}")
             started = time.perf_counter()
             feed = Feed(sources, reading, settings.target(PARTITIONS, load.run_rows), rate=None)
@@ -106,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{counted(wrong, 'record')} differ from what was sent", file=sys.stderr)
         return 1
     print(_NEXT)
-    return 0
+    return SOME_BAD_ROWS if load.report.bad_in_all else 0
 
 
 def _sources(options: argparse.Namespace) -> list[Source]:

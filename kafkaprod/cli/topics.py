@@ -19,7 +19,7 @@ from kafkaprod.admin.topics import (
     topic_options,
 )
 from kafkaprod.cli.main import examples
-from kafkaprod.cli.producer_arguments import add_cluster_arguments, open_cluster, read_options
+from kafkaprod.cli.producer_arguments import add_cluster_arguments, count, open_cluster, read_options
 from kafkaprod.errors import BrokerError, ConfigError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.text import counted, printable
@@ -41,8 +41,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     listing = actions.add_parser("list", help="print the names of topics, one a line")
     listing.add_argument("--internal", action="store_true", help="include internal topics")
     making = actions.add_parser("create", help="create a topic")
-    making.add_argument("--partitions", type=int, default=-1, metavar="N", help="default: the broker's")
-    making.add_argument("--replication-factor", type=int, default=-1, metavar="N", help="default: the broker's")
+    making.add_argument("--partitions", type=count, default=-1, metavar="N", help="default: the broker's")
+    making.add_argument("--replication-factor", type=count, default=-1, metavar="N", help="default: the broker's")
     making.add_argument("--config", action="append", default=[], metavar="NAME=VALUE", help="an option; repeatable")
     making.add_argument("--if-not-exists", action="store_true", help="succeed if the topic already exists")
     describing = actions.add_parser("describe", help="print partitions, leaders, offsets, options")

@@ -264,7 +264,9 @@ class Sender:
         if not self._pool.is_ready(node_id, now_ms):
             delay_ms = self._pool.ready_delay_ms(node_id, now_ms)
             if delay_ms and wanted.node_id is not None:  # the coordinator may have moved to another node
-                error = ConnectionLostError(f"node {node_id} cannot be reached now", node=node_id)
+                error = ConnectionLostError(
+                    f"{self._pool.members.name_of(node_id)} cannot be reached now", node=node_id
+                )
                 self._identity.on_unsendable(wanted, error, now_ms)
                 return self._identity.delay_ms(now_ms)
             return delay_ms or MAX_WAIT_MS
@@ -272,7 +274,8 @@ class Sender:
         if wanted.versions is not None:
             version = self._pool.api_version(node_id, wanted.request.api, *wanted.versions)
             if version is None:
-                what = f"node {node_id} supports no version of {type(wanted.request).__name__} in {wanted.versions}"
+                who, api = self._pool.members.name_of(node_id), type(wanted.request).__name__
+                what = f"{who} supports no version of {api} in {wanted.versions}"
                 self._identity.on_unsendable(wanted, UnsupportedVersionError(what, node=node_id), now_ms)
                 return 0
         in_version = wanted.in_version
@@ -330,7 +333,7 @@ class Sender:
             highest = min(highest, LAST_VERSION_BY_NAME)
         version = self._pool.api_version(node_id, ApiKey.PRODUCE, lowest, highest)
         if version is None:
-            what = f"node {node_id} supports no Produce version of {lowest}..{highest}"
+            what = f"{self._pool.members.name_of(node_id)} supports no Produce version of {lowest}..{highest}"
             self._answers.refuse(request, UnsupportedVersionError(what), now_ms)
             return
         body = request.body(

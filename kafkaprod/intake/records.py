@@ -240,7 +240,8 @@ class Intake:
     def _buffer_full(self, topic: str, waited_ms: int) -> BufferFullError:
         pool = self.accumulator.pool
         holders = "; ".join(
-            f"{name}[{partition}] on node {leader}: {size} bytes in {batches} batches"
+            f"{name}[{partition}] {'without a leader' if leader < 0 else f'on node {leader}'}: "
+            f"{size} bytes in {batches} batches"
             for name, partition, leader, size, batches in memory_holders(self.accumulator)
         )
         return BufferFullError(

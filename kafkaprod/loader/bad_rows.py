@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import IO, Any, Protocol
 
-from kafkaprod.loader.errors import BadRow, LoadError
+from kafkaprod.loader.errors import BadRow, LoadError, LoadRefusedError
 
 
 class BadRowSink(Protocol):
@@ -107,7 +107,7 @@ class DeadLetterFile:
         try:
             self._file = open_dead_letters(path)
         except OSError as error:
-            raise LoadError(f"the dead-letter file {path} cannot be written: {error}") from error
+            raise LoadRefusedError(f"the dead-letter file {path} cannot be written: {error}") from error
         self._path = path
         if length is not None:
             self.rewind(length)
@@ -196,6 +196,8 @@ class DeadLetterTopic:
 def dead_letter(row: BadRow) -> bytes:
     """Return a bad row as a line of JSON."""
     record: dict[str, Any] = {"source": row.source, "row": row.row + 1, "reason": row.reason}
+    if row.line is not None:
+        record["line"] = row.line
     try:
         record["value"] = row.data.decode()
     except UnicodeDecodeError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,8 +20,9 @@ from kafkaprod._core.columns.columns import Column
 from kafkaprod._core.text.csv_splitter import ROW_OPEN_QUOTE, ROW_TEXT_AFTER_QUOTE, split_csv
 from kafkaprod.loader.arrow_rows import import_pyarrow, table_block
 from kafkaprod.loader.csv_types import exact_column, inferred_types
-from kafkaprod.loader.errors import BadRow, LoadError, check_fields
+from kafkaprod.loader.errors import BadRow, LoadRefusedError, check_fields
 from kafkaprod.loader.inputs import Source
+from kafkaprod.loader.lines import LineCounter
 from kafkaprod.loader.rows import RowBlock
 from kafkaprod.loader.text import Cut, Piece, Text, pieces, text_start
 from kafkaprod.tables.row_plan import RAW, RowPlan
@@ -83,9 +85,11 @@ class CsvReader:
         if not self._is_raw:
             import_pyarrow("CSV")
         start = self._learn(text_start(self._source))
+        lines = LineCounter(self._source)
         for piece in self._pieces(max(offset, start)):
             rows = _without_blank_lines(piece)
-            yield self._raw_block(rows, row) if self._is_raw else self._parsed(rows, row)
+            block = self._raw_block(rows, row) if self._is_raw else self._parsed(rows, row)
+            yield replace(block, line_of=partial(lines.line_of, rows, row))
             row += rows.row_count
 
     def _pieces(self, offset: int, *, fills: bool = False) -> Iterator[Piece]:
@@ -113,7 +117,7 @@ class CsvReader:
     def _take_names(self, piece: Piece, header: Cut) -> None:
         if self._names is None:
             if header.malformed:
-                raise LoadError(
+                raise LoadRefusedError(
                     f"{self._source.name}: the first line has no column names: {_MALFORMED[header.malformed[0]]}"
                 )
             self._names = self._header(piece.text[: header.used])
@@ -121,13 +125,15 @@ class CsvReader:
         check_fields(self._plan.fields, self._names, self._source.name)
         unknown = [name for name in self._options.types if name not in self._names]
         if unknown:
-            raise LoadError(f"{self._source.name} has no column {unknown[0]!r}; it has: {', '.join(self._names)}")
+            raise LoadRefusedError(
+                f"{self._source.name} has no column {unknown[0]!r}; it has: {', '.join(self._names)}"
+            )
 
     def _check_separator(self, names: list[str]) -> None:
         """Refuse a single column whose name has what is a separator elsewhere, unless the user gave the separator."""
         found = next((char for char in ";\t|" if char in names[0]), None)
         if found is not None and len(names) == 1 and not self._options.is_separator_given:
-            raise LoadError(
+            raise LoadRefusedError(
                 f"{self._source.name} has one column, {names[0]!r}: use --separator {found!r}, or --separator ',' if "
                 "that is its name"
             )
@@ -154,10 +160,10 @@ class CsvReader:
             names = list(pc.read_csv(pa.py_buffer(line), parse_options=self._parse_options()).schema.names)
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             hint = ": use --encoding NAME" if isinstance(error, UnicodeDecodeError) else ""
-            raise LoadError(f"{self._source.name}: the first line has no column names: {error}{hint}") from error
+            raise LoadRefusedError(f"{self._source.name}: the first line has no column names: {error}{hint}") from error
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise LoadError(f"{self._source.name} has two columns {twice!r}")
+            raise LoadRefusedError(f"{self._source.name} has two columns {twice!r}")
         return names
 
     # --- rows --------------------------------------------------------------------------------------------------------
@@ -302,7 +308,9 @@ def _type(name: str) -> Any:
     try:
         return pa.type_for_alias(aliases.get(name, name))
     except ValueError as error:
-        raise LoadError(f"--column-type: {name!r} is no type; try text, int, float, bool, timestamp, date") from error
+        raise LoadRefusedError(
+            f"--column-type: {name!r} is no type; try text, int, float, bool, timestamp, date"
+        ) from error
 
 
 def _plain(message: str) -> str:

@@ -6,7 +6,7 @@ import codecs
 import io
 from typing import Any, Final
 
-from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.errors import LoadError, LoadRefusedError
 
 UTF8: Final = "utf-8"
 _BOM: Final = codecs.BOM_UTF8
@@ -37,14 +37,14 @@ def byte_order_mark(head: bytes, name: str, *, is_structured: bool) -> int:
         is_structured: The text begins with an ASCII character if it is UTF-8 without a mark (CSV, JSON).
 
     Raises:
-        LoadError: The text is UTF-16 or UTF-32.
+        LoadRefusedError: The text is UTF-16 or UTF-32.
     """
     for mark, encoding in _WIDE_BOMS.items():
         if head.startswith(mark):
-            raise LoadError(f"{name} is {encoding.upper()}: use --encoding {encoding}")
+            raise LoadRefusedError(f"{name} is {encoding.upper()}: use --encoding {encoding}")
     if is_structured and len(head) > 1 and 0 in (head[0], head[1]) and head[0] != head[1]:
         encoding = "utf-16-be" if head[0] == 0 else "utf-16-le"
-        raise LoadError(f"{name} seems to be {encoding.upper()}: use --encoding {encoding}")
+        raise LoadRefusedError(f"{name} seems to be {encoding.upper()}: use --encoding {encoding}")
     return len(_BOM) if head.startswith(_BOM) else 0
 
 

@@ -21,6 +21,10 @@ class LoadError(KafkaError):
     """The load cannot start or continue; the message names what to change."""
 
 
+class LoadRefusedError(LoadError, ConfigError):
+    """The load was refused before anything was sent: its arguments or inputs do not fit, or it was done before."""
+
+
 class LoadIsLockedError(LoadError):
     """Another process works at this load."""
 
@@ -57,24 +61,27 @@ class BadRow:
         row: Its number there, from 0.
         reason: For people.
         data: The bytes of the row in the input, as far as they are known.
+        line: Of the text on which it begins, from 1; None: as its number, or not known.
     """
 
     source: str
     row: int
     reason: str
     data: bytes
+    line: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.source}, row {self.row + 1}: {self.reason}"
+        line = "" if self.line is None or self.line == self.row + 1 else f" (line {self.line})"
+        return f"{self.source}, row {self.row + 1}{line}: {self.reason}"
 
 
 def check_fields(wanted: Sequence[str], names: Sequence[str], source: str) -> None:
-    """Check that an input has the columns that are wanted. Raises LoadError."""
+    """Check that an input has the columns that are wanted. Raises LoadRefusedError."""
     missing = [name for name in wanted if name not in names]
     if missing:
-        raise LoadError(f"{source} has no column {missing[0]!r}; it has: {', '.join(names)}")
+        raise LoadRefusedError(f"{source} has no column {missing[0]!r}; it has: {', '.join(names)}")
 
 
-def missing_package(package: str, what: str, extra: str = "load") -> LoadError:
+def missing_package(package: str, what: str, extra: str = "load") -> LoadRefusedError:
     """Return the error for an optional package that is not installed."""
-    return LoadError(f"{what} needs {package}: pip install 'kafkaprod[{extra}]'")
+    return LoadRefusedError(f"{what} needs {package}: pip install 'kafkaprod[{extra}]'")

@@ -192,7 +192,7 @@ def sort_out(block: RowBlock, source: str, target: Target, refused: Mapping[int,
     if len(bad) > len(block.bad):
         block = block.select(~np.isin(block.numbers, [row.row for row in bad]))
     first_reasons = {row.row: row for row in reversed(bad)}
-    return block, [first_reasons[number] for number in sorted(first_reasons)]
+    return block, block.located(first_reasons[number] for number in sorted(first_reasons))
 
 
 def _refused(block: RowBlock, refused: Mapping[int, str]) -> tuple[NDArray[np.intp], list[str]]:

@@ -19,7 +19,7 @@ import zstandard
 
 from kafkaprod.loader import manifest_file
 from kafkaprod.loader.encodings import UTF8, Utf8Stream
-from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.errors import LoadRefusedError
 from kafkaprod.loader.pipes import STDIN, Pipe, is_pipe_name, open_pipe, open_stdin_file, pipe_identity
 from kafkaprod.loader.zstd_frames import WholeFrames
 
@@ -120,7 +120,7 @@ def find_sources(
         encoding: Of all their texts; None: UTF-8.
 
     Raises:
-        LoadError: Nothing matches, a format cannot be recognized, or a pipe is named twice.
+        LoadRefusedError: Nothing matches, a format cannot be recognized, or a pipe is named twice.
         OSError: A file cannot be read.
     """
     options = InputOptions(format_name, compression, encoding)
@@ -130,13 +130,15 @@ def find_sources(
         if is_pipe_name(path):
             identity = pipe_identity(path)
             if identity in pipes:
-                raise LoadError(f"{'stdin (-)' if path == STDIN else path} can be read only once, and is named twice")
+                raise LoadRefusedError(
+                    f"{'stdin (-)' if path == STDIN else path} can be read only once, and is named twice"
+                )
             pipes.add(identity)
             sources += _sources_of_pipe(path, options)
         else:
             sources += _sources_at(path, options)
     if not sources:
-        raise LoadError(f"no input: there is no file in {', '.join(names)}")
+        raise LoadRefusedError(f"no input: there is no file in {', '.join(names)}")
     return sources
 
 
@@ -152,7 +154,7 @@ def _paths(names: Sequence[str]) -> Iterator[str]:
         else:
             matches = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
             if not matches:
-                raise LoadError(f"no file matches {name}")
+                raise LoadRefusedError(f"no file matches {name}")
             yield from matches
 
 
@@ -179,9 +181,12 @@ def _sources_of_pipe(path: str, options: InputOptions) -> Iterator[Source]:
 
 
 def _sources_at(path: str, options: InputOptions) -> Iterator[Source]:
-    with open(path, "rb") as file:
-        head = file.read(HEAD_BYTES)
-        status = os.fstat(file.fileno())
+    try:
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES)
+            status = os.fstat(file.fileno())
+    except OSError as error:
+        raise LoadRefusedError(f"{path}: {error.strerror}") from error
     suffixes = _suffixes(path)
     codec = options.compression or _compression(suffixes, head)
     base = Source(path, "", codec, "", status.st_size, status.st_mtime_ns, options.encoding)
@@ -211,7 +216,7 @@ def _zip_members(source: Source) -> list[zipfile.ZipInfo]:
         with _open_archive(source) as archive:
             return [info for info in archive.infolist() if not info.is_dir()]
     except zipfile.BadZipFile as error:
-        raise LoadError(f"{source.name} is not a whole zip archive: {error}") from error
+        raise LoadRefusedError(f"{source.name} is not a whole zip archive: {error}") from error
 
 
 def _open_archive(source: Source) -> zipfile.ZipFile:
@@ -236,7 +241,7 @@ def _format(name: str, suffixes: list[str], head: bytes, codec: str) -> str:
                 return kind
     if suffixes and suffixes[-1] in _FORMAT_OF_SUFFIX:
         return _FORMAT_OF_SUFFIX[suffixes[-1]]
-    raise LoadError(f"{name}: the format cannot be recognized by its name; use --format {'|'.join(FORMATS)}")
+    raise LoadRefusedError(f"{name}: the format cannot be recognized by its name; use --format {'|'.join(FORMATS)}")
 
 
 @contextlib.contextmanager
@@ -244,7 +249,7 @@ def open_source(source: Source) -> Iterator[IO[bytes]]:
     """Open an input from its first byte on, decompressed and as UTF-8; it is closed at the end.
 
     Raises:
-        OSError, LoadError: It cannot be read.
+        OSError, LoadRefusedError: It cannot be read.
     """
     with contextlib.ExitStack() as stack:
         stream: Any

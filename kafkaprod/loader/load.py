@@ -18,7 +18,7 @@ from typing import Any, Final
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import log_offsets
 from kafkaprod.loader.bad_rows import BadRowSink
-from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.feed import run_length
 from kafkaprod.loader.in_flight import LEAST_BATCH_BYTES, BatchTooLargeError, LogIsAheadError, RowsRefusedError
 from kafkaprod.loader.inputs import Source
@@ -190,7 +190,7 @@ class Load:
         )
         if self._options.partition is not None and self._options.partition >= len(ends):
             partitions = counted(len(ends), "partition")
-            raise LoadError(f"topic {topic!r} has {partitions}, but no partition {self._options.partition}")
+            raise LoadRefusedError(f"topic {topic!r} has {partitions}, but no partition {self._options.partition}")
         if self._file is not None:
             self._file.write(manifest)
         return manifest

@@ -5,26 +5,55 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO
 
+from kafkaprod.loader.errors import BadRow, LoadError
 from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.rows import RowBlock
 
 
 def print_preview(
-    sources: Sequence[Source], reading: ReadOptions, partition: int | None, count: int, out: IO[str]
-) -> None:
-    """Print the first `count` records and the bad rows before them. Raises LoadError, OSError."""
-    left = count
+    sources: Sequence[Source], reading: ReadOptions, partition: int | None, count: int, out: IO[str], *, stops: bool
+) -> int:
+    """Print the first `count` records, and the bad rows before them or between them.
+
+    Args:
+        sources: The inputs.
+        reading: How to read them.
+        partition: Of all records; None: they have none yet.
+        count: How many records.
+        out: Where to.
+        stops: Whether a load would stop at a bad row.
+
+    Returns:
+        How many bad rows were printed.
+
+    Raises:
+        LoadError: The load would stop there.
+        OSError: An input cannot be read.
+    """
+    left, bad_count = count, 0
     for source in sources:
         for block in read_rows(source, reading):
-            for bad in block.bad:
-                if left == count or bad.row <= int(block.numbers[min(left, block.row_count - 1)]):
-                    print(f"bad: {bad}", file=out)
-            for place in range(min(left, block.row_count)):
-                _print_record(source, block, place, partition, out)
-            left -= min(left, block.row_count)
+            shown = min(left, block.row_count)
+            last = int(block.numbers[shown - 1]) if shown == left else block.end_row
+            bad = {row.row: row for row in reversed(block.located(row for row in block.bad if row.row < last))}
+            places = {int(block.numbers[place]): place for place in range(shown)}
+            for number in sorted({*bad, *places}):
+                if number in bad:
+                    bad_count += 1
+                    _print_bad(bad[number], out, stops=stops)
+                else:
+                    _print_record(source, block, places[number], partition, out)
+            left -= shown
             if left == 0:
-                return
+                return bad_count
+    return bad_count
+
+
+def _print_bad(bad: BadRow, out: IO[str], *, stops: bool) -> None:
+    print(f"bad: {bad}", file=out)
+    if stops:
+        raise LoadError(f"{bad}. The load would stop here; --on-error skip or dead-letter=FILE continues after it")
 
 
 def _print_record(source: Source, block: RowBlock, place: int, partition: int | None, out: IO[str]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.errors import LoadRefusedError
 from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.rows import RowBlock
 from kafkaprod.loader.text import read_array, read_lines
@@ -49,7 +49,7 @@ def check_readable(source: Source, options: ReadOptions) -> None:
     """Check, before anything is opened or made, that the rows can be read in this form.
 
     Raises:
-        LoadError: A package is not installed, or rows of the format do not have the form.
+        LoadRefusedError: A package is not installed, or rows of the format do not have the form.
     """
     plan = _plan_of(source, options)
     if source.format in _ROWS_OF_TEXT:
@@ -58,7 +58,9 @@ def check_readable(source: Source, options: ReadOptions) -> None:
         if plan.value == RAW and not plan.needs_fields:
             return
     elif plan.value == RAW:
-        raise LoadError(f"{source.name}: rows of a {source.format} file have no raw form; use --value json or a column")
+        raise LoadRefusedError(
+            f"{source.name}: rows of a {source.format} file have no raw form; use --value json or a column"
+        )
     from kafkaprod.loader.arrow_rows import import_pyarrow
 
     import_pyarrow(source.format)
@@ -105,13 +107,13 @@ def csv_options(source: Source, options: ReadOptions) -> CsvOptions:
 
 def _text_plan(source: Source, plan: RowPlan) -> RowPlan:
     if plan.value == AVRO:
-        raise LoadError(f"{source.name}: --value avro needs typed columns: CSV, Parquet or Arrow")
+        raise LoadRefusedError(f"{source.name}: --value avro needs typed columns: CSV, Parquet or Arrow")
     if source.format == "lines":
         if plan.fields:
-            raise LoadError(
+            raise LoadRefusedError(
                 f"{source.name}: lines have no columns such as {plan.fields[0]!r}; use --format jsonl or csv"
             )
         if plan.value == JSON:
-            raise LoadError(f"{source.name}: lines are forwarded as they are; for JSON lines use --format jsonl")
+            raise LoadRefusedError(f"{source.name}: lines are forwarded as they are; for JSON lines use --format jsonl")
         return plan
     return replace(plan, value=RAW if plan.value == JSON else plan.value, skips_blank_rows=source.format == "jsonl")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,6 +29,8 @@ class RowBlock:
         end_row: Number of the first row after the block; rows that were left out count.
         end_offset: Where that row begins in the input's text; 0 if the format has no offsets.
         bad: Rows between the block before and `end_row` that cannot be sent.
+        line_of: Returns the line of a row by its number, until the next block is read; None: lines are rows, or there
+            are none.
     """
 
     numbers: NDArray[np.int64]
@@ -39,6 +42,7 @@ class RowBlock:
     timestamps: NDArray[np.int64] | None = None
     partitions: NDArray[np.int32] | None = None
     bad: list[BadRow] = field(default_factory=list)
+    line_of: Callable[[int], int | None] | None = field(default=None, repr=False, compare=False)
     _sizes: list[NDArray[np.int64]] = field(default_factory=list, init=False, repr=False, compare=False)  # at most one
 
     @property
@@ -64,6 +68,11 @@ class RowBlock:
             timestamps=None if self.timestamps is None else self.timestamps[rows],
             partitions=None if self.partitions is None else self.partitions[rows],
         )
+
+    def located(self, bad: Iterable[BadRow]) -> list[BadRow]:
+        """Return bad rows of this block with the lines on which they begin."""
+        line_of = self.line_of
+        return list(bad) if line_of is None else [replace(each, line=line_of(each.row)) for each in bad]
 
     def has_keys(self) -> bool:
         """Return whether a row has a key that is neither null nor empty."""

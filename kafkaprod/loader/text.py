@@ -7,6 +7,8 @@ import json
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import IO, Any, Final, NamedTuple
 
@@ -26,6 +28,7 @@ from kafkaprod._core.text.row_splitter import (
 from kafkaprod.loader.encodings import HEAD_BYTES, UTF8, byte_order_mark
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import Source, open_source
+from kafkaprod.loader.lines import LineCounter
 from kafkaprod.loader.rows import RowBlock, make_block
 from kafkaprod.tables.row_plan import ByteRows, RowPlan
 
@@ -65,6 +68,7 @@ class Piece(NamedTuple):
         row_count: How many they are.
         end: Offset in the input of the first byte behind them.
         malformed: See Cut.
+        start: Offset in the input of the first byte.
     """
 
     text: memoryview
@@ -73,6 +77,7 @@ class Piece(NamedTuple):
     row_count: int
     end: int
     malformed: Mapping[int, int] = MappingProxyType({})
+    start: int = 0
 
 
 def read_lines(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
@@ -103,8 +108,9 @@ def read_array(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
             raise LoadError(f"{source.name}: the JSON array does not end")
         return Cut(views, count, used, is_end)
 
+    lines = LineCounter(source)
     for piece in pieces(source, offset, split, plan.max_row_bytes):
-        yield _block(source, plan, piece, row)
+        yield replace(_block(source, plan, piece, row), line_of=partial(lines.line_of, piece, row))
         row += piece.row_count
 
 
@@ -173,7 +179,8 @@ def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, 
                 _check_rows(source, offset, views, filled - used, max_row_bytes)
             offset += used
             if count:
-                yield Piece(text, used, views, count, offset - is_end, malformed)  # a resumed load finds the end again
+                # Of an array, a resumed load finds the end again.
+                yield Piece(text, used, views, count, offset - is_end, malformed, offset - used)
             if is_end:
                 rest = bytearray(text[used:])
                 more = memoryview(bytearray(PIECE_BYTES))

@@ -18,7 +18,7 @@ import time
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.groups import committed_offset
-from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.feed import run_length
 from kafkaprod.loader.load import MAX_RESTARTS, smaller_batches
 from kafkaprod.loader.marker import Marker, digest_of, digest_of_inputs, read_marker
@@ -170,7 +170,7 @@ class TransactionalLoad:
     # --- where to begin --------------------------------------------------------------------------------------------
 
     def _choose(self, found: Marker | None) -> Marker:
-        """Return the marker to continue from. Raises LoadError if the arguments do not fit what is committed."""
+        """Return the marker to continue from. Raises LoadRefusedError if the arguments do not fit what is committed."""
         if found is None or not found.is_begun:
             return self._fresh()
         options, rows = self._job.options, counted(found.sent_count, "record")
@@ -180,25 +180,27 @@ class TransactionalLoad:
             return self._fresh()  # the id is used for one load after the other
         if not self._resumes:
             if found.done_at:
-                raise LoadError(
+                raise LoadRefusedError(
                     f"already loaded into {options.topic!r} at {found.done_at}: {rows} ({who}). --restart sends them "
                     "again"
                 )
-            raise LoadError(
+            raise LoadRefusedError(
                 f"a load into {options.topic!r} stopped after {rows} ({who}): continue it with --resume, or start over "
                 "with --restart"
             )
         if not is_same:
-            raise LoadError(
+            raise LoadRefusedError(
                 f"the input is not what it was when {who} began. Use --restart to load it from the beginning"
             )
         if found.options != self._fingerprint:
-            raise LoadError(
+            raise LoadRefusedError(
                 f"the options are not those that {who} began with: rows would become other records. Give the same "
                 "options, or start over with --restart"
             )
         if found.topic_id != self._topic()[0]:
-            raise LoadError(f"topic {options.topic!r} was created again since {who} began. Start over with --restart")
+            raise LoadRefusedError(
+                f"topic {options.topic!r} was created again since {who} began. Start over with --restart"
+            )
         return found
 
     def _fresh(self) -> Marker:
@@ -208,7 +210,7 @@ class TransactionalLoad:
         options = self._job.options
         if options.partition is not None and options.partition >= partition_count:
             partitions = counted(partition_count, "partition")
-            raise LoadError(f"topic {options.topic!r} has {partitions}, but no partition {options.partition}")
+            raise LoadRefusedError(f"topic {options.topic!r} has {partitions}, but no partition {options.partition}")
         self._first = Marker(
             partition_count=partition_count,
             run_rows=run_length(self._job.sources, self._job.reading),

@@ -45,7 +45,7 @@ class Membership:
     def start_over(self) -> None:
         """Close all connections and return to the bootstrap servers."""
         for state in self:
-            self._close(state, ConnectionLostError(f"node {state.node.node_id}: starting over from bootstrap"))
+            self._close(state, ConnectionLostError(f"{state.node.name}: starting over from bootstrap"))
         self.states, self._retired = {}, {}
         self.update(self._bootstrap)
 
@@ -97,6 +97,11 @@ class Membership:
             if state is not None and state.connection is connection:
                 return state
         return None
+
+    def name_of(self, node_id: int) -> str:
+        """Return a broker for messages, with its address as far as it is known."""
+        state = self.states.get(node_id)
+        return f"node {node_id}" if state is None else state.node.name
 
     def last_failure(self, node_id: int) -> ConnectionFailure | None:
         """Return why the last connection to a node ended, None if one has answered since."""

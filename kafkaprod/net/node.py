@@ -420,7 +420,7 @@ def _typed(node: Node, error: Exception | None, what: str) -> KafkaError:
     """Return the error of a closing connection; an AuthenticationError where retries cannot help."""
     if isinstance(error, KafkaError) and not isinstance(error, RequestTimedOutError):
         return error
-    text = f"node {node.node_id} at {node.host}:{node.port}: {what}"
+    text = f"{node.name}: {what}"
     kind = AuthenticationError if _is_refused_certificate(error) else ConnectionLostError
     typed = kind(text if error is None else f"{text}: {error}", node=node.node_id)
     typed.__cause__ = error

@@ -118,7 +118,7 @@ class NodeState:
         """Send nothing for that long, at most `MAX_THROTTLE_MS`, and extend the timeouts of requests in flight."""
         if throttle_ms > MAX_THROTTLE_MS and not self.has_overthrottled:
             self.has_overthrottled = True
-            _log.warning("node %d throttles for %d ms: %d are obeyed", self.node.node_id, throttle_ms, MAX_THROTTLE_MS)
+            _log.warning("%s throttles for %d ms: %d are obeyed", self.node.name, throttle_ms, MAX_THROTTLE_MS)
         throttle_ms = min(throttle_ms, MAX_THROTTLE_MS)
         self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
         if self.connection is not None:

@@ -12,6 +12,7 @@ Sources: Kafka's NetworkClient and ClusterConnectionStates; KIP-144, KIP-601 (ba
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -38,6 +39,8 @@ from kafkaprod.protocol.negotiation import IDENTITY_VERSION, BrokerVersions
 from kafkaprod.protocol.primitives import Buffer, ByteChain
 from kafkaprod.protocol.schema import Request
 from kafkaprod.structs import Node
+
+_log = logging.getLogger("kafkaprod.net")
 
 
 class NodePool:
@@ -189,7 +192,7 @@ class NodePool:
             theirs = None if spoken is None else spoken.ranges.get(request.api)
             refused = InFlightRequest(node_id, on_done, request.api, highest, -1, now_ms, now_ms)
             refused.error = UnsupportedVersionError(
-                f"{type(request).__name__}: node {node_id} speaks versions {theirs}, we speak {lowest}..{highest}",
+                f"{type(request).__name__}: {state.node.name} speaks versions {theirs}, we speak {lowest}..{highest}",
                 node=node_id,
                 api=request.api.name,
             )
@@ -244,7 +247,7 @@ class NodePool:
     def _ready_state(self, node_id: int) -> tuple[NodeState, NodeConnection]:
         state = self.members.states.get(node_id)
         if state is None or state.connection is None or not state.connection.protocol.is_ready:
-            raise IllegalStateError(f"node {node_id} is not ready for requests", node=node_id)
+            raise IllegalStateError(f"{self.members.name_of(node_id)} is not ready for requests", node=node_id)
         return state, state.connection
 
     def _write(self, state: NodeState, connection: NodeConnection, now_ms: int, deadline_ms: int) -> None:
@@ -305,7 +308,7 @@ class NodePool:
     def close(self) -> list[InFlightRequest]:
         """Close all connections; return the last outcomes. Idempotent. Only `wakeup` may be called afterwards."""
         for state in self.members:
-            self._connector.close(state, ConnectionLostError(f"node {state.node.node_id}: the client closes"))
+            self._connector.close(state, ConnectionLostError(f"{state.node.name}: the client closes"))
         self._is_closed = True
         self._poller.close()
         return self._take_finished(self._clock.now_ms())
@@ -340,6 +343,7 @@ class NodePool:
                 continue
             if not state.was_ready and connection.is_ready:
                 state.was_ready = True
+                _log.log(logging.DEBUG if self.ready_count else logging.INFO, "connected to %s", state.node.name)
                 self.ready_count += 1
                 usable = connection.protocol.usable_version(ApiKey.API_VERSIONS, IDENTITY_VERSION, IDENTITY_VERSION)
                 state.checks_identity = usable is not None

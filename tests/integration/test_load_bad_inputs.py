@@ -43,7 +43,7 @@ def parquet_bytes() -> bytes:
 # name, bytes, arguments, what the message must say
 STOPPED = [
     ("quotes.csv", b'a,b\n1,2\n"3,4\n5,6\n', (), "row 2"),
-    ("fields.csv", b"a,b\n1,2\n3\n4,5\n", (), "row 2: Expected 2 columns, got 1"),
+    ("fields.csv", b"a,b\n1,2\n3\n4,5\n", (), "row 2 (line 3): Expected 2 columns, got 1"),
     ("utf8.csv", b"a,b\nx,1\n\xff\xfe,2\n", ("--text-columns",), "row 2"),
     ("cut.jsonl.gz", gzip.compress(b'{"a":1}\n' * 1000)[:-20], (), "damaged or cut off"),
     ("cut.csv.gz", gzip.compress(b"a\n1\n" * 1000)[:-20], (), "damaged or cut off"),
@@ -71,11 +71,18 @@ STOPPED = [
     ("seconds.jsonl", b'{"t":1700000000}\n', ("--timestamp", "t"), "t=1700000000 is before 1973 in ms"),
     ("micros.csv", b"t\n1700000000000000\n", ("--timestamp", "t"), "is after 2286 in ms: use --timestamp-unit"),
     ("semicolon.csv", b"a;b\n1;2\n", (), "has one column, 'a;b': use --separator ';'"),
-    ("open.csv", b'a,b\n1,2\n3,"4\n5,6\n', (), "row 2: a quote is opened and not closed"),
+    ("open.csv", b'a,b\n1,2\n3,"4\n5,6\n', (), "row 2 (line 3): a quote is opened and not closed"),
     ("long.txt", b"1\n" * 5 + b"x" * 20, ("--max-row-bytes", "10"), "--max-row-bytes"),
     ("wide.csv", "a,b\n1,2\n".encode("utf-16"), (), "--encoding utf-16"),
     ("twice.csv", b"a,a\n1,2\n", (), "two columns 'a'"),
 ]
+
+
+# What is refused before anything is sent: the arguments do not fit the input.
+REFUSED = {
+    *("missing.csv", "missing.parquet", "lines.txt", "raw.parquet", "what.bin", "semicolon.csv", "wide.csv"),
+    *("twice.csv", "cut.zip"),
+}
 
 
 @pytest.mark.parametrize(("name", "data", "arguments", "message"), STOPPED, ids=[case[0] for case in STOPPED])
@@ -85,7 +92,7 @@ def test_a_bad_input_stops_the_load_with_a_message(
     path = tmp_path / name
     path.write_bytes(data)
     done = rig.run(str(path), "--create-topic", "2", *arguments)
-    assert done.code == 1
+    assert done.code == (2 if name in REFUSED else 1)
     assert message in done.err, done.err
     assert "Traceback" not in done.err
 
@@ -334,7 +341,7 @@ def test_an_empty_file_is_a_load_of_nothing(rig: LoadRig, tmp_path: Path, name: 
 
 def test_an_unreadable_file_is_named(rig: LoadRig, tmp_path: Path) -> None:
     done = rig.run(str(tmp_path / "none.csv"), "--create-topic", "1")
-    assert done.code == 1
+    assert done.code == 2
     assert "none.csv" in done.err
 
 
@@ -366,7 +373,7 @@ def test_a_file_that_may_not_be_read_is_named(rig: LoadRig, public_path: Path) -
     rig.create(1)
     with ordinary_user():
         done = rig.run(str(path))
-    assert done.code == 1
+    assert done.code == 2
     assert done.err == f"kafkaprod load: {path}: Permission denied\n"
     path.chmod(0o644)
     assert rig.run(str(path)).code == 0
@@ -400,7 +407,7 @@ def test_a_manifest_is_in_the_state_directory_where_that_of_the_input_is_not_wri
             (manifest,) = Path(state, "kafkaprod").iterdir()
             assert f"manifest {manifest}" in done.err
             again = run_here(arguments)
-            assert again.code == 1
+            assert again.code == 2
             assert "already loaded" in again.err
         public_path.chmod(0o777)
         assert "already loaded" in run_here(arguments).err  # also when it could be beside the input now
@@ -425,7 +432,7 @@ def test_a_part_of_a_pipe_that_must_be_read_again_stops_the_load_with_what_to_do
 
 def test_a_pattern_without_a_file_is_named(rig: LoadRig, tmp_path: Path) -> None:
     done = rig.run(str(tmp_path / "*.csv"), "--create-topic", "1")
-    assert done.code == 1
+    assert done.code == 2
     assert "no file matches" in done.err
 
 
@@ -499,6 +506,6 @@ def test_what_cannot_be_read_at_all_makes_no_topic(
     monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if it were not installed
     (tmp_path / name).write_bytes(b"a,b\n1,2\n")
     done = rig.run(str(tmp_path / name), "--create-topic", "2", *arguments)
-    assert done.code == 1
+    assert done.code == 2
     assert re.search(message, done.err)
     assert rig.topic not in run_here(["topics", "list", "-b", rig.bootstrap]).out.split()

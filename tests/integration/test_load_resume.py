@@ -143,7 +143,7 @@ def test_a_load_that_stopped_is_not_begun_anew_by_accident(rig: LoadRig, path: P
     assert stopped.code == 1
     assert "row 50001" in stopped.err
     refused = rig.run(str(path))
-    assert refused.code == 1
+    assert refused.code == 2
     assert "--resume" in refused.err
     assert "--restart" in refused.err
     assert rig.run(str(path), "--resume", "--on-error", "skip").code == 3
@@ -156,7 +156,7 @@ def test_a_complete_load_is_not_repeated_by_accident(rig: LoadRig, path: Path, c
     rig.create(1)
     assert rig.run(str(path)).code == 0
     refused = rig.run(str(path))
-    assert refused.code == 1
+    assert refused.code == 2
     assert f"already loaded into {rig.topic!r} at 20" in refused.err
     assert "50,000 records" in refused.err
     assert "--restart" in refused.err
@@ -215,7 +215,7 @@ def test_an_input_that_changed_is_not_resumed(rig: LoadRig, path: Path, client: 
     begin(rig, path, client)
     path.write_bytes(b"changed")
     refused = rig.run(str(path), "--resume")
-    assert refused.code == 1
+    assert refused.code == 2
     assert "another size" in refused.err
 
 
@@ -227,7 +227,7 @@ def test_a_file_that_came_into_a_directory_does_not_make_it_another_load(rig: Lo
     assert rig.run(str(folder)).code == 1
     (folder / "a.txt").write_bytes(b"3\n")
     refused = rig.run(str(folder), "--resume")
-    assert refused.code == 1
+    assert refused.code == 2
     assert "2 files instead of 1" in refused.err
     assert rig.values() == [b"1", b"2"]
     (folder / "a.txt").unlink()
@@ -256,7 +256,7 @@ def test_other_options_are_not_resumed_with(rig: LoadRig, tmp_path: Path) -> Non
     rig.create(1)
     assert rig.run(str(path), "--key", "a").code == 1
     refused = rig.run(str(path), "--resume", "--key", "b")
-    assert refused.code == 1
+    assert refused.code == 2
     assert "options are not those" in refused.err
 
 

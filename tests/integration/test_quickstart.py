@@ -27,6 +27,6 @@ def test_lines_of_a_file_come_back_as_sent(tmp_path: Path, capsys: pytest.Captur
     assert "5,003 records" in capsys.readouterr().out
 
 
-def test_an_unreadable_file_is_one_line_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["quickstart", "/nonexistent/file"]) == 1
+def test_an_unreadable_file_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["quickstart", "/nonexistent/file"]) == 2
     assert "/nonexistent/file" in capsys.readouterr().err

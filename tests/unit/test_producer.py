@@ -172,7 +172,7 @@ def test_flush_that_is_not_over_in_time_raises_and_keeps_the_records(make: MakeP
 def test_full_buffer_names_who_holds_it(make: MakeProducer) -> None:
     producer = make(buffer_memory=64 << 10, batch_size=16384)
     know(producer)
-    with pytest.raises(BufferFullError, match=r"t\[0\] on node -1: \d+ bytes in \d+ batches"):
+    with pytest.raises(BufferFullError, match=r"t\[0\] without a leader: \d+ bytes in \d+ batches"):
         fill(producer)
     assert producer.accumulator.pool.waiter_count == 0
 
