@@ -30,7 +30,7 @@ cdef dict FORMS = {"data": OF_DATA, "topic": OF_TOPIC, "headers": OF_HEADERS, "c
 
 
 cdef int _raise_pending() except -1:
-    """Let the error go on that a call into Python has left."""
+    """Pass on the error that a call into Python has left."""
     return -1
 
 
