@@ -260,6 +260,12 @@ class _TaskWaiter:
         with contextlib.suppress(RuntimeError):  # the loop was closed: nothing waits any more
             self._loop.call_soon_threadsafe(self._event.set)
 
+    __call__ = wake
+
+    def start_with(self, start: Callable[[], None]) -> None:
+        """Call `start`, which wakes the thread to wait for: the loop may run other tasks before the wait begins."""
+        start()
+
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait for `wake`, at most `timeout` seconds; return whether it came. Uses it up."""
         with contextlib.suppress(TimeoutError):

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from kafkaprod._core.columns.columns import Headers
+from kafkaprod._core.machine.waking import Waiter
 from kafkaprod._core.queues.send_path import RecordSender
 from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
@@ -22,7 +23,6 @@ from kafkaprod.intake.blocks import BlockIntake
 from kafkaprod.intake.checks import ColumnLike
 from kafkaprod.intake.records import Intake
 from kafkaprod.metrics import Snapshot
-from kafkaprod.results.waiting import Waiter
 
 AnyProducer = TypeVar("AnyProducer", bound="Producer")
 

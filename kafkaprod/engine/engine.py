@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import kafkaprod
+from kafkaprod._core.machine.waking import Waiter
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod._core.queues.completion import ResultMaker
@@ -32,7 +33,6 @@ from kafkaprod.metrics import LatencyHistogram, ProducerMetrics, Snapshot, Stage
 from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.net.pool import NodePool
 from kafkaprod.results.batch import BatchCompletion, FailureLedger, WaitGuard
-from kafkaprod.results.waiting import Waiter
 from kafkaprod.text import counted
 
 if TYPE_CHECKING:

@@ -26,37 +26,40 @@ class Flush:
 
 
 class Flushes:
-    """The flushes of one producer. `add` is thread-safe; the rest is the sender thread's."""
+    """The flushes of one producer. `add` is thread-safe; the rest is the sender thread's.
+
+    Attributes:
+        new: For the next `begin`.
+        begun: Those that wait for their batches.
+    """
 
     def __init__(self, accumulator: Accumulator) -> None:
         self._accumulator = accumulator
-        self._new: deque[Flush] = deque()
-        self._begun: list[Flush] = []
+        self.new: deque[Flush] = deque()
+        self.begun: list[Flush] = []
 
     @property
     def waiting(self) -> list[Flush]:
         """The flushes whose callers still wait."""
-        return [flush for flush in [*self._begun, *self._new] if not flush.is_over]
+        return [flush for flush in [*self.begun, *self.new] if not flush.is_over]
 
     def add(self, flush: Flush) -> None:
         """Queue a flush for the next `begin`."""
-        self._new.append(flush)
+        self.new.append(flush)
 
     def begin(self) -> None:
         """Send what is queued at once, for the flushes added since the last call."""
-        while self._new:
-            flush = self._new.popleft()
+        while self.new:
+            flush = self.new.popleft()
             flush.mark = self._accumulator.begin_flush()
-            self._begun.append(flush)
+            self.begun.append(flush)
 
-    def wake_finished(self, *, all_of_them: bool = False) -> None:
-        """Wake the flushes whose batches all have their outcome."""
-        if not self._begun:
-            return
+    def take_finished(self, to_wake: list[Callable[[], None]], *, all_of_them: bool = False) -> None:
+        """Remove the flushes whose batches all have their outcome; append what wakes their callers."""
         oldest = self._accumulator.oldest_serial
-        for flush in self._begun.copy():
+        for flush in self.begun.copy():
             assert flush.mark is not None
             if all_of_them or flush.is_over or oldest == 0 or oldest > flush.mark:
-                self._begun.remove(flush)
+                self.begun.remove(flush)
                 self._accumulator.end_flush()
-                flush.wake()
+                to_wake.append(flush.wake)

@@ -143,9 +143,10 @@ class EngineHost:
         if engine.accumulator.unpublished_batch_count > 0:
             waiter = make_waiter()
             started_ns = time.perf_counter_ns()
-            flush = Flush(waiter.wake)
+            flush = Flush(waiter)
             try:
                 engine.sender.add_flush(flush)
+                waiter.start_with(engine.node_pool.wakeup)
                 is_over = yield waiter, timeout
             finally:
                 flush.is_over = True

@@ -128,11 +128,10 @@ class Sender:
         self._pool.wakeup()
 
     def add_flush(self, flush: Flush) -> None:
-        """Send what is queued at once, and wake `flush` when all of it has its outcome. Thread-safe."""
+        """Send what is queued, and wake `flush` when all of it has its outcome; `wakeup` starts it. Thread-safe."""
         self._flushes.add(flush)
         if self.has_ended:
             flush.wake()
-        self.wakeup()
 
     def add_purge(self, purge: Purge) -> None:
         """Fail the records that `purge` names in the next turn, then wake it. Thread-safe."""
@@ -161,7 +160,7 @@ class Sender:
         try:
             while True:
                 try:
-                    if self._is_finished():
+                    if self._close_deadlines_ms and self._is_finished():
                         break
                     self.run_once()
                     failed_turns = 0
@@ -187,7 +186,8 @@ class Sender:
         self._note_ended()
         now_us = self._clock.now_us()
         now_ms = now_us // 1000
-        self._purges.run(now_ms)
+        if self._purges.waiting:
+            self._purges.run(now_ms)
         refresh_ms = self._upkeep.refresh_metadata(now_ms)
         wait_ms: float = min(self._upkeep.observe(now_ms), refresh_ms, self._request_identity(now_ms))
         if self._telemetry is not None:
@@ -199,9 +199,14 @@ class Sender:
             wait_ms = min(wait_ms, max(min(self._close_deadlines_ms) - now_ms, 0))
             if self._has_nothing_to_do():
                 wait_ms = 0
-        if wait_ms <= self._drain.linger_ms:
+        self._accumulator.pool.wake_waiters()  # for what expired or was refused just now: the poll may last long
+        if self._flushes.begun:
+            self._flushes.take_finished(self._pool.to_wake)  # the poll wakes them, when it has released the GIL
+        linger_ms = self._drain.linger_ms
+        if linger_ms and self._pool.to_wake:
+            wait_ms = min(wait_ms, linger_ms)  # who ends a flush or a commit mostly sends at once: let that linger
+        if wait_ms <= linger_ms:
             self._accumulator.let_new_batches_linger()
-        self._wake_waiters()  # for what expired or was refused just now: the poll may last long
         self._just_ended = self._pool.poll(0 if self._ended or self._unsent is not None else max(wait_ms, 0))
         self._accumulator.set_sender_sleeps(False)
         if self._settle_ended() and self._identity.is_ending and self._accumulator.incomplete_batch_count == 0:
@@ -211,11 +216,9 @@ class Sender:
         for failure in self._pool.take_failures():
             self._upkeep.on_connection_failure(failure)
         self._flushes.begin()  # after the poll, which does not end for a flush that is already complete
-        self._wake_waiters()
+        self._accumulator.pool.wake_waiters()  # now: they can append while the next turn sends
 
     def _is_finished(self) -> bool:
-        if not self._close_deadlines_ms:
-            return False
         return self._clock.now_ms() >= min(self._close_deadlines_ms) or self._has_nothing_to_do()
 
     def _has_nothing_to_do(self) -> bool:
@@ -224,11 +227,6 @@ class Sender:
         if not self._identity.is_finished(now_ms) or self._accumulator.incomplete_batch_count:
             return False
         return self._telemetry is None or self._telemetry.is_finished(now_ms)
-
-    def _wake_waiters(self) -> None:
-        if self._accumulator.pool.waiter_count:
-            self._accumulator.pool.wake_waiters()
-        self._flushes.wake_finished()
 
     def _note_ended(self) -> None:
         """Queue what the poll returned, one by one: none is lost if memory runs out."""
@@ -321,7 +319,7 @@ class Sender:
                 self._send(request, self._answers.expect(request), now_ms, seal_us)
                 self._unsent = None
                 can_send = self._pool.is_ready(node_id, now_ms)
-            delay_ms = self._pool.ready_delay_ms(node_id, now_ms)
+            delay_ms = 0 if can_send else self._pool.ready_delay_ms(node_id, now_ms)
             if delay_ms:
                 wait_ms = min(wait_ms, delay_ms)
         return wait_ms
@@ -391,7 +389,9 @@ class Sender:
             self._flushes.begin()
             if self._accumulator.pool.waiter_count:
                 self._accumulator.pool.wake_waiters()
-            self._flushes.wake_finished(all_of_them=True)
+            self._flushes.take_finished(self._pool.to_wake, all_of_them=True)
+            while self._pool.to_wake:
+                self._pool.to_wake.pop()()
             self._purges.end_all()
             self._topic_watch.tell_end()
 

@@ -40,30 +40,34 @@ class Purge:
 
 
 class Purges:
-    """The purges of one producer. `add` is thread-safe; the rest is the sender thread's."""
+    """The purges of one producer. `add` is thread-safe; the rest is the sender thread's.
+
+    Attributes:
+        waiting: For the next `run`.
+    """
 
     def __init__(self, accumulator: Accumulator, identity: Identity, metrics: ProducerMetrics) -> None:
         self._accumulator = accumulator
         self._identity = identity
         self._metrics = metrics
-        self._waiting: deque[Purge] = deque()
+        self.waiting: deque[Purge] = deque()
 
     def add(self, purge: Purge) -> None:
         """Queue a purge for the next `run`."""
-        self._waiting.append(purge)
+        self.waiting.append(purge)
 
     def run(self, now_ms: int) -> None:
         """Fail the records of the purges added since the last call."""
-        while self._waiting:
-            purge = self._waiting[0]  # removed afterwards: if memory runs out, the next turn does the rest
+        while self.waiting:
+            purge = self.waiting[0]  # removed afterwards: if memory runs out, the next turn does the rest
             self._fail_records(purge, now_ms)
-            self._waiting.popleft()
+            self.waiting.popleft()
             purge.end()
 
     def end_all(self) -> None:
         """Let every caller continue: the thread has ended, and all records have their outcome."""
-        while self._waiting:
-            self._waiting.popleft().end()
+        while self.waiting:
+            self.waiting.popleft().end()
 
     def _fail_records(self, purge: Purge, now_ms: int) -> None:
         for ref in incomplete_batches(self._accumulator):

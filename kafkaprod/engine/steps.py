@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from kafkaprod.results.waiting import Waiter
+from kafkaprod._core.machine.waking import Waiter
 
 T = TypeVar("T")
 
@@ -23,6 +23,14 @@ class AnyWaiter(Protocol):
 
     def wake(self) -> None:
         """End the current or next wait. Never blocks; thread-safe."""
+        ...
+
+    def __call__(self) -> None:
+        """Do as `wake`."""
+        ...
+
+    def start_with(self, start: Callable[[], None]) -> None:
+        """Call `start`, which wakes the thread to wait for, now or right before the next wait."""
         ...
 
 

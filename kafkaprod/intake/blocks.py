@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkaprod._core.columns.columns import Column, Headers
+from kafkaprod._core.machine.waking import Waiter
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod._core.records.integers import checked_integer
 from kafkaprod.engine.host import EngineHost
@@ -25,7 +26,6 @@ from kafkaprod.errors import (
 from kafkaprod.hooks.interceptors import RecordBlock
 from kafkaprod.intake.checks import MAX_PARTITION, ColumnLike, as_column, as_records
 from kafkaprod.intake.records import Intake
-from kafkaprod.results.waiting import Waiter
 
 # Imported when the first block or table is sent: they need NumPy, which takes longer to import than all the rest.
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from kafkaprod._core.machine.waking import Waiter
 from kafkaprod._core.queues.accumulator import memory_holders
 from kafkaprod._core.queues.completion import DeliveryFuture
 from kafkaprod._core.queues.record_hooks import HookedRecord
@@ -23,7 +24,6 @@ from kafkaprod.engine.steps import MakeWaiter, Steps, run
 from kafkaprod.errors import BufferFullError, InvalidRecordError
 from kafkaprod.hooks.interceptors import ProducerRecord
 from kafkaprod.intake.checks import check_topic_name, checked_partition, checked_timestamp
-from kafkaprod.results.waiting import Waiter
 
 MEMORY_POLL_S: Final = 0.25  # longest sleep between looks at whether the producer is still usable
 

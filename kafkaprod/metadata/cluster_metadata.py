@@ -114,7 +114,7 @@ class Metadata:
 
     def next_refresh_ms(self, now_ms: int) -> int:
         """Return how long until `make_request` is due: 0 now; NEVER_MS while a request is in flight."""
-        return self._schedule.delay_ms(now_ms, is_wanted=self._is_wanted)
+        return self._schedule.delay_ms(now_ms, is_wanted=self._is_full_wanted or bool(self._wanted))
 
     def age_ms(self, now_ms: int) -> int | None:
         """Return the time since the last full refresh; None before the first."""

@@ -21,6 +21,7 @@ class Readiness(Protocol):
 
     poll_count: int
     wait_ns: int
+    to_wake: list[Callable[[], None]]
 
     @property
     def wakeup(self) -> Callable[[], None]:
@@ -36,7 +37,7 @@ class Readiness(Protocol):
         ...
 
     def poll(self, timeout_ms: float | None) -> list[tuple[Any, int]]:
-        """Wait at most so long; return (data, READABLE | WRITABLE) of each ready transport."""
+        """Call `to_wake` and empty it; wait at most so long; return (data, READABLE | WRITABLE) of what is ready."""
         ...
 
     def close(self) -> None:

@@ -14,12 +14,13 @@ import os
 import selectors
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
+from kafkaprod._core.machine.waking import Wakeup
 from kafkaprod.errors import ConfigError
 from kafkaprod.net.socket_calls import READY_SET, receive_into, wait_ready
-from kafkaprod.net.wakeup import Wakeup
 
 READABLE = selectors.EVENT_READ
 WRITABLE = selectors.EVENT_WRITE
@@ -61,11 +62,13 @@ class Poller:
         poll_count: Calls of the kernel in `poll`.
         wait_ns: Nanoseconds spent waiting there.
         wakeup: Called, it makes the current or next `poll` return at once; does nothing after `close`.
+        to_wake: Called, and removed, right before `poll` waits.
     """
 
     def __init__(self) -> None:
         self.poll_count = 0
         self.wait_ns = 0
+        self.to_wake: list[Callable[[], None]] = []
         self._selector = _new_selector()
         # The descriptor that wait_ready waits for; None: the selector waits itself.
         self._set_fd = _set_descriptor(self._selector)
@@ -74,7 +77,8 @@ class Poller:
         self._wakeup_sender.setblocking(False)
         self._selector.register(self._wakeup_receiver, READABLE, None)
         # By descriptor, as the selector's own map has it: that costs two calls a look.
-        self._data: dict[int, Any] = {self._wakeup_receiver.fileno(): None}
+        self._wakeup_fd = self._wakeup_receiver.fileno()
+        self._data: dict[int, Any] = {self._wakeup_fd: None}
         self._wakeup_bytes = bytearray(64)
         self.wakeup = Wakeup(self._wakeup_sender.fileno())
         self._is_closed = False
@@ -119,32 +123,32 @@ class Poller:
             timeout_ms: Longest wait, with fractions; 0 or less does not wait; None waits for ever.
         """
         started_ns = time.monotonic_ns()
-        ready = self._wait(timeout_ms)
+        set_fd = self._set_fd
+        ready = self._select(timeout_ms) if set_fd is None else wait_ready(set_fd, timeout_ms, self.to_wake)
         self.wait_ns += time.monotonic_ns() - started_ns
         self.poll_count += 1
         events = []
-        for data, mask in ready:
+        for fd, mask in ready:
+            data = self._data[fd]
             if data is None:
                 self._drain_wakeup()
             else:
                 events.append((data, mask))
         return events
 
-    def _wait(self, timeout_ms: float | None) -> list[tuple[Any, int]]:
-        if self._set_fd is None:
-            timeout_s = None if timeout_ms is None else max(timeout_ms, 0) / 1000
-            return [(key.data, mask) for key, mask in self._selector.select(timeout_s)]
-        data = self._data
-        return [(data[fd], mask) for fd, mask in wait_ready(self._set_fd, timeout_ms)]
+    def _select(self, timeout_ms: float | None) -> list[tuple[int, int]]:
+        while self.to_wake:
+            self.to_wake.pop()()
+        timeout_s = None if timeout_ms is None else max(timeout_ms, 0) / 1000
+        return [(key.fd, mask) for key, mask in self._selector.select(timeout_s)]
 
     def _drain_wakeup(self) -> None:
         # Empty the pipe first, then rearm. The other order would lose wakeups: a byte written in between would be
-        # read here, and every later wakeup would take it for still unread.
+        # read here, and every later wakeup would take it for still unread. There is never more than one byte.
         try:
-            while receive_into(self._wakeup_receiver.fileno(), self._wakeup_bytes):
-                pass
-        except OSError:  # it is being closed
-            pass
+            receive_into(self._wakeup_fd, self._wakeup_bytes)
+        except OSError:
+            return  # it is being closed
         self.wakeup.rearm()
 
     def close(self) -> None:

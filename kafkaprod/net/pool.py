@@ -56,6 +56,7 @@ class NodePool:
         is_rebootstrap_required: Whether a broker of another cluster refused this client (error 129, KIP-1102).
         ready_count: Connections that have become ready so far: with each a broker has announced its versions.
         wakeup: Called, it makes `poll` return soon. For any thread, and for signal handlers.
+        to_wake: Called, and removed, right before `poll` waits, most of them without the GIL.
         add_node: `Membership.add`, for a broker that another one named, such as a coordinator.
     """
 
@@ -68,6 +69,7 @@ class NodePool:
         self._random = random
         self._poller = settings.network.make_poller()
         self.wakeup = self._poller.wakeup
+        self.to_wake = self._poller.to_wake
         self._finished: list[InFlightRequest] = []  # filled by the connections, emptied by `poll`
         self._touched: dict[NodeState, None] = {}  # brokers whose connection may have news for `_collect`
         self._connector = Connector(settings, clock, random, self._poller, self._finished, self._touched)
@@ -265,7 +267,8 @@ class NodePool:
 
         Returns at once when some have ended already, and early for any readiness, deadline or `wakeup`.
         """
-        self._check_open()
+        if self._is_closed:
+            self._check_open()  # raises
         now_ms = self._clock.now_ms()
         if self._touched:
             self._collect(now_ms)

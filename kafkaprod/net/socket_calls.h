@@ -20,6 +20,8 @@
 #define KP_READ 1     /* selectors.EVENT_READ */
 #define KP_WRITE 2    /* selectors.EVENT_WRITE */
 #define KP_MOST_EVENTS 64
+#define KP_LONG_WAIT_US 10000                 /* of which a millisecond too much is no more than a tenth */
+#define KP_LONGEST_WAIT_US 86400000000LL      /* a day; a caller that waits for more asks again */
 
 /* Which descriptors kp_wait_ready understands: the same set of files as selectors.EpollSelector or KqueueSelector has. */
 #if defined(__linux__) && !defined(KAFKAPROD_PORTABLE)
@@ -38,12 +40,17 @@ static inline int kp_wait_ready(int set_fd, int fds[KP_MOST_EVENTS], int masks[K
     struct timespec timeout = {timeout_us / 1000000, timeout_us % 1000000 * 1000};
 #if defined(EPOLLIN)
     struct epoll_event events[KP_MOST_EVENTS];
-    /* epoll_wait() counts whole milliseconds; ppoll() counts less, and an epoll descriptor is readable when one of its files
-       is ready. */
+    /* epoll_wait() counts whole milliseconds, which is exact enough for long waits, and one call less. ppoll() counts less,
+       and an epoll descriptor is readable when one of its files is ready. */
     struct pollfd set = {set_fd, POLLIN, 0};
-    if (timeout_us != 0 && ppoll(&set, 1, timeout_us < 0 ? NULL : &timeout, NULL) <= 0)
+    int wait_ms = 0;
+    if (timeout_us < 0)
+        wait_ms = -1;
+    else if (timeout_us >= KP_LONG_WAIT_US)
+        wait_ms = timeout_us > KP_LONGEST_WAIT_US ? KP_LONGEST_WAIT_US / 1000 : (int)((timeout_us + 999) / 1000);
+    else if (timeout_us != 0 && ppoll(&set, 1, &timeout, NULL) <= 0)
         return 0;   /* nothing, or a signal, or an error that the next call will meet, too */
-    int count = epoll_wait(set_fd, events, KP_MOST_EVENTS, 0);
+    int count = epoll_wait(set_fd, events, KP_MOST_EVENTS, wait_ms);
     for (int i = 0; i < count; i++) {
         /* As selectors has it: an error or a hang-up makes a file both readable and writable. */
         fds[i] = events[i].data.fd;

@@ -13,6 +13,7 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t
 
 from kafkaprod._core.machine.gil_turns cimport have_gil, want_gil
+from kafkaprod._core.machine.waking cimport Waiter, WaitState, wake_state
 
 from os import strerror
 
@@ -39,25 +40,41 @@ cdef extern from "kafkaprod/net/socket_calls.h" nogil:
 cdef enum:
     MOST_BUFFERS = 1024     # IOV_MAX of Linux and macOS: most buffers one sendmsg takes
     SMALL_WRITE = 16384     # bytes that are copied sooner than the GIL is handed over
+    MOST_WAKES = 16         # threads that one wait wakes after it has released the GIL
 
 READY_SET = KP_READY_SET.decode()       # "epoll", "kqueue", or "" where wait_ready does not work
 
 
-def wait_ready(int set_fd, timeout_ms=None):
+def wait_ready(int set_fd, timeout_ms=None, list to_wake=None):
     """Wait until files of an epoll set or kqueue are ready; return some of them, at most 64.
 
     Args:
         set_fd: Descriptor of a set of the kind READY_SET.
         timeout_ms: Longest wait, whole or fractional; None: for ever.
+        to_wake: Called, and removed, right before the wait; Waiters when the GIL is released.
     Returns: a list of (descriptor, selectors' events), each descriptor once.
     Raises: OSError, also (ENOSYS) where READY_SET is empty.
     """
+    cdef WaitState *states[MOST_WAKES]
+    cdef int wake_count = 0
+    cdef list woken = None      # keeps them alive
     cdef int[MOST_EVENTS] fds
     cdef int[MOST_EVENTS] masks
     cdef long long timeout_us = -1 if timeout_ms is None else <long long>(max(timeout_ms, 0) * 1000)
     cdef int count
     cdef int i
+    if to_wake:
+        woken = to_wake.copy()
+        to_wake.clear()
+        for wake in woken:
+            if type(wake) is Waiter and wake_count < MOST_WAKES:
+                states[wake_count] = &(<Waiter>wake).state
+                wake_count += 1
+            else:
+                wake()
     with nogil:
+        for i in range(wake_count):
+            wake_state(states[i])
         count = kp_wait_ready(set_fd, fds, masks, timeout_us)
         want_gil()
     have_gil()

@@ -41,7 +41,6 @@ from kafkaprod.protocol.frames import (
     FrameSplitter,
     encode_request,
     encode_request_frame_start,
-    has_tagged_response_header,
     peek_correlation_id,
     split_response,
 )
@@ -81,6 +80,7 @@ class Connection:
 
     Attributes:
         outgoing: What the socket has not taken yet; for reading its positions.
+        has_events: Whether `events` would return some. The last event is the end of the connection.
     """
 
     def __init__(
@@ -105,6 +105,7 @@ class Connection:
         self._in_flight = InFlightRequests()
         self._has_ended = False  # connection_lost() is through
         self._events: list[Event] = []
+        self.has_events = False
         self._next_correlation_id = 0
         self._handshake = Handshake(
             self._ask,
@@ -226,7 +227,8 @@ class Connection:
             self._node_id, on_done, api_key, version, correlation_id, now_ms, now_ms + timeout_ms, expects_response
         )
         request.max_response_bytes = max_response_bytes
-        self._enqueue([header, *parts], request)
+        request.end_position = self.outgoing.append([header, *parts])
+        self._in_flight.requests.append(request)
         return correlation_id
 
     def extend_deadlines(self, extra_ms: int) -> None:
@@ -249,12 +251,9 @@ class Connection:
         entry = InFlightRequest(self._node_id, on_done, api, version, correlation_id, now_ms, now_ms + timeout_ms)
         entry.response_type = RESPONSES[api]
         entry.max_response_bytes = MAX_RESPONSE_BYTES.get(api, MAX_FRAME_BYTES)
-        self._enqueue([frame], entry)
+        entry.end_position = self.outgoing.append([frame])
+        self._in_flight.requests.append(entry)
         return correlation_id
-
-    def _enqueue(self, parts: Sequence[Buffer | ByteChain], request: InFlightRequest) -> None:
-        request.end_position = self.outgoing.append(parts)
-        self._in_flight.requests.append(request)
 
     def _take_correlation_id(self) -> int:
         correlation_id = self._next_correlation_id
@@ -283,7 +282,7 @@ class Connection:
             return 0
         answered = 0
         try:
-            if self.is_ready and not self._splitter.incomplete_bytes:
+            if self._handshake.state is State.READY and not self._splitter.incomplete_bytes:
                 body = _whole_answer(self._in_flight.requests, data, self.outgoing.sent_position)
                 if body is not None:
                     self._finish(self._in_flight.requests[0], body, now_ms)
@@ -306,15 +305,12 @@ class Connection:
 
     def _emit(self, event: Event) -> None:
         self._events.append(event)
-
-    @property
-    def has_events(self) -> bool:
-        """Whether `events` would return some. The last event is the end of the connection."""
-        return bool(self._events)
+        self.has_events = True
 
     def events(self) -> list[Event]:
         """Return the events since the last call, in order."""
         events, self._events = self._events, []
+        self.has_events = False
         return events
 
     def _on_frame(self, frame: Buffer, now_ms: int) -> bool:
@@ -414,7 +410,7 @@ class Connection:
                 self.finished.append(request)
             requests.popleft()
         self._events.append(ConnectionFailed(error))
-        self._has_ended = True
+        self.has_events = self._has_ended = True
 
 
 def _whole_answer(requests: Sequence[InFlightRequest], data: Buffer, sent_position: int) -> memoryview | None:
@@ -436,7 +432,7 @@ def _whole_answer(requests: Sequence[InFlightRequest], data: Buffer, sent_positi
     ):
         return None
     start = FRAME_SIZE_BYTES + CORRELATION_ID_BYTES
-    if has_tagged_response_header(request.api_key, _is_flexible(request.api_key, request.version)):
+    if request.api_key != ApiKey.API_VERSIONS and _is_flexible(request.api_key, request.version):
         if tagged_field_count:
             return None
         start += 1

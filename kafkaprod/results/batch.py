@@ -17,10 +17,10 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from kafkaprod._core.machine.waking import Waiter
 from kafkaprod._core.queues.completion import BatchResult, DeliveryFuture
 from kafkaprod.errors import ForkedProducerError, IllegalStateError
 from kafkaprod.results.record_wait import await_record, loop_waiter
-from kafkaprod.results.waiting import Waiter
 
 if TYPE_CHECKING:
     import asyncio

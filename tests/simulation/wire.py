@@ -206,6 +206,7 @@ class SimulatedPoller:
     def __init__(self) -> None:
         self.poll_count = 0
         self.wait_ns = 0
+        self.to_wake: list[Callable[[], None]] = []
         self.timeout_ms = 0.0
         self.had_events = False
         self.on_ready: Callable[[], None] = lambda: None
@@ -233,6 +234,8 @@ class SimulatedPoller:
     def poll(self, timeout_ms: float | None) -> list[tuple[Any, int]]:
         """Return what is ready now."""
         self.poll_count += 1
+        while self.to_wake:
+            self.to_wake.pop()()
         events = []
         for transport, (interest, data) in self._watched.items():
             assert isinstance(transport, SimulatedTransport)

@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
+from kafkaprod._core.machine.waking import Waiter
 from kafkaprod.engine.host import EngineHost
 from kafkaprod.engine.steps import MakeWaiter, Steps, run
 from kafkaprod.engine.transactions.calls import Call
 from kafkaprod.engine.transactions.identity import TransactionalIdentity
 from kafkaprod.errors import IllegalStateError, InvalidRecordError
 from kafkaprod.metrics.producer_metrics import Timer
-from kafkaprod.results.waiting import Waiter
 
 MAX_WAIT_S: Final = threading.TIMEOUT_MAX
 P = TypeVar("P")
@@ -78,14 +78,17 @@ class TransactionCalls:
     ) -> Steps[None]:
         self._check()
         limit_s, waiter = self._limit_s(timeout), make_waiter()
-        call = start(waiter.wake)
+        call = start(waiter)
         if call is None:
             return
         started_ns = time.perf_counter_ns()
+        wakeup = self._engine.node_pool.wakeup
         try:
+            waiter.start_with(wakeup)
             has_ended = yield waiter, limit_s
         except BaseException:
             self.identity.let_go(call)
+            wakeup()  # the wait may not have begun
             raise
         finally:
             self._engine.metrics.add_time(timer, time.perf_counter_ns() - started_ns)

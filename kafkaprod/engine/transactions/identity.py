@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from kafkaprod._core.queues.accumulator import Accumulator
@@ -138,11 +139,10 @@ class TransactionalIdentity:
             raise self._closed.error()
 
     def _started(self, call: Call, wake: Callable[[], None]) -> Call:
-        call.wake = wake
+        call.wake = partial(self._pool.to_wake.append, wake)  # not at once: the caller needs the lock and the GIL
         self._has_news = True
         if call.is_done:
             wake()
-        self._pool.wakeup()
         return call
 
     def finish(self, call: Call) -> None:

@@ -98,6 +98,7 @@ class FakePool:
     while_polled: Callable[[], object] = lambda: None
 
     poll_count: int = 0
+    to_wake: list[Callable[[], None]] = field(default_factory=list)
     wait_ns: int = 0
     connection_count: int = 0
 
@@ -173,6 +174,8 @@ class FakePool:
         self.poll_timeouts.append(timeout_ms)
         if self.breaks is not None:
             raise self.breaks
+        while self.to_wake:
+            self.to_wake.pop()()
         self.while_polled()
         finished, self.finished = self.finished, []
         return finished

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kafkaprod._core.machine.waking import Waiter
 from kafkaprod.engine.flushes import Flush
 from kafkaprod.engine.steps import run
 from kafkaprod.errors import (
@@ -30,7 +31,6 @@ from kafkaprod.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkaprod.results.waiting import Waiter
 from tests.support.producer.sender_rig import TOPIC, Rig, failure
 
 NOT_ENOUGH_REPLICAS = 19
@@ -652,6 +652,7 @@ class TestFlush:
         assert not told.wait(0)
         rig.answer(sent)
         rig.turn()
+        rig.turn()  # callers are woken right before the next wait
         assert told.wait(0)
 
     def test_flush_ends_before_the_sender_sleeps_again_if_the_last_batch_expires(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkaprod._core.machine.waking import Waiter
 from kafkaprod.engine.identity import MAX_WAIT_MS
 from kafkaprod.engine.steps import run
 from kafkaprod.engine.upkeep import OBSERVATION_MS
@@ -24,7 +25,6 @@ from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaprod.protocol.messages.metadata import MetadataRequest
 from kafkaprod.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from kafkaprod.results.waiting import Waiter
 from tests.support.producer.sender_rig import TOPIC, Rig, Sent
 
 NOT_LEADER = 6

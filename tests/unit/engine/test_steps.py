@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaprod._core.machine.waking import Waiter
 from kafkaprod.engine.steps import Steps, run
-from kafkaprod.results.waiting import Waiter
 
 
 def test_outcome_of_steps_that_need_no_wait() -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from kafkaprod._core.machine.waking import Waiter
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod.engine.steps import run
 from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.errors import AuthorizationError, BootstrapError, KafkaError, MetadataTimeoutError, ProducerClosedError
-from kafkaprod.results.waiting import Waiter
 from tests.support.clock import ManualClock
 
 FAR_MS = 60_000

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafkaprod._core.machine.waking import Waiter
 from kafkaprod.errors import ConfigError
 from kafkaprod.net.poller import READABLE, WRITABLE, Poller
 
@@ -67,6 +68,19 @@ def test_a_wakeup_from_another_thread_ends_an_endless_poll(poller: Poller) -> No
 def test_a_wakeup_before_the_poll_is_not_lost(poller: Poller) -> None:
     poller.wakeup()
     assert poller.poll(None) == []
+
+
+def test_a_poll_wakes_each_thread_once_before_it_waits(poller: Poller) -> None:
+    waiters = [Waiter() for _ in range(20)]  # more than are woken without the GIL
+    calls: list[str] = []
+    poller.to_wake += [*waiters, lambda: calls.append("called")]
+    poller.poll(0)
+    assert poller.to_wake == []
+    assert calls == ["called"]
+    assert all(waiter.wait(0) for waiter in waiters)
+    poller.poll(0)
+    assert calls == ["called"]
+    assert not any(waiter.wait(0) for waiter in waiters)
 
 
 def test_many_wakeups_end_one_poll_only(poller: Poller, pair: Pair) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kafkaprod._core.columns.columns import Column, Headers
+from kafkaprod._core.machine.waking import Waiter
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod._core.queues.completion import DeliveryFuture, ResultMaker
 from kafkaprod._core.requests.split import split_batch
@@ -23,7 +24,6 @@ from kafkaprod.protocol.error_codes import error_for
 from kafkaprod.results.batch import MAX_UNSEEN_BATCHES, BatchCompletion, FailureLedger, WaitGuard
 from kafkaprod.results.block import CLIENT_ERROR, PENDING, BlockResult
 from kafkaprod.results.record_wait import RecordWait, end_waits
-from kafkaprod.results.waiting import Waiter
 from tests.support.core.core_engine import TOPIC, Engine, only_ref, succeed
 
 REFUSED = BrokerError("refused", code=87, name="INVALID_RECORD")

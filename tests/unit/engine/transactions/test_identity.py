@@ -45,6 +45,7 @@ class Nodes:
         self.brokers: dict[int, BrokerVersions | None] = dict(enumerate(brokers, 1))
         self.added: list[Node] = []
         self.ready_count = len(brokers)
+        self.to_wake: list[Callable[[], None]] = []
 
     @property
     def members(self) -> Nodes:
@@ -381,6 +382,9 @@ def test_call_that_times_out_is_resumed() -> None:
     assert bench.identity.start_init(lambda: woken.append(True)) is call
     bench.answer(Step.FIND_COORDINATOR)
     bench.answer(Step.INIT, 0, (4000, 1))
+    assert not woken  # but right before the sender thread waits
+    for wake in bench.pool.to_wake:
+        wake()
     assert woken == [True]
     assert bench.identity.time_out(call, 1) is None
     bench.identity.finish(call)

@@ -1,0 +1,36 @@
+from collections.abc import Callable
+from typing import Self, final
+
+class Waiter:
+    """One thread waits, any thread wakes it. A wake that comes first is not lost. To call it is to wake it."""
+
+    def __new__(cls) -> Self: ...
+    def start_with(self, start: Callable[[], None]) -> None:
+        """Call `start`, which wakes the thread to wait for, right before the next wait; a Wakeup without the GIL."""
+
+    def wake(self) -> None:
+        """Make the current or next `wait` return True. Never blocks; may be called again."""
+
+    def __call__(self) -> None: ...
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for `wake`, at most `timeout` seconds; return whether it came. Uses it up."""
+
+@final
+class Wakeup:
+    """Ends a poller's wait from any thread: one byte into a socket pair, however many calls there are.
+
+    Thread-safe, safe in signal handlers.
+
+    Args:
+        descriptor: Written to; non-blocking. The caller owns it, and calls close() before closing it.
+    """
+
+    def __new__(cls, descriptor: int) -> Self: ...
+    def __call__(self) -> None:
+        """Write a byte, unless one is unread or close() was called."""
+
+    def rearm(self) -> None:
+        """Let the next call write again. The poller calls this when it has read all bytes."""
+
+    def close(self) -> None:
+        """Disable later calls; a call in progress has ended when this returns."""
