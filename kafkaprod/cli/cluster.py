@@ -14,7 +14,9 @@ from kafkaprod.cli.main import examples
 from kafkaprod.errors import ConfigError, KafkaError
 
 _BROKER_COMMANDS = ("kill", "start", "stop", "pause", "resume", "restart", "isolate")
-_COMMANDS = f"{', '.join(_BROKER_COMMANDS)} with a broker's id or `controller`; heal; status; history"
+_COMMANDS = (
+    f"{', '.join(_BROKER_COMMANDS)} with a broker's id or `controller`; add [rack]; remove ID; heal; status; history"
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -92,6 +94,11 @@ def _do(cluster: EmbeddedCluster, words: list[str]) -> str:
             return "\n".join(cluster.history())
         case ["heal"]:
             cluster.heal()
+        case ["add"] | ["add", _]:
+            broker = cluster.add_broker(*words[1:])
+            return f"broker {broker.id} listens on {broker.address}"
+        case ["remove", name]:
+            cluster.remove_broker(int(name))
         case ["isolate", name]:
             cluster.isolate(cluster.broker(int(name)).id)
         case [command, name] if command in _BROKER_COMMANDS:

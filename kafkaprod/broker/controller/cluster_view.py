@@ -17,6 +17,7 @@ from kafkaprod.broker.controller.events import (
     Event,
     MoveLeader,
     Reassign,
+    UnregisterBroker,
 )
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
 
@@ -79,6 +80,8 @@ def event_of(image: ClusterImage, command: dict[str, Any], reply: Callable[[Any]
         case "reassign":
             replicas = command["replicas"]
             return Reassign(_key(image, command), None if replicas is None else tuple(replicas), reply)
+        case "unregister":
+            return UnregisterBroker(command["broker_id"], reply)
         case "elect":
             keys = None if command.get("topic") is None else (_key(image, command),)
             return ElectLeaders(ElectionType[command["kind"].upper()], keys, reply)

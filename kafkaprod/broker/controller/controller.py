@@ -38,6 +38,7 @@ from kafkaprod.broker.controller.events import (
     Reassign,
     RegisterBroker,
     SessionExpired,
+    UnregisterBroker,
 )
 from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
 from kafkaprod.broker.metadata.image import ClusterImage
@@ -57,6 +58,7 @@ HANDLERS: Final[Mapping[type[Any], Handler]] = {
     RegisterBroker: registrations.register,
     Heartbeat: registrations.heartbeat,
     SessionExpired: registrations.session_expired,
+    UnregisterBroker: registrations.unregister,
     BrokerGone: registrations.broker_gone,
     CreateTopic: topics.create,
     CreatePartitions: topics.create_partitions,
@@ -184,6 +186,7 @@ class Controller:
         brokers = self.context.image.brokers
         for broker_id in [known for known in self.channels if known not in brokers]:
             del self.channels[broker_id]
+            self.queue.cancel(f"session {broker_id}")
         for broker in brokers.values():
             channel = self.channels.get(broker.broker_id)
             if channel is None or channel.broker_epoch != broker.epoch:

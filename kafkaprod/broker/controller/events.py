@@ -69,6 +69,14 @@ class SessionExpired:
 
 
 @dataclass(frozen=True, slots=True)
+class UnregisterBroker:
+    """A broker is removed from the cluster: no process of its id comes back."""
+
+    broker_id: int
+    reply: Reply = no_reply
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerGone:
     """A broker's process has ended."""
 
@@ -242,6 +250,7 @@ Event = (
     RegisterBroker
     | Heartbeat
     | SessionExpired
+    | UnregisterBroker
     | BrokerGone
     | CreateTopic
     | CreatePartitions

@@ -17,9 +17,16 @@ from kafkaprod.broker.controller.events import (
     RegisterBroker,
     Registered,
     SessionExpired,
+    TopicAnswer,
+    UnregisterBroker,
 )
 from kafkaprod.broker.metadata.image import BrokerImage, PartitionImage
-from kafkaprod.broker.metadata.records import BrokerEndpoint, BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from kafkaprod.broker.metadata.records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.schema import Struct
 
@@ -94,6 +101,24 @@ def broker_gone(context: ControllerContext, event: BrokerGone, now_ms: int) -> D
         return Decision([], None)
     context.sessions[event.broker_id] = now_ms
     return Decision([] if broker.is_fenced else fence(context, broker), None)
+
+
+def unregister(context: ControllerContext, event: UnregisterBroker, now_ms: int) -> Decision:
+    """Remove a broker's registration; answer with an error and a message.
+
+    Refused: 102, there is none; 42, it still has replicas, whose partitions would wait for it for ever.
+    """
+    broker_id = event.broker_id
+    broker = context.image.brokers.get(broker_id)
+    if broker is None:
+        return Decision([], TopicAnswer(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered."))
+    if any(broker_id in partition.replicas for partition in context.image.partitions.values()):
+        return Decision([], TopicAnswer(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} still has replicas."))
+    context.sessions.pop(broker_id, None)
+    context.applied.pop(broker_id, None)
+    context.shutdown_offsets.pop(broker_id, None)
+    record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
+    return Decision([record], TopicAnswer(ErrorCode.NONE))
 
 
 def fence(context: ControllerContext, broker: BrokerImage) -> list[Struct]:

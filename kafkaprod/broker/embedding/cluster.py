@@ -23,6 +23,7 @@ from typing import Any, Literal, Self
 
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster_faults import ClusterFaults
+from kafkaprod.broker.embedding.cluster_members import MemberControls
 from kafkaprod.broker.embedding.cluster_options import ClusterOptions
 from kafkaprod.broker.embedding.cluster_processes import ClusterBroker, ClusterProcess
 from kafkaprod.broker.embedding.cluster_topics import TopicControls
@@ -39,7 +40,7 @@ _SHOWN_TOPICS = 20
 _LAST_CHANGES = "last changes of the embedded cluster:"
 
 
-class EmbeddedCluster(ClusterFaults, TopicControls):
+class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
     """See the module docstring. Not thread-safe, except that several threads may wait and take views.
 
     Attributes:

@@ -84,15 +84,7 @@ class Host:
         self._is_terminated = False
         self.is_orphan = False
         for name, broker in options["brokers"].items():
-            sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            address = broker.get("host", DEFAULT_HOST), broker["port"]
-            try:
-                sock.bind(address)
-            except OSError as error:
-                raise bind_error(*address, error, "use other ports, or none for free ones") from error
-            self._reserved[name] = sock
-            broker["port"] = sock.getsockname()[1]
+            self._reserve(name, broker)
         self._wake_receiver, self._wake_sender = socket.socketpair()
         for end in (self._wake_receiver, self._wake_sender):
             end.setblocking(False)
@@ -103,6 +95,18 @@ class Host:
     def ports(self) -> dict[str, int]:
         """The port of each broker."""
         return {name: sock.getsockname()[1] for name, sock in self._reserved.items()}
+
+    def _reserve(self, name: str, broker: Command) -> None:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        address = broker.get("host", DEFAULT_HOST), broker["port"]
+        try:
+            sock.bind(address)
+        except OSError as error:
+            sock.close()
+            raise bind_error(*address, error, "use other ports, or none for free ones") from error
+        self._reserved[name] = sock
+        broker["port"] = sock.getsockname()[1]
 
     def serve(self) -> None:
         """Obey until stdin ends."""
@@ -188,6 +192,15 @@ class Host:
                         self._ask(child.name, self._links)
             case "tell":
                 return self._ask(name, command["what"])
+            case "add":
+                self._reserve(name, command["options"])
+                self._options["brokers"][name] = command["options"]
+                return {"port": command["options"]["port"]}
+            case "remove":
+                if name in self._children:
+                    raise HostError(f"process {name} still runs")
+                del self._options["brokers"][name]
+                self._reserved.pop(name).close()
             case "processes":
                 return {"pids": {name: child.pid for name, child in self._children.items()}}
             case "close":

@@ -1,0 +1,46 @@
+"""A broker joins a running cluster, and another one leaves it for good; clients send and read on."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaprod.broker.embedding.cluster import EmbeddedCluster
+from kafkaprod.broker.embedding.embedded import EmbeddedBrokerError
+from tests.support.cluster.load import Load
+from tests.support.cluster.reading import read_with_confluent
+
+PARTITIONS = 2
+
+
+def number(value: bytes) -> int:
+    """Return the place of a record among those of its partition."""
+    return int(value.rpartition(b"-")[2])
+
+
+def test_brokers_come_and_go_under_load() -> None:
+    with EmbeddedCluster(brokers=2, topics={"orders": PARTITIONS}) as cluster:
+        with Load(cluster.bootstrap_servers, "orders", PARTITIONS) as load:
+            load.wait_for_more()
+            added = cluster.add_broker("b")
+            assert (added.id, added.rack, added.is_running) == (3, "b", True)
+            cluster.create_topic("after", 3, replication_factor=3)
+            cluster.remove_broker(1)
+            load.wait_for_more()
+            assert cluster.broker_ids == [2, 3]
+            view = cluster.wait_until_in_sync()
+            assert [sorted(view.replicas("orders", index)) for index in range(PARTITIONS)] == [[2, 3], [2, 3]]
+            assert [sorted(view.replicas("after", index)) for index in range(3)] == [[2, 3]] * 3
+            added.restart()
+            cluster.wait_until_in_sync()
+            load.wait_for_more()
+        assert load.failed == []
+        read = read_with_confluent(cluster.bootstrap_servers, "orders", PARTITIONS)
+        # A batch that was written before its leader left is acknowledged by the next one, after a later batch.
+        assert read == {index: sorted(values, key=number) for index, values in load.acknowledged.items()}
+        cluster.remove_broker(3)
+        assert cluster.add_broker().id == 4  # ids are not used again
+        cluster.remove_broker(4)
+        with pytest.raises(EmbeddedBrokerError, match="the only one"):
+            cluster.remove_broker(2)
+        with pytest.raises(ValueError, match="no broker 1"):
+            cluster.remove_broker(1)
