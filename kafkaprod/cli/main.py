@@ -126,8 +126,9 @@ def _fail(name: str, error: KafkaError | OSError) -> int:
     text = str(error)
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
-    if isinstance(error, TopicNotFoundError) and {"topic", "partition"} & error.context.keys() == {"topic"}:
-        topic = error.context["topic"]
+    context = error.context if isinstance(error, TopicNotFoundError) else {}
+    topic = context.get("topic")
+    if topic is not None and "partition" not in context and "UNKNOWN_TOPIC" in text:  # as the broker answered
         text = f"topic {topic!r} does not exist, or this user may not see it; `kafkaprod topics list` shows all"
     print(f"{coloured(f'{name}:', 'red', sys.stderr)} {printable(text)}", file=sys.stderr)
     return REFUSED if isinstance(error, ConfigError) else 1

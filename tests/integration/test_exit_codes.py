@@ -111,3 +111,18 @@ def test_a_broker_that_is_down_may_be_up_later(tmp_path: Path) -> None:
     path = tmp_path / "lines.txt"
     path.write_bytes(b"one\n")
     assert main(["load", str(path), "-t", "t", "-b", "127.0.0.1:1", "--connect-timeout", "0.2"]) == 75
+
+
+def test_a_missing_topic_is_named_in_plain_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with EmbeddedBroker(auto_create_topics=False) as broker:
+        for command in ("tail none", "topics describe none", "topics delete none"):
+            assert main([*command.split(), "-b", broker.bootstrap_servers]) == 1
+            assert "topic 'none' does not exist" in capsys.readouterr().err
+
+
+def test_a_connection_is_logged_and_a_bootstrap_server_named_by_its_address(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with EmbeddedBroker() as broker, caplog.at_level("INFO", "kafkaprod.net"):
+        assert main(["topics", "list", "-b", broker.bootstrap_servers]) == 0
+        assert f"connected to bootstrap server {broker.bootstrap_servers}" in caplog.messages
