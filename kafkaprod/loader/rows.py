@@ -29,8 +29,8 @@ class RowBlock:
         end_row: Number of the first row after the block; rows that were left out count.
         end_offset: Where that row begins in the input's text; 0 if the format has no offsets.
         bad: Rows between the block before and `end_row` that cannot be sent.
-        line_of: Returns the line of a row by its number, until the next block is read; None: lines are rows, or there
-            are none.
+        line_of: Returns the line of a row by its number, until the next block is read; None: lines are rows, or the
+            input has no lines.
     """
 
     numbers: NDArray[np.int64]
