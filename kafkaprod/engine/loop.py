@@ -186,8 +186,7 @@ class Sender:
         self._note_ended()
         now_us = self._clock.now_us()
         now_ms = now_us // 1000
-        if self._purges.waiting:
-            self._purges.run(now_ms)
+        self._purges.run(now_ms)
         refresh_ms = self._upkeep.refresh_metadata(now_ms)
         wait_ms: float = min(self._upkeep.observe(now_ms), refresh_ms, self._request_identity(now_ms))
         if self._telemetry is not None:
@@ -202,10 +201,9 @@ class Sender:
         self._accumulator.pool.wake_waiters()  # for what expired or was refused just now: the poll may last long
         if self._flushes.begun:
             self._flushes.take_finished(self._pool.to_wake)  # the poll wakes them, when it has released the GIL
-        linger_ms = self._drain.linger_ms
-        if linger_ms and self._pool.to_wake:
-            wait_ms = min(wait_ms, linger_ms)  # who ends a flush or a commit mostly sends at once: let that linger
-        if wait_ms <= linger_ms:
+        if self._drain.linger_ms and self._pool.to_wake:
+            wait_ms = min(wait_ms, self._drain.linger_ms)  # the caller may send at once: let that linger
+        if wait_ms <= self._drain.linger_ms:
             self._accumulator.let_new_batches_linger()
         self._just_ended = self._pool.poll(0 if self._ended or self._unsent is not None else max(wait_ms, 0))
         self._accumulator.set_sender_sleeps(False)
