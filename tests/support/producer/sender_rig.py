@@ -180,6 +180,9 @@ class FakePool:
         finished, self.finished = self.finished, []
         return finished
 
+    def name_of(self, node_id: int) -> str:
+        return f"node {node_id}"
+
     def last_failure(self, node_id: int) -> ConnectionFailure | None:
         return self.last_failures.get(node_id)
 
