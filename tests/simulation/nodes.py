@@ -26,7 +26,7 @@ from tests.simulation.world import World
 CLUSTER_ID = "simulated"
 SESSION_MS = 300
 HEARTBEAT_MS = 60
-TICK_MS = 25
+TICK_MS = 40
 LAG_MS = 150
 SYNC_MS = 90
 IDS_TIMEOUT_MS = 500
@@ -242,11 +242,11 @@ class BrokerNode:
     def pump(self) -> None:
         now_ms = self.now_ms()
         state = self.lifecycle.state
-        if state is BrokerState.STOPPED:
-            self._stopped()
-            return
         if state is BrokerState.RUNNING:
             self.server.is_serving = True
+        elif state is BrokerState.STOPPED:
+            self._stopped()
+            return
         request = self.lifecycle.next_request(self.follower.image.end_offset, now_ms)
         if request is not None:
             self._ask_controller(request)
@@ -261,8 +261,6 @@ class BrokerNode:
             self._complete_produces()
         if len(self.handler_broker.purgatory):
             self.handler_broker.purgatory.run(now_ms)
-        if state is BrokerState.RUNNING and self.handler_broker.producer_ids.is_low:
-            self._refill_producer_ids(now_ms)
 
     def produce(
         self,
@@ -377,6 +375,8 @@ class BrokerNode:
 
     def _tick(self) -> None:
         self.manager.tick(self.now_ms())
+        if self.lifecycle.state is BrokerState.RUNNING and self.handler_broker.producer_ids.is_low:
+            self._refill_producer_ids(self.now_ms())
         self.world.in_process(self.process, TICK_MS, self._tick)
 
     def _sync(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +18,9 @@ from tests.simulation.world import World
 
 FAULTS_MS = 2000
 REST_MS = 4000
+STARTS_MS = 600
+STEP_MS = 50
+PARTITION_COUNT = 4
 CHECK_EACH_EVENTS = 150
 
 
@@ -57,7 +61,7 @@ class Simulation:
         world.rules.max_delay_ms = chance.choice((2, 5, 20))
         min_isr = chance.choice((1, 1, 2))
         max_batches = chance.choice((1, 3, 100))
-        idle_ms = chance.choice((10, 30))
+        idle_ms = chance.choice((15, 40))
         for broker in self.brokers.values():
             broker.min_isr = min_isr
             broker.settings.max_batches = max_batches
@@ -88,9 +92,9 @@ class Simulation:
         self.controller.start()
         for broker in self.brokers.values():
             broker.start()
-        self._run(600)
+        self._run_while(lambda: not self._are_serving(), STARTS_MS)
         self._create_topic()
-        self._run(self.world.now_ms + 300)
+        self._run_while(lambda: len(self._keys()) < PARTITION_COUNT or not self.checker.is_at_rest(), STARTS_MS)
         self.world.rules.loss = self.world.random.choice((0.0, 0.0, 0.01, 0.05))
         self.world.rules.repeat = self.world.random.choice((0.0, 0.0, 0.05))
         self._start_clients()
@@ -122,16 +126,19 @@ class Simulation:
 
     def _run_until_at_rest(self) -> None:
         """Run until nothing is outstanding, at most as long as everything has to be whole again."""
-        ends_ms = self.world.now_ms + REST_MS
         longest_ms = max(engine.config.delivery_timeout_ms for engine in self.engines)
         settles_ms = self.world.now_ms + max(longest_ms + 1000, REST_MS)
-        while self.world.now_ms < ends_ms and not self.checker.is_at_rest():
-            self._run(self.world.now_ms + 50)
-        while self.world.now_ms < settles_ms and (self.outcomes.open_count or not self._are_idle()):
-            self._run(self.world.now_ms + 50)
-        ends_ms = self.world.now_ms + REST_MS
-        while self.world.now_ms < ends_ms and not self.checker.is_at_rest():
-            self._run(self.world.now_ms + 50)
+        self._run_while(lambda: not self.checker.is_at_rest(), REST_MS)
+        self._run_while(lambda: self.outcomes.open_count > 0 or not self._are_idle(), settles_ms - self.world.now_ms)
+        self._run_while(lambda: not self.checker.is_at_rest(), REST_MS)
+
+    def _run_while(self, condition: Callable[[], bool], most_ms: int) -> None:
+        ends_ms = self.world.now_ms + most_ms
+        while self.world.now_ms < ends_ms and condition():
+            self._run(self.world.now_ms + STEP_MS)
+
+    def _are_serving(self) -> bool:
+        return all(broker.server.is_serving for broker in self.brokers.values())
 
     def _are_idle(self) -> bool:
         return all(producer.is_idle for producer in self.producers if producer.acks == -1)

@@ -10,7 +10,7 @@ import hashlib
 import heapq
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 Action = Callable[[], None]
 
@@ -28,7 +28,7 @@ class Process:
     is_up: bool = False
     lives: int = 0
     paused_until_ms: int = 0
-    pump: Action = field(default=lambda: None)
+    pump: Action | None = None
     clock_offset_ms: int = 0
     clock_permille: int = 1000
 
@@ -132,7 +132,8 @@ class World:
                     self.in_process(process, process.paused_until_ms - self.now_ms, action)
                 else:
                     action()
-                    process.pump()
+                    if process.pump is not None:
+                        process.pump()
             left -= 1
             if not left:
                 left = check_each_events
