@@ -7,7 +7,7 @@ achieve nothing are a violation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kafkaprod._core.queues.completion import DeliveryFuture
@@ -166,6 +166,14 @@ class EngineNode:
         """Look again for the topic: there is news."""
         if self._queues is None and self._steps is not None:
             self.world.in_process(self.process, 0, self._look_again)
+
+    def __call__(self) -> None:
+        """Do as `wake`."""
+        self.wake()
+
+    def start_with(self, start: Callable[[], None]) -> None:
+        """Wake the sender at once: its turn comes later here."""
+        start()
 
     def _look_again(self) -> None:
         if self._queues is None:

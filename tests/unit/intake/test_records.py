@@ -33,6 +33,12 @@ class Note:
     def wake(self) -> None:
         self.woken += 1
 
+    def __call__(self) -> None:
+        self.wake()
+
+    def start_with(self, start: Callable[[], None]) -> None:
+        start()
+
 
 class Place:
     def __init__(self, **options: Any) -> None:
