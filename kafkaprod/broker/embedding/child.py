@@ -38,7 +38,7 @@ from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
 
-_CONTROL_TIMEOUT_S = 10.0
+_CONTROL_TIMEOUT_S = 30.0
 _ORPHAN_S = 1.0
 
 

@@ -33,8 +33,8 @@ from kafkaprod.protocol.api_keys import ApiKey
 
 __all__ = ["EmbeddedBroker", "EmbeddedBrokerError"]
 
-_START_TIMEOUT_S = 30.0
-_ANSWER_TIMEOUT_S = 10.0
+_START_TIMEOUT_S = 120.0
+_ANSWER_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 30.0
 _TRANSACTION_CHECK_MS = 100  # much less than Kafka's 10 s: tests wait for timeouts
 _ARGUMENTS = {

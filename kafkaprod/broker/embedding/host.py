@@ -34,7 +34,7 @@ from kafkaprod.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
-_ANSWER_S = 10.0
+_ANSWER_S = 30.0
 _STOP_S = 15.0
 _CLOSE_S = 5.0
 _ORPHAN_S = 1.0

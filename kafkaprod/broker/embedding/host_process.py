@@ -10,8 +10,8 @@ from typing import Any
 
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError, exchange, say_last, start_module
 
-_START_S = 30.0
-_ANSWER_S = 30.0
+_START_S = 120.0
+_ANSWER_S = 60.0
 _CLOSE_S = 15.0
 
 
