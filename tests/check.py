@@ -57,7 +57,7 @@ STEPS = [
         "stubs",
         (
             *(PYTHON, "-m", "mypy.stubtest", "kafkaprod._core"),
-            *("kafkaprod.net.socket_calls", "kafkaprod.net.wakeup", "kafkaprod.results.record_wait"),
+            *("kafkaprod.net.socket_calls", "kafkaprod.results.record_wait"),
             *("--mypy-config-file", "pyproject.toml"),
             *("--allowlist", "tests/stubtest_allowlist.txt", "--ignore-unused-allowlist"),
         ),

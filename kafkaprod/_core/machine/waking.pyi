@@ -1,6 +1,9 @@
 from collections.abc import Callable
 from typing import Self, final
 
+from typing_extensions import disjoint_base
+
+@disjoint_base
 class Waiter:
     """One thread waits, any thread wakes it. A wake that comes first is not lost. To call it is to wake it."""
 
@@ -11,7 +14,9 @@ class Waiter:
     def wake(self) -> None:
         """Make the current or next `wait` return True. Never blocks; may be called again."""
 
-    def __call__(self) -> None: ...
+    def __call__(self) -> None:
+        """Do as `wake`."""
+
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for `wake`, at most `timeout` seconds; return whether it came. Uses it up."""
 

@@ -70,6 +70,7 @@ cdef class Waiter:
         wake_state(&self.state)
 
     def __call__(self):
+        """Do as `wake`."""
         wake_state(&self.state)
 
     def wait(self, timeout=None):
