@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from kafkaprod.errors import AuthenticationError, KafkaError
+from kafkaprod.errors import AuthenticationError, KafkaError, printable
 from kafkaprod.net.node import ConnectionStage, NodeConnection
 from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.net.throttling import MAX_THROTTLE_MS
@@ -118,7 +118,9 @@ class NodeState:
         """Send nothing for that long, at most `MAX_THROTTLE_MS`, and extend the timeouts of requests in flight."""
         if throttle_ms > MAX_THROTTLE_MS and not self.has_overthrottled:
             self.has_overthrottled = True
-            _log.warning("%s throttles for %d ms: %d are obeyed", self.node.name, throttle_ms, MAX_THROTTLE_MS)
+            _log.warning(
+                "%s throttles for %d ms: %d are obeyed", printable(self.node.name), throttle_ms, MAX_THROTTLE_MS
+            )
         throttle_ms = min(throttle_ms, MAX_THROTTLE_MS)
         self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
         if self.connection is not None:

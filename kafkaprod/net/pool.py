@@ -23,6 +23,7 @@ from kafkaprod.errors import (
     IllegalStateError,
     KafkaError,
     UnsupportedVersionError,
+    printable,
 )
 from kafkaprod.net.connector import Connector
 from kafkaprod.net.membership import Membership
@@ -346,7 +347,9 @@ class NodePool:
                 continue
             if not state.was_ready and connection.is_ready:
                 state.was_ready = True
-                _log.log(logging.DEBUG if self.ready_count else logging.INFO, "connected to %s", state.node.name)
+                _log.log(
+                    logging.DEBUG if self.ready_count else logging.INFO, "connected to %s", printable(state.node.name)
+                )
                 self.ready_count += 1
                 usable = connection.protocol.usable_version(ApiKey.API_VERSIONS, IDENTITY_VERSION, IDENTITY_VERSION)
                 state.checks_identity = usable is not None

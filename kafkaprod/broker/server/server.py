@@ -33,7 +33,7 @@ from kafkaprod.broker.server.router import announced_versions, peer_versions
 from kafkaprod.broker.server.session import Session, SessionStage
 from kafkaprod.broker.server.timers import Timers
 from kafkaprod.clock import Clock, SystemClock
-from kafkaprod.errors import KafkaError
+from kafkaprod.errors import KafkaError, printable
 from kafkaprod.net.poller import READABLE, Poller
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ class BrokerServer:
     def drop(self, session: Session, error: Exception) -> None:
         """Close a connection because of an error, and log it unless the client is just gone."""
         if not isinstance(error, ConnectionError):
-            logger.warning("connection from %s closed: %s", session.host, str(error))  # a record may be kept for long
+            logger.warning("connection from %s closed: %s", session.host, printable(str(error)))
         self.close_session(session)
 
     def close_session(self, session: Session) -> None:

@@ -44,13 +44,13 @@ def unanswered() -> None:
     simulation._create_topic()
     simulation._run(900)
     engine = _OneAttempt(world, simulation.brokers, simulation.outcomes, 0, _TOPIC)
-    simulation._run(1_300)
+    simulation._run(2_000)
     delivered_count = simulation.outcomes.delivered_count
     assert delivered_count, "the producer works"
     world.cuts |= {(broker.process.name, engine.process.name) for broker in simulation.brokers.values()}
-    simulation._run(1_500)
+    simulation._run(2_200)
     engine.is_stopping = True
-    simulation._run(2_500)
+    simulation._run(3_200)
     assert simulation.outcomes.failed_count, "requests arrive, answers do not"
     for key in simulation._keys(_TOPIC):
         simulation.outcomes.check_log(key, simulation.brokers[simulation._image().partitions[key].leader].logs[key])
