@@ -33,7 +33,10 @@ from tests.kafka.ports import free_ports
 from tests.support.dashboard import panels, variables
 
 PROGRAM = os.environ.get("KAFKAPROD_PROMETHEUS") or shutil.which("prometheus")
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no prometheus on this machine")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(PROGRAM is None, reason="there is no prometheus on this machine"),
+]
 
 INTERVAL = "4s"  # of rates: eight scrapes
 STAGE_S = 5.0
