@@ -31,6 +31,7 @@ cdef struct ArrowNode:
     int64_t child_count
     ArrowNode *children
     ArrowNode *dictionary
+    const ArrowNode *parent         # the struct that has these rows, too; NULL: none
 
 
 cdef class OwnedArray:
@@ -48,6 +49,7 @@ cdef class OwnedArray:
     cdef const void *_buffer(self, const ArrowArray *array, int64_t index, int64_t count, int64_t size, Field field,
                              str path) except? NULL
     cdef int _fill_buffers(self, ArrowNode *node, const ArrowArray *array, Field field, str path) except -1
+    cdef const uint8_t *_visible_rows(self, const ArrowNode *node) except NULL
     cdef const void *_offsets(self, const ArrowArray *array, int64_t end, int64_t size, Field field, str path) except NULL
     cdef const char *_bytes(self, const ArrowArray *array, int64_t size, Field field, str path) except NULL
     cdef int _fill_views(self, ArrowNode *node, const ArrowArray *array, str path) except -1

@@ -149,9 +149,22 @@ cdef class OwnedArray:
         self._fill_children(node, array, field, path)
         with nogil:
             bad = _first_bad_row(node)
+        if bad >= 0 and _is_hidden(node, bad):
+            node.validity = self._visible_rows(node)
+            with nogil:
+                bad = _first_bad_row(node)
         if bad >= 0:
             raise InvalidRecordError(f"column {path!r} of type {field.type_name}: row {bad} {_describe_bad(node, bad)}")
         return 0
+
+    cdef const uint8_t *_visible_rows(self, const ArrowNode *node) except NULL:
+        """A bitmap of the rows that are not null, neither by themselves nor because a struct above them is."""
+        cdef uint8_t *validity = <uint8_t *>self._allocate((node.offset + node.length + 7) // 8, 1)
+        cdef int64_t i
+        for i in range(node.length):
+            if is_valid(node, i) and not _is_hidden(node, i):
+                validity[(node.offset + i) >> 3] |= <uint8_t>(1 << ((node.offset + i) & 7))
+        return validity
 
     cdef const void *_buffer(self, const ArrowArray *array, int64_t index, int64_t count, int64_t size, Field field,
                              str path) except? NULL:
@@ -211,6 +224,7 @@ cdef class OwnedArray:
         for i in range(array.n_children):
             child = field.children[i]
             if node.kind == STRUCT:
+                node.children[i].parent = node
                 self._fill(&node.children[i], array.children[i], child, node.offset, node.length, f"{path}.{child.name}")
             else:
                 self._fill(&node.children[i], array.children[i], child, 0, -1, f"{path}.{child.name}")
@@ -231,6 +245,16 @@ cdef int64_t _index_width(Kind kind) noexcept:
     if kind == INT32 or kind == UINT32:
         return 4
     return 2 if kind == INT16 or kind == UINT16 else 1
+
+
+cdef bint _is_hidden(const ArrowNode *node, int64_t i) noexcept nogil:
+    """Whether a struct above row i is null there: then the row has no value, and its place means nothing."""
+    cdef const ArrowNode *parent = node.parent
+    while parent is not NULL:
+        if not is_valid(parent, i):
+            return True
+        parent = parent.parent
+    return False
 
 
 cdef int64_t _first_bad_row(const ArrowNode *node) noexcept nogil:

@@ -292,7 +292,7 @@ cdef class Column:
         cdef Py_ssize_t i
         cdef bint has_items = self._item_count > 0 and self.c.start == 0
         cdef list out = []
-        if first < 0 or count < 0 or 0 <= self.row_count < first + count:
+        if first < 0 or count < 0 or count > (PY_SSIZE_T_MAX if self.row_count < 0 else self.row_count) - first:
             raise IndexError(f"{count} rows from row {first} on are outside the column's {self.row_count}")
         for i in range(first, first + count):
             if has_items and PyBytes_CheckExact(<object>self._items[i]):

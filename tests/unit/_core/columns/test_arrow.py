@@ -243,6 +243,42 @@ def test_a_struct_that_lies_is_refused_with_the_column(made):
     assert (source.schema_releases, source.array_releases) == (1, 1)
 
 
+INDICES = pa.dictionary(pa.int8(), pa.string())
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.struct([("c", INDICES)]),
+        pa.struct([("b", pa.struct([("c", INDICES)]))]),
+        pa.struct([("b", pa.struct([pa.field("c", INDICES, nullable=False)]))]),
+    ],
+    ids=str,
+)
+def test_rows_that_a_null_struct_hides_need_no_place(kind):
+    """pyarrow writes index 0 there, also into a dictionary without values."""
+    wanted = [None, None, None, None]
+    array = pa.array(wanted, kind)
+    assert only_batch(pa.table({"a": array})).to_pylist([0], 0, 4) == [{"a": None}] * 4
+    assert only_batch(pa.table({"a": array.slice(1)})).to_pylist([0], 0, 3) == [{"a": None}] * 3
+
+
+VIEW_OUTSIDE = struct.pack("=i4sii", 20, b"abcd", 7, 0)
+VIEW_INSIDE = struct.pack("=i12s", 2, b"ab")
+
+
+def test_a_view_that_a_null_struct_hides_may_be_anything():
+    def made(validity):
+        views = HandMade("vu", 2, [None, VIEW_OUTSIDE + VIEW_INSIDE, struct.pack("=q", 0)], name="c")
+        column = HandMade("+s", 2, [validity], [views], null_count=-1)
+        return HandMade("+s", 2, [None], [column])
+
+    assert only_batch(made(b"\2")).to_pylist([0], 0, 2) == [{"column": None}, {"column": {"c": "ab"}}]
+    for validity in (b"\1", b"\3"):
+        with pytest.raises(InvalidRecordError, match="row 0 has a view of 20 bytes"):
+            only_batch(made(validity)).to_pylist([0], 0, 2)
+
+
 def test_a_struct_whose_child_is_too_short_is_refused():
     child = HandMade("u", 1, [None, struct.pack("=2i", 0, 1), b"a"], name="x")
     with pytest.raises(InvalidRecordError, match="column 'x' has 1 rows, but its parent reads up to row 3"):
