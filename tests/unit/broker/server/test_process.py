@@ -26,11 +26,30 @@ del blocks[:-1]
 print(resident_mib() - before_mib)
 """
 
+TAKE_AND_FREE_ONE_REQUEST = """
+import resource
+from kafkaprod.broker.server.process import give_back_large_blocks
+
+give_back_large_blocks()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(100):
+    request = b"x" * (256 << 10)
+    del request
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has other rules")
 def test_large_blocks_that_are_freed_are_given_back() -> None:
     assert kept_mib("prepared") < 20
     assert kept_mib("as it is") > 60
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has other rules")
+def test_memory_of_one_request_is_kept_for_the_next() -> None:
+    command = [sys.executable, "-c", TAKE_AND_FREE_ONE_REQUEST]
+    page_faults = int(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, timeout=60).stdout)
+    assert page_faults < 10 * 64, "a request of 256 KiB has 64 pages"
 
 
 def kept_mib(how: str) -> int:
