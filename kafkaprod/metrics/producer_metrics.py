@@ -17,11 +17,13 @@ one may not be counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+from dataclasses import fields
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from kafkaprod.metrics.histogram import LatencyHistogram
 from kafkaprod.metrics.samples import (
     CallerSample,
+    NodeCounters,
     NodeSample,
     ProducerSample,
     TopicSample,
@@ -55,23 +57,7 @@ STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
-class NodeCounters(Protocol):
-    """The counters of a broker's connections; they never go back."""
-
-    bytes_sent: int
-    bytes_received: int
-    requests_sent: int
-    responses_received: int
-    connections_created: int
-    connections_closed: int
-    authentications_succeeded: int
-    authentications_failed: int
-    reauthentications_succeeded: int
-    reauthentications_failed: int
-    reauthentication_ms: int
-
-
-COUNTER_NAMES: Final = tuple(NodeCounters.__annotations__)
+COUNTER_NAMES: Final = tuple(each.name for each in fields(NodeCounters))
 LOGINS_AT: Final = COUNTER_NAMES.index("reauthentications_succeeded")
 LOGIN_MS_AT: Final = COUNTER_NAMES.index("reauthentication_ms")
 

@@ -120,8 +120,8 @@ def topic_values(ring: SampleRing[TopicSample], now_ms: int) -> Values:
 
 
 @dataclass(slots=True)
-class NodeSample(Sample):
-    """Sums of one broker, or of all: its connections and its produce requests."""
+class NodeCounters(Sample):
+    """Counters of one broker over all its connections. `kafkaprod.net` counts; they never go back."""
 
     bytes_sent: int = 0
     bytes_received: int = 0
@@ -133,7 +133,13 @@ class NodeSample(Sample):
     authentications_failed: int = 0
     reauthentications_succeeded: int = 0
     reauthentications_failed: int = 0
-    reauthentication_ms: int = 0
+    reauthentication_ms: int = 0  # sum over all of them
+
+
+@dataclass(slots=True)
+class NodeSample(NodeCounters):
+    """Sums of one broker, or of all: its connections and its produce requests."""
+
     request_bytes: int = 0
     request_bytes_max: int = 0
     produce_requests: int = 0

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from kafkaprod.errors import AuthenticationError, BootstrapError, ConnectionLostError, KafkaError
+from kafkaprod.metrics.samples import NodeCounters
 from kafkaprod.net.node import NodeConnection
-from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.net.node_state import ConnectionFailure, NodeState
 from kafkaprod.structs import Node
 
@@ -32,7 +32,7 @@ class Membership:
         self._bootstrap: dict[int, Node] = {}
         self._retired: dict[int, NodeState] = {}
         self.states: dict[int, NodeState] = {}
-        self.metrics: dict[int, NodeMetrics] = {}
+        self.metrics: dict[int, NodeCounters] = {}
 
     def __iter__(self) -> Iterator[NodeState]:
         return iter([*self.states.values(), *self._retired.values()])
@@ -62,7 +62,7 @@ class Membership:
                 self._close(state, ConnectionLostError(f"node {node_id} moved to {node.host}:{node.port}"))
                 state = None
             if state is None:
-                state = NodeState(node, self.metrics.setdefault(node_id, NodeMetrics()))
+                state = NodeState(node, self.metrics.setdefault(node_id, NodeCounters()))
             state.node = node  # the rack may differ
             self._retired.pop(node_id, None)
             self.states[node_id] = state
@@ -77,7 +77,7 @@ class Membership:
             return
         state = self._retired.pop(node.node_id, None)
         if state is None:
-            state = NodeState(node, self.metrics.setdefault(node.node_id, NodeMetrics()))
+            state = NodeState(node, self.metrics.setdefault(node.node_id, NodeCounters()))
         self.states[node.node_id] = state
 
     def close_if_retired(self, state: NodeState) -> None:

@@ -17,9 +17,9 @@ from functools import partial
 
 from kafkaprod.config.host_patterns import HostPatterns
 from kafkaprod.errors import AuthenticationError, ConnectionLostError, KafkaError, RequestTimedOutError
+from kafkaprod.metrics.samples import NodeCounters
 from kafkaprod.net.background import Offload
 from kafkaprod.net.network import Readiness
-from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.net.poller import READABLE
 from kafkaprod.net.proxy import Proxy
 from kafkaprod.net.settings import SOFTWARE_NAME, ConnectionSettings
@@ -87,7 +87,7 @@ class NodeConnection:
         settings: ConnectionSettings,
         poller: Readiness,
         offload: Offload,
-        metrics: NodeMetrics,
+        metrics: NodeCounters,
         receive_buffer: memoryview,
         finished: list[InFlightRequest],
         *,

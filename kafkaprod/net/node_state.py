@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkaprod.errors import AuthenticationError, KafkaError, printable
+from kafkaprod.metrics.samples import NodeCounters
 from kafkaprod.net.node import ConnectionStage, NodeConnection
-from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.net.throttling import MAX_THROTTLE_MS
 from kafkaprod.structs import Node
 
@@ -66,7 +66,7 @@ class NodeState:
     """
 
     node: Node
-    metrics: NodeMetrics
+    metrics: NodeCounters
     connection: NodeConnection | None = None
     was_ready: bool = False
     checks_identity: bool = True

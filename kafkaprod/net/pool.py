@@ -25,10 +25,10 @@ from kafkaprod.errors import (
     UnsupportedVersionError,
     printable,
 )
+from kafkaprod.metrics.samples import NodeCounters
 from kafkaprod.net.connector import Connector
 from kafkaprod.net.membership import Membership
 from kafkaprod.net.node import NodeConnection
-from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.net.node_state import ConnectionFailure, NodeState, least_loaded
 from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.net.throttling import throttle_of
@@ -374,7 +374,7 @@ class NodePool:
 
     # --- counters --------------------------------------------------------------------------------------------------
 
-    def metrics(self) -> Mapping[int, NodeMetrics]:
+    def metrics(self) -> Mapping[int, NodeCounters]:
         """Return the live counters of each node, including nodes that left; they never go back."""
         return self.members.metrics
 

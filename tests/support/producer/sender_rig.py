@@ -18,8 +18,8 @@ from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.errors import BootstrapError, ConnectionLostError, KafkaError
 from kafkaprod.metadata import Metadata
 from kafkaprod.metrics import ProducerMetrics
+from kafkaprod.metrics.samples import NodeCounters
 from kafkaprod.net.node import ConnectionStage
-from kafkaprod.net.node_metrics import NodeMetrics
 from kafkaprod.net.node_state import ConnectionFailure
 from kafkaprod.protocol.in_flight import InFlightRequest, OnDone
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -106,7 +106,7 @@ class FakePool:
     def members(self) -> FakePool:
         return self
 
-    def metrics(self) -> Mapping[int, NodeMetrics]:
+    def metrics(self) -> Mapping[int, NodeCounters]:
         return {}
 
     def node_ids(self) -> list[int]:

@@ -21,7 +21,7 @@ from kafkaprod.errors import (
     OutOfOrderSequenceError,
     UnsupportedVersionError,
 )
-from kafkaprod.net.node_metrics import NodeMetrics
+from kafkaprod.metrics.samples import NodeCounters
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaprod.protocol.messages.metadata import MetadataRequest
 from kafkaprod.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
@@ -127,7 +127,7 @@ class TestMetrics:
     def test_what_the_network_counted_is_in_the_metrics_before_the_sender_sleeps(self) -> None:
         rig = Rig()
         rig.turn(1000)
-        counted = NodeMetrics()
+        counted = NodeCounters()
         rig.pool.metrics = lambda: {1: counted}  # type: ignore[method-assign]
         _, sent = rig.in_flight()
         counted.bytes_sent = 777
