@@ -203,7 +203,7 @@ class Producer(RecordSender):
             timeout: Seconds; None: max_block_ms. The same for all calls below.
 
         Raises:
-            TransactionTimeoutError: It continues; make the same call again.
+            TransactionTimeoutError, BootstrapError (no server has ever answered): It continues; call again.
             AuthorizationError: No Write on the transactional id; may be called again.
             ConfigError: transaction_timeout_ms is more than the broker allows.
             IllegalStateError: It was called before, there is no transactional_id, or this is a delivery callback.
@@ -332,7 +332,7 @@ class Producer(RecordSender):
     def partitions_for(self, topic: str) -> set[int]:
         """Return the topic's partition numbers, waiting for its metadata up to max_block_ms.
 
-        Raises: MetadataTimeoutError, AuthorizationError, InvalidRecordError for a bad name.
+        Raises: MetadataTimeoutError, BootstrapError, AuthorizationError, InvalidRecordError for a bad name.
         """
         return run(self._intake.partitions_for(topic, Waiter))
 

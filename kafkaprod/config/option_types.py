@@ -201,6 +201,9 @@ class OptionTypes(TypedDict, total=False):
     """Upper bound of the wait before a batch or a metadata request is sent again."""
     max_block_ms: int | str
     """How long `send()` may wait for metadata and memory, and each transaction call for its answer."""
+    bootstrap_timeout_ms: int | str
+    """How long a call may wait if no server has ever answered this producer; at most `max_block_ms`. Not given:
+    `max_block_ms`, if that is given. Raise it for a program that starts before its brokers."""
     transactional_id: str | None
     """Enables transactions. Stable across restarts: a new producer with the same id fences the old one."""
     transaction_timeout_ms: int | str

@@ -56,7 +56,7 @@ class ProducerConfig(ProducerOptions):
             ConfigError: An option is unknown, given twice, out of range, missing, or in conflict with another.
         """
         if isinstance(options, cls):
-            return dataclasses.replace(options, **_SPELLINGS.parse(more)) if more else options
+            return options._replaced(_SPELLINGS.parse(more)) if more else options
         if options is not None and not isinstance(options, Mapping):
             raise ConfigError(
                 f"options come as a mapping or by name, not as {type(options).__name__}: "
@@ -85,6 +85,13 @@ class ProducerConfig(ProducerOptions):
         """
         values = _SPELLINGS.parse(read_properties(path))
         return cls.from_options(values | _SPELLINGS.parse(more))
+
+    def _replaced(self, values: Mapping[str, Any]) -> Self:
+        """Return a copy with other values."""
+        changes = dict(values)
+        if self.bootstrap_timeout_ms in (OPTIONS["bootstrap_timeout_ms"].default, self.max_block_ms):  # not given
+            _follow_max_block(changes)
+        return dataclasses.replace(self, **changes)
 
     def __repr__(self) -> str:
         shown = (
@@ -126,4 +133,11 @@ def _with_derived_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
         timeouts = [derived.get(name, OPTIONS[name].default) for name in ("linger_ms", "request_timeout_ms")]
         least = least_delivery_timeout_ms(*timeouts)
         derived["delivery_timeout_ms"] = max(least, OPTIONS["delivery_timeout_ms"].default)
+    _follow_max_block(derived)
     return derived
+
+
+def _follow_max_block(values: dict[str, Any]) -> None:
+    """Let a program that says how long a call may wait have that for the first contact, too."""
+    if "max_block_ms" in values:
+        values.setdefault("bootstrap_timeout_ms", values["max_block_ms"])

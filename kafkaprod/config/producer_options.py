@@ -109,6 +109,14 @@ class ProducerOptions(OAuthOptions):
         "How long `send()` may wait for metadata and memory, and each transaction call for its answer.",
         unit="ms",
     )
+    bootstrap_timeout_ms: int = _DELIVERY.option(
+        10_000,
+        Integer(0, INT64_MAX),
+        MEDIUM,
+        "How long a call may wait if no server has ever answered this producer; at most `max_block_ms`. Not given: "
+        "`max_block_ms`, if that is given. Raise it for a program that starts before its brokers.",
+        unit="ms",
+    )
 
     # --- transactions ---
 

@@ -145,7 +145,6 @@ REFUSED: Final[dict[str, str]] = {
     # kafka-python and aiokafka
     "api.version": "versions are always negotiated; leave it out",
     "api.version.auto.timeout.ms": "versions are always negotiated; leave it out",
-    "bootstrap.timeout.ms": "use max_block_ms",
     "selector": "the platform's best one is used; leave it out",
     "socket.options": "use send_buffer_bytes and receive_buffer_bytes; Nagle's algorithm is always off",
     "metrics.enabled": "metrics are always recorded and cost nothing per record; leave it out",

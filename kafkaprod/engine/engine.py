@@ -94,8 +94,7 @@ class Engine:
         if identity is not None:
             self.drain.set_producer(*identity)
         self.metadata = Metadata(config, clock.now_ms(), random=random)
-        wakeup, why_not_connected = self.node_pool.wakeup, self.node_pool.members.why_not_connected
-        self.topic_watch = TopicWatch(self.accumulator, clock, wakeup, config.max_block_ms, why_not_connected)
+        self.topic_watch = self._make_topic_watch()
         self.transactions = self._make_transactions()
         self.sender = self._make_sender(keeps_producer_id=identity is not None)
         self._add_gauges()
@@ -125,6 +124,18 @@ class Engine:
             self._workers,
             self.config.partitioner_adaptive_partitioning_enable,
             self.config.partitioner_availability_timeout_ms,
+        )
+
+    def _make_topic_watch(self) -> TopicWatch:
+        pool = self.node_pool
+        return TopicWatch(
+            self.accumulator,
+            self.clock,
+            pool.wakeup,
+            self.config.max_block_ms,
+            self.config.bootstrap_timeout_ms,
+            lambda: pool.ready_count > 0,
+            pool.members.why_not_connected,
         )
 
     def _make_sender(self, *, keeps_producer_id: bool) -> Sender:

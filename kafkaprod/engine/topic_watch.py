@@ -26,16 +26,18 @@ class TopicWaiter:
         topic: Its name.
         partition: Must be among its partitions; None: any.
         wake: Called when there is news; must not block.
+        contact_deadline_ms: When it gives up if no broker has ever answered, monotonic.
         error: Why the topic will not come; None so far.
         reason: Why it has not come yet.
     """
 
-    __slots__ = ("error", "partition", "reason", "topic", "wake")
+    __slots__ = ("contact_deadline_ms", "error", "partition", "reason", "topic", "wake")
 
-    def __init__(self, topic: str, partition: int | None, wake: Callable[[], None]) -> None:
+    def __init__(self, topic: str, partition: int | None, wake: Callable[[], None], contact_deadline_ms: int) -> None:
         self.topic = topic
         self.partition = partition
         self.wake = wake
+        self.contact_deadline_ms = contact_deadline_ms
         self.error: KafkaError | None = None
         self.reason: KafkaError | None = None
 
@@ -48,7 +50,12 @@ class TopicWatch:
         clock: For deadlines.
         wakeup: Wakes the sender when a topic is wanted.
         max_block_ms: The limit of waits, for messages.
+        bootstrap_timeout_ms: The limit of waits as long as no broker has ever answered.
+        has_contact: Returns whether a broker has ever answered.
         explain_no_connection: Returns why no broker can be reached; None: nothing is known.
+
+    Attributes:
+        is_connected: Whether metadata has arrived.
     """
 
     def __init__(
@@ -57,9 +64,15 @@ class TopicWatch:
         clock: Clock,
         wakeup: Callable[[], None],
         max_block_ms: int,
+        bootstrap_timeout_ms: int,
+        has_contact: Callable[[], bool],
         explain_no_connection: Callable[[], KafkaError | None],
     ) -> None:
         self._explain_no_connection = explain_no_connection
+        self.has_contact = has_contact
+        self._bootstrap_timeout_ms = bootstrap_timeout_ms
+        self._bootstrap_limit = f"bootstrap_timeout_ms={bootstrap_timeout_ms}"
+        self._block_limit = f"max_block_ms={max_block_ms}"
         self._accumulator = accumulator
         self._clock = clock
         self._wakeup = wakeup
@@ -85,13 +98,13 @@ class TopicWatch:
         waiter = make_waiter()
         with self.waiter(topic, partition, waiter.wake) as entry:
             while (queues := self.look(entry, deadline_ms, check_usable)) is None:
-                yield waiter, self.patience_s(deadline_ms)
+                yield waiter, self.patience_s(entry, deadline_ms)
         return queues
 
     @contextmanager
     def waiter(self, topic: str, partition: int | None, wake: Callable[[], None]) -> Iterator[TopicWaiter]:
         """Call `wake` for news of the topic while the block runs."""
-        waiter = TopicWaiter(topic, partition, wake)
+        waiter = TopicWaiter(topic, partition, wake, self._clock.now_ms() + self._bootstrap_timeout_ms)
         try:
             self._waiters[waiter] = None
             yield waiter
@@ -102,7 +115,8 @@ class TopicWatch:
         """Return the topic's queues; None if unknown: the topic is requested, call again when woken.
 
         Raises: the topic's own error; BootstrapError or AuthenticationError if no broker can be used;
-            MetadataTimeoutError at `deadline_ms` (monotonic); what `check_usable` raises.
+            MetadataTimeoutError at `deadline_ms` (monotonic), or after bootstrap_timeout_ms if no broker has ever
+            answered; what `check_usable` raises.
         """
         queues = self._accumulator.topics.get(waiter.topic)
         if queues is not None and (waiter.partition is None or waiter.partition < queues.partition_count):
@@ -113,29 +127,48 @@ class TopicWatch:
             raise error.with_traceback(None)  # shared: it must not collect the frames of every caller
         self._wanted[waiter.topic] = None
         self._wakeup()
-        if self._clock.now_ms() >= deadline_ms:
-            raise self._timed_out(waiter, queues)
+        now_ms = self._clock.now_ms()
+        if now_ms >= self._earliest_deadline_ms(waiter, deadline_ms):
+            limit = self._block_limit if now_ms >= deadline_ms else self._bootstrap_limit
+            raise self._timed_out(waiter, queues, limit)
         return None
 
-    def patience_s(self, deadline_ms: int) -> float:
+    def patience_s(self, waiter: TopicWaiter, deadline_ms: int) -> float:
         """Return how long to wait for a wake before the next look."""
-        return min((deadline_ms - self._clock.now_ms()) / 1000, POLL_S)
+        return min((self._earliest_deadline_ms(waiter, deadline_ms) - self._clock.now_ms()) / 1000, POLL_S)
 
-    def _timed_out(self, waiter: TopicWaiter, queues: TopicQueues | None) -> KafkaError:
+    def first_patience_s(self, limit_s: float) -> float:
+        """Return how long a call that waits for no topic may wait before it looks at `has_contact`."""
+        return limit_s if self.has_contact() else min(limit_s, self._bootstrap_timeout_ms / 1000)
+
+    def why_no_contact(self) -> KafkaError:
+        """Return the error of such a call, if no broker has ever answered and its time is over."""
+        is_shorter = self._bootstrap_timeout_ms < self._max_block_ms
+        limit = self._bootstrap_limit if is_shorter else self._block_limit
+        trouble = self._trouble() or BootstrapError("no bootstrap server has answered")
+        return _after(trouble, limit)
+
+    def _earliest_deadline_ms(self, waiter: TopicWaiter, deadline_ms: int) -> int:
+        return deadline_ms if self.has_contact() else min(deadline_ms, waiter.contact_deadline_ms)
+
+    def _trouble(self) -> KafkaError | None:
+        """Return why no broker can be used; None: nothing is known."""
+        trouble = self._last_trouble
+        if trouble is None or isinstance(trouble, BootstrapError):  # it may not name the servers that are silent
+            trouble = self._explain_no_connection() or trouble
+        return trouble
+
+    def _timed_out(self, waiter: TopicWaiter, queues: TopicQueues | None, limit: str) -> KafkaError:
         topic, reason = waiter.topic, waiter.reason
         if not self.is_connected:
-            trouble = self._last_trouble
-            if trouble is None or isinstance(trouble, BootstrapError):  # it may not name the servers that are silent
-                trouble = self._explain_no_connection() or trouble
+            trouble = self._trouble()
             if trouble is not None:
-                return trouble
+                return _after(trouble, limit)
         what = f"topic {topic!r}" if queues is None else f"partition {waiter.partition} of topic {topic!r}"
         known = "" if queues is None else f"; it has {counted(queues.partition_count, 'partition')}"
         trouble = None if reason is not None else self._explain_no_connection() or self._last_trouble
         last = f"; the last answer: {reason}" if reason is not None else "" if trouble is None else f"; {trouble}"
-        error = MetadataTimeoutError(
-            f"no metadata of {what} within max_block_ms={self._max_block_ms}{known}{last}", topic=topic
-        )
+        error = MetadataTimeoutError(f"no metadata of {what} within {limit}{known}{last}", topic=topic)
         error.__cause__ = reason or trouble
         return error
 
@@ -179,3 +212,12 @@ class TopicWatch:
     def _wake_all(self) -> None:
         for waiter in list(self._waiters):
             waiter.wake()
+
+
+def _after(trouble: KafkaError, limit: str) -> KafkaError:
+    """Return why a call gave up: `trouble`, which lasted for all of a limit."""
+    if not isinstance(trouble, BootstrapError):
+        return trouble
+    error = BootstrapError(f"{trouble}; gave up after {limit}, the next call tries again", **trouble.context)
+    error.__cause__ = trouble.__cause__
+    return error

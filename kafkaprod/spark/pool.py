@@ -20,6 +20,8 @@ from kafkaprod.spark.options import SinkOptions
 # A worker has the share of one core, and Spark makes rows slower than one thread compresses them: more threads would
 # only evict each other's tables from the cache.
 _COMPRESSION_WORKERS: Final = "compression.workers"
+# The driver has reached the brokers: what keeps a worker from them may pass, and a failed task costs more than a wait.
+_BOOTSTRAP_MS: Final = 60_000
 TIMEOUT_MS: Final = 900_000  # of a transaction: the brokers' own limit, unless they are configured otherwise
 MAX_PRODUCERS: Final = 4  # of a worker; the least recently used one is closed
 
@@ -53,9 +55,14 @@ def borrowed_producer(kafka: Mapping[str, Any]) -> Iterator[Producer]:
 
 
 def executor_options(kafka: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a producer in a worker: those given, and without threads for compression by default."""
-    is_set = any(name.replace("_", ".") == _COMPRESSION_WORKERS for name in kafka)
-    return dict(kafka) if is_set else {**kafka, _COMPRESSION_WORKERS: 0}
+    """Return the options of a producer in a worker: those given, and defaults that fit a worker."""
+    given = {name.replace("_", ".") for name in kafka}
+    options = dict(kafka)
+    if _COMPRESSION_WORKERS not in given:
+        options[_COMPRESSION_WORKERS] = 0
+    if given.isdisjoint(("bootstrap.timeout.ms", "max.block.ms")):
+        options["bootstrap.timeout.ms"] = _BOOTSTRAP_MS
+    return options
 
 
 def transactional_options(options: SinkOptions, name: str) -> dict[str, Any]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
-from kafkaprod import KafkaError, Producer
-from kafkaprod.errors import AuthenticationError, BootstrapError
+from kafkaprod import AsyncProducer, KafkaError, Producer
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.errors import AuthenticationError, BootstrapError, MetadataTimeoutError, TransactionTimeoutError
 from kafkaprod.net.transport import Address
 from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.ports import free_ports
@@ -18,6 +22,7 @@ from tests.support.kafka.fixtures_mock_cluster import MockCluster
 
 NEVER_MS = 600_000  # the pytest timeout strikes first: what is raised under it was raised early
 SOON_MS = 300
+SLOW_S = 30.0  # of a busy machine, and half of max_block_ms
 
 
 def failure_of(**options: Any) -> KafkaError:
@@ -40,6 +45,101 @@ def test_a_refused_port_is_named_when_max_block_ms_has_passed() -> None:
     assert isinstance(error, BootstrapError)
     assert f"127.0.0.1:{port} (connect)" in str(error)
     assert "refused" in str(error)
+
+
+CALLS: dict[str, Callable[[Producer], object]] = {
+    "send": lambda producer: producer.send("topic", b"value"),
+    "send_many": lambda producer: producer.send_many("topic", [b"value"]),
+    "send_columns": lambda producer: producer.send_columns("topic", (np.array([0, 5]), b"value")),
+    "send_table": lambda producer: producer.send_table("topic", {"value": [b"value"]}),
+    "partitions_for": lambda producer: producer.partitions_for("topic"),
+}
+
+
+@pytest.fixture(params=["refused", "silent"])
+def unreachable(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """An address where nothing answers, and how far a connection comes there."""
+    if request.param == "refused":
+        yield f"127.0.0.1:{free_ports(1)[0]}", "connect"
+        return
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}", "api_versions"
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_gives_up_soon_if_no_server_has_ever_answered(unreachable: tuple[str, str], call: str) -> None:
+    address, stage = unreachable
+    with Producer(bootstrap_servers=address, bootstrap_timeout_ms=SOON_MS) as producer:  # max_block_ms: a minute
+        started = time.monotonic()
+        for _ in range(2):  # the second tries again, for as long
+            with pytest.raises(BootstrapError) as caught:
+                CALLS[call](producer)
+            assert f"{address} ({stage})" in str(caught.value)
+            assert f"gave up after bootstrap_timeout_ms={SOON_MS}" in str(caught.value)
+        assert 2 * SOON_MS / 1000 <= time.monotonic() - started < SLOW_S
+
+
+def test_init_transactions_gives_up_soon_if_no_server_has_ever_answered(unreachable: tuple[str, str]) -> None:
+    address, stage = unreachable
+    options: dict[str, Any] = {"bootstrap_timeout_ms": SOON_MS, "transactional_id": "t"}
+    started = time.monotonic()
+    with Producer(bootstrap_servers=address, **options) as producer:
+        for _ in range(2):
+            with pytest.raises(BootstrapError) as caught:
+                producer.init_transactions()
+            assert f"{address} ({stage})" in str(caught.value)
+            assert caught.value.category == "retriable"
+        with pytest.raises(TransactionTimeoutError, match=r"within 0\.1 s"):
+            producer.init_transactions(timeout=0.1)
+    assert time.monotonic() - started < SLOW_S
+
+
+async def test_an_async_producer_gives_up_soon_too(unreachable: tuple[str, str]) -> None:
+    address, stage = unreachable
+    options: dict[str, Any] = {"bootstrap_timeout_ms": SOON_MS, "transactional_id": "t"}
+    started = time.monotonic()
+    async with AsyncProducer(bootstrap_servers=address, bootstrap_timeout_ms=SOON_MS) as producer:
+        with pytest.raises(BootstrapError, match=rf"\({stage}\).*bootstrap_timeout_ms={SOON_MS}"):
+            await producer.send("topic", b"value")
+        with pytest.raises(BootstrapError):
+            await producer.send_many("topic", [b"value"])
+    async with AsyncProducer(bootstrap_servers=address, **options) as producer:
+        with pytest.raises(BootstrapError):
+            await producer.init_transactions()
+    assert time.monotonic() - started < SLOW_S
+
+
+def test_a_broker_that_starts_later_gets_the_records_of_the_next_call() -> None:
+    (port,) = free_ports(1)
+    with Producer(bootstrap_servers=f"127.0.0.1:{port}", bootstrap_timeout_ms=SOON_MS) as producer:
+        with pytest.raises(BootstrapError):
+            producer.send("topic", b"value")
+        with EmbeddedBroker(port=port):
+            wait_until(producer.bootstrap_connected, 30, "connection")
+            assert producer.send("topic", b"value").result(30).offset == 0
+
+
+def test_a_broker_that_starts_within_the_time_is_waited_for() -> None:
+    (port,) = free_ports(1)
+    with Producer(bootstrap_servers=f"127.0.0.1:{port}", max_block_ms=60_000) as producer:
+        future: list[Any] = []
+        sending = threading.Thread(target=lambda: future.append(producer.send("topic", b"value")))
+        sending.start()
+        wait_until(lambda: producer.engine.topic_watch._last_trouble is not None, 30, "refusal")
+        with EmbeddedBroker(port=port):
+            sending.join(60)
+            assert future[0].result(30).offset == 0
+
+
+def test_after_a_first_answer_only_max_block_ms_counts() -> None:
+    with EmbeddedBroker(topics={"known": 1}) as broker:
+        options: dict[str, Any] = {"bootstrap_timeout_ms": 1, "max_block_ms": SOON_MS, "delivery_timeout_ms": 1000}
+        with Producer(bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=900, **options) as producer:
+            wait_until(lambda: producer.engine.topic_watch.has_contact(), 30, "contact")
+            producer.partitions_for("known")
+            broker.kill()
+            with pytest.raises(MetadataTimeoutError, match=f"max_block_ms={SOON_MS}"):
+                producer.partitions_for("unknown")
 
 
 def test_every_bootstrap_server_that_failed_is_named() -> None:

@@ -57,7 +57,7 @@ REMEDIES = {
     "what is missing.",
     "BootstrapError": "Check `bootstrap_servers`; the message has each host, how far the connection came, and the cause. "
     "Stage `connect`: wrong address, firewall, broker not running. Stage `tls` or `api_versions`: `security_protocol` "
-    "does not fit the port.",
+    "does not fit the port. A program that starts before its brokers: raise `bootstrap_timeout_ms`.",
     "BrokerError": "Look the code up in the tables below.",
     "BufferFullError": "You send faster than the brokers take records. Wait for results now and then, or raise "
     "`buffer_memory`; `max_block_ms` is how long `send()` waits. The message lists the topics that hold the memory: one "

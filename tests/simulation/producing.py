@@ -85,6 +85,7 @@ class EngineNode:
             "linger_ms": linger_ms,
             "batch_size": chance.choice((1, 200, 1000, 16_384)),
             "buffer_memory": 1 << 20,
+            "max_block_ms": 600_000,  # the brokers may start late
             "request_timeout_ms": request_timeout_ms,
             "delivery_timeout_ms": linger_ms + request_timeout_ms + chance.choice((0, 500, 3000, 8000)),
             "retry_backoff_ms": chance.choice((5, 20, 50)),
@@ -148,7 +149,7 @@ class EngineNode:
     def _find_topic(self) -> None:
         """Wait for the topic as `send` does, then begin to send."""
         if self._steps is None:
-            deadline_ms = self.now_ms() + 600_000
+            deadline_ms = self.now_ms() + self.config.max_block_ms
             self._steps = self.engine.topic_watch.wait_for(
                 self.topic,
                 None,

@@ -89,13 +89,17 @@ _VOID: Final = {
     "sock_chunk_bytes": "the engine chooses it",
     "sock_chunk_buffer_count": "the engine chooses it",
 }
+_WHOLE_MS: Final = (
+    *("linger_ms", "request_timeout_ms", "delivery_timeout_ms", "retry_backoff_ms", "max_block_ms"),
+    "bootstrap_timeout_ms",
+)
 _REFUSED: Final = {
     "sasl_kerberos_name": "Kerberos is not offered: use SCRAM-SHA-512 or OAUTHBEARER",
     "sasl_kerberos_domain_name": "Kerberos is not offered: use SCRAM-SHA-512 or OAUTHBEARER",
     "metric_reporters": "reporters of kafka-python are not called: read metrics(), or use kafkaprod.Producer",
 }
 _HERE: Final = frozenset(  # evaluated by KafkaProducer itself
-    {"key_serializer", "value_serializer", "partitioner", "bootstrap_timeout_ms", "metrics_enabled", *_VOID}
+    {"key_serializer", "value_serializer", "partitioner", "metrics_enabled", *_VOID}
     | {"api_version_auto_timeout_ms", "sasl_kerberos_service_name", "client_dns_lookup", "socket_options", *_REFUSED}
 )
 
@@ -159,7 +163,7 @@ def _raise_limits(options: dict[str, Any]) -> None:
         first, limit = options.get(f"{name}_ms"), options.get(f"{name}_max_ms", 1000)
         if isinstance(first, int | float) and first > limit:
             options[f"{name}_max_ms"] = first
-    for name in ("linger_ms", "request_timeout_ms", "delivery_timeout_ms", "retry_backoff_ms", "max_block_ms"):
+    for name in _WHOLE_MS:
         if isinstance(options.get(name), float) and math.isfinite(options[name]):
             options[name] = int(options[name])
     delivery_ms, linger_ms = options.get("delivery_timeout_ms"), options["linger_ms"]

@@ -18,7 +18,7 @@ from kafkaprod.engine.host import EngineHost
 from kafkaprod.engine.steps import MakeWaiter, Steps, run
 from kafkaprod.engine.transactions.calls import Call
 from kafkaprod.engine.transactions.identity import TransactionalIdentity
-from kafkaprod.errors import IllegalStateError, InvalidRecordError
+from kafkaprod.errors import BootstrapError, IllegalStateError, InvalidRecordError
 from kafkaprod.metrics.producer_metrics import Timer
 
 MAX_WAIT_S: Final = threading.TIMEOUT_MAX
@@ -77,7 +77,9 @@ class TransactionCalls:
         make_waiter: MakeWaiter,
     ) -> Steps[None]:
         self._check()
+        watch = self._engine.topic_watch
         limit_s, waiter = self._limit_s(timeout), make_waiter()
+        patience_s = limit_s if timeout is not None else watch.first_patience_s(limit_s)
         call = start(waiter)
         if call is None:
             return
@@ -85,7 +87,9 @@ class TransactionCalls:
         wakeup = self._engine.node_pool.wakeup
         try:
             waiter.start_with(wakeup)
-            has_ended = yield waiter, limit_s
+            has_ended = yield waiter, patience_s
+            if not has_ended and patience_s < limit_s and watch.has_contact():
+                has_ended = yield waiter, limit_s - patience_s
         except BaseException:
             self.identity.let_go(call)
             wakeup()  # the wait may not have begun
@@ -93,9 +97,13 @@ class TransactionCalls:
         finally:
             self._engine.metrics.add_time(timer, time.perf_counter_ns() - started_ns)
         error = None if has_ended else self.identity.time_out(call, limit_s)
-        if error is not None:
-            raise error
-        self.identity.finish(call)
+        if error is None:
+            self.identity.finish(call)
+            return
+        if timeout is None and not watch.has_contact():
+            error = watch.why_no_contact()
+            error.category = "retriable" if isinstance(error, BootstrapError) else "invalid"
+        raise error
 
     def _check(self) -> None:
         self._host.check_usable()

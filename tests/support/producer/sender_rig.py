@@ -225,7 +225,9 @@ class Rig:
         )
         self.drain = Drain(self.accumulator, linger_ms, max_request_bytes, self.config.enable_idempotence)
         self.metadata = Metadata(unchecked_config(), self.clock.now_ms(), random=lambda: 0.5)
-        self.watch = TopicWatch(self.accumulator, self.clock, self.pool.wakeup, 60_000, lambda: None)
+        self.watch = TopicWatch(
+            self.accumulator, self.clock, self.pool.wakeup, 60_000, 10_000, lambda: True, lambda: None
+        )
         self.metrics = ProducerMetrics("test", "0", 0)
         self.sender = Sender(
             self.config,

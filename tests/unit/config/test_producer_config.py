@@ -100,6 +100,25 @@ def test_two_options_with_one_name_are_found_at_import() -> None:
         Spellings(options_of(Clash))
 
 
+@pytest.mark.parametrize(
+    ("options", "expected_ms"),
+    [
+        ({}, 10_000),
+        ({"max_block_ms": 300_000}, 300_000),
+        ({"max.block.ms": "500"}, 500),
+        ({"max_block_ms": 300_000, "bootstrap_timeout_ms": 5_000}, 5_000),
+        ({"bootstrap.timeout.ms": 90_000}, 90_000),
+    ],
+)
+def test_first_contact_has_the_time_of_max_block_ms_if_that_is_given(options: dict[str, Any], expected_ms: int) -> None:
+    assert config(**options).bootstrap_timeout_ms == expected_ms
+
+
+def test_first_contact_follows_a_later_max_block_ms_unless_it_was_given() -> None:
+    for given, expected_ms in (({}, 70_000), ({"max_block_ms": 5}, 70_000), ({"bootstrap_timeout_ms": 7}, 7)):
+        assert ProducerConfig.from_options(config(**given), max_block_ms=70_000).bootstrap_timeout_ms == expected_ms
+
+
 def test_committed_page_is_made_from_the_table() -> None:
     assert DOCS.read_text(encoding="utf-8") == configuration_page()
 

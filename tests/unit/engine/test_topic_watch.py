@@ -15,6 +15,7 @@ from kafkaprod.errors import AuthorizationError, BootstrapError, KafkaError, Met
 from tests.support.clock import ManualClock
 
 FAR_MS = 60_000
+SOON_MS = 10_000
 
 
 class Place:
@@ -24,7 +25,10 @@ class Place:
         self.clock = ManualClock()
         self.accumulator = Accumulator(BufferPool(1 << 20))
         self.wanted = threading.Semaphore(0)
-        self.watch = TopicWatch(self.accumulator, self.clock, self.wanted.release, FAR_MS, lambda: None)
+        self.has_contact = True
+        self.watch = TopicWatch(
+            self.accumulator, self.clock, self.wanted.release, FAR_MS, SOON_MS, lambda: self.has_contact, lambda: None
+        )
         self.outcomes: list[Any] = []
         self.threads: list[threading.Thread] = []
 
@@ -124,7 +128,7 @@ def test_bootstrap_trouble_is_the_error_at_the_deadline() -> None:
     place = Place()
     trouble = BootstrapError("h:1 (connect): refused")
     place.watch.tell_trouble(trouble, is_hopeless=False)
-    with pytest.raises(BootstrapError):
+    with pytest.raises(BootstrapError, match="gave up after max_block_ms=60000"):
         run(place.watch.wait_for("t", None, 0, lambda: None, Waiter))
 
 
@@ -137,6 +141,42 @@ def test_hopeless_trouble_ends_the_wait_at_once_until_metadata_comes() -> None:
     place.watch.tell({}, {})
     with pytest.raises(MetadataTimeoutError):
         run(place.watch.wait_for("t", None, 0, lambda: None, Waiter))
+
+
+def test_first_contact_has_a_limit_of_its_own() -> None:
+    place = Place()
+    place.has_contact = False
+    place.wait()
+    place.watch.tell_trouble(BootstrapError("h:1 (connect): refused"), is_hopeless=False)
+    place.clock.advance(SOON_MS)
+    (error,) = place.end()
+    assert isinstance(error, BootstrapError)
+    assert str(error) == "h:1 (connect): refused; gave up after bootstrap_timeout_ms=10000, the next call tries again"
+
+
+def test_first_contact_without_any_attempt_names_its_limit() -> None:
+    place = Place()
+    place.has_contact = False
+    place.wait()
+    place.clock.advance(SOON_MS)
+    (error,) = place.end()
+    assert isinstance(error, MetadataTimeoutError)
+    assert "within bootstrap_timeout_ms=10000" in str(error)
+
+
+def test_after_a_first_contact_the_wait_has_all_its_time() -> None:
+    place = Place()
+    place.has_contact = False
+    with place.watch.waiter("t", None, lambda: None) as entry:
+        place.clock.advance(SOON_MS - 1)
+        assert place.watch.look(entry, FAR_MS, lambda: None) is None
+        assert place.watch.patience_s(entry, FAR_MS) == 0.001
+        place.has_contact = True
+        place.clock.advance(FAR_MS - SOON_MS)
+        assert place.watch.look(entry, FAR_MS, lambda: None) is None
+        place.clock.advance(1)
+        with pytest.raises(MetadataTimeoutError, match="max_block_ms=60000"):
+            place.watch.look(entry, FAR_MS, lambda: None)
 
 
 def test_trouble_of_a_connected_producer_is_only_the_cause() -> None:

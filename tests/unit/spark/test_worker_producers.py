@@ -40,6 +40,17 @@ def test_sender_thread_compresses_unless_the_options_say_otherwise(options: dict
         assert producer.config.compression_workers == workers
 
 
+@pytest.mark.parametrize(
+    ("options", "expected_ms"),
+    [({}, 60_000), ({"bootstrap.timeout.ms": "3000"}, 3000), ({"max.block.ms": "90000"}, 90_000)],
+)
+def test_a_worker_waits_a_minute_for_brokers_that_the_driver_has_reached(
+    options: dict[str, object], expected_ms: int
+) -> None:
+    with borrowed_producer(SERVERS | options) as producer:
+        assert producer.config.bootstrap_timeout_ms == expected_ms
+
+
 def test_producer_of_a_failed_task_is_closed_and_not_kept() -> None:
     with pytest.raises(ZeroDivisionError), borrowed_producer(SERVERS) as first:
         raise ZeroDivisionError

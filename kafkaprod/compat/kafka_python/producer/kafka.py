@@ -38,7 +38,7 @@ class KafkaProducer:
 
     Raises:
         NoBrokersAvailable: No bootstrap server could be used within `bootstrap_timeout_ms` (also:
-            `api_version_auto_timeout_ms`); not if `api_version` is given: then the first record finds out.
+            `api_version_auto_timeout_ms`); if `api_version` is given, the first record raises it.
         KafkaConfigurationError: An option has a wrong value, or is not offered.
         ValueError: kafka-python has no such option.
     """
