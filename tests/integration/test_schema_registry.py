@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from kafkaprod import AvroRows, Producer
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.errors import InvalidRecordError, SerializationError
 from kafkaprod.tables import registry as registries
+from tests.support.loader.load_rig import LoadRig
+from tests.support.schema_registry import running_registry
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of authlib, which confluent's client imports
 
@@ -85,6 +89,29 @@ def test_ids_and_bytes_are_those_of_confluents_serializer(
     expected = [serialize(row, SerializationContext("same", MessageField.VALUE)) for row in ROWS]
     producer.send_table("same", pa.Table.from_pylist(ROWS), value=AvroRows(registry=client)).result(LIMIT_S)
     assert sorted(values(embedded_broker, "same")) == sorted(expected)
+
+
+@pytest.mark.parametrize("is_registered", [False, True])
+def test_confluents_deserializer_reads_a_load(
+    embedded_broker: EmbeddedBroker, tmp_path: Path, topic_name: str, is_registered: bool
+) -> None:
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+    path, schema = tmp_path / "in.parquet", tmp_path / "order.avsc"
+    pa.parquet.write_table(pa.Table.from_pylist(ROWS), path)
+    schema.write_text(json.dumps(SCHEMA), encoding="utf-8")
+    rig = LoadRig(embedded_broker.bootstrap_servers, tmp_path / "state", topic_name)
+    with running_registry() as registry:
+        source = ["--schema", str(schema)]
+        if is_registered:  # then the load takes the subject's latest
+            registry.add(f"{topic_name}-value", json.dumps(SCHEMA))
+            source = []
+        avro = ("--value", "avro", *source, "--schema-registry", registry.url)
+        done = rig.run(str(path), "--create-topic", "1", *avro)
+        assert done.code == 0, done.err
+        assert len([asked for asked in registry.asked if asked.startswith("POST")]) == (0 if is_registered else 1)
+        client = SchemaRegistryClient({"url": registry.url})
+        assert read_avro(client, topic_name, rig.values()) == ROWS
 
 
 def test_a_schema_that_is_not_registered_is_refused_where_that_is_not_wanted(producer: Producer, client: Any) -> None:

@@ -115,7 +115,12 @@ def test_first_contact_has_the_time_of_max_block_ms_if_that_is_given(options: di
 
 
 def test_first_contact_follows_a_later_max_block_ms_unless_it_was_given() -> None:
-    for given, expected_ms in (({}, 70_000), ({"max_block_ms": 5}, 70_000), ({"bootstrap_timeout_ms": 7}, 7)):
+    cases: list[tuple[dict[str, Any], int]] = [
+        ({}, 70_000),
+        ({"max_block_ms": 5}, 70_000),
+        ({"bootstrap_timeout_ms": 7}, 7),
+    ]
+    for given, expected_ms in cases:
         assert ProducerConfig.from_options(config(**given), max_block_ms=70_000).bootstrap_timeout_ms == expected_ms
 
 
