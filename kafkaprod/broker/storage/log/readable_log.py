@@ -34,7 +34,9 @@ class ReadableLog:
         self._lock = threading.RLock()
         self._store = store  # guarded by _lock, as all that follows
         self._commits = GroupCommit(store.log_end_offset)
-        self._fence = Fence(f"{topic_partition.topic}-{topic_partition.partition}", lambda: self.recovery_point)
+        # Nothing here knows the log: a deleted partition is freed at once, without the collector of cycles.
+        synced_offset = partial(_synced_offset, self._commits, store)
+        self._fence = Fence(f"{topic_partition.topic}-{topic_partition.partition}", synced_offset)
         self.watermark = Watermark(store.log_end_offset)
         self.watermark.listeners.append(store.producers.on_high_watermark)
         store.producers.on_high_watermark(store.log_end_offset)
@@ -85,7 +87,7 @@ class ReadableLog:
     @property
     def recovery_point(self) -> int:
         """Data below this offset is on the disk and was written without an error."""
-        synced, limit = min(self._commits.synced_offset, self._store.log_end_offset), self._fence.recovery_limit
+        synced, limit = _synced_offset(self._commits, self._store), self._fence.recovery_limit
         return synced if limit is None else min(synced, limit)
 
     @property
@@ -216,6 +218,10 @@ def _search(batch: bytes, timestamp: int, min_offset: int) -> tuple[tuple[int, i
         return open_batch(batch).find_timestamp(timestamp, min_offset), None
     except CorruptDataError as error:
         return None, error
+
+
+def _synced_offset(commits: GroupCommit, store: LogStore) -> int:
+    return min(commits.synced_offset, store.log_end_offset)
 
 
 def _raise(error: CorruptDataError) -> None:

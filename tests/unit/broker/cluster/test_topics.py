@@ -18,10 +18,13 @@ from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
 from kafkaprod.broker.storage.log.log_files import PARTITION_METADATA
+from kafkaprod.broker.storage.log.readable_log import ReadableLog
 from kafkaprod.errors import BrokerError, CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkaprod.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaprod.structs import TopicPartition
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
 from tests.support.broker.fixtures_log import FaultyDisk, failing, make_batch, make_environment
@@ -345,3 +348,22 @@ def test_plan_that_cannot_be_written_leaves_the_answer_to_each_topic(directory: 
         disk.fail = None
         table.create("b", 1, {})
     assert [topic.name for topic in directory.open().all()] == ["b"]
+
+
+def test_deleted_partitions_are_freed_without_the_collector_of_cycles(tmp_path: Path) -> None:
+    box = BrokerWithoutSockets(tmp_path, topics={"orders": 20})
+    data = [PartitionProduceData(index=index, records=memoryview(make_batch())) for index in range(20)]
+    produce = ProduceRequest(acks=-1, timeout_ms=1, topic_data=[TopicProduceData(name="orders", partition_data=data)])
+    places = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in range(20)]
+    fetch = FetchRequest(max_wait_ms=500, min_bytes=2**31 - 1, topics=[FetchTopic(topic="orders", partitions=places)])
+    gc.collect()
+    gc.disable()
+    try:
+        (written,) = box.begin(produce, 9)
+        waiting = box.begin(fetch, 11)
+        box.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1), DeleteTopicsResponse, 5)
+        del written, waiting, produce, data, fetch, places
+        left = [log for log in gc.get_objects() if isinstance(log, ReadableLog)]
+    finally:
+        gc.enable()
+    assert not left
