@@ -98,15 +98,21 @@ def _do(cluster: EmbeddedCluster, words: list[str]) -> str:
             broker = cluster.add_broker(*words[1:])
             return f"broker {broker.id} listens on {broker.address}"
         case ["remove", name]:
-            cluster.remove_broker(int(name))
+            cluster.remove_broker(_broker_id(name))
         case ["isolate", name]:
-            cluster.isolate(cluster.broker(int(name)).id)
+            cluster.isolate(cluster.broker(_broker_id(name)).id)
         case [command, name] if command in _BROKER_COMMANDS:
-            process = cluster.controller if name == "controller" else cluster.broker(int(name))
+            process = cluster.controller if name == "controller" else cluster.broker(_broker_id(name))
             getattr(process, command)()
         case _:
             raise EmbeddedBrokerError(f"{' '.join(words)!r} is not one of: {_COMMANDS}")
     return "done"
+
+
+def _broker_id(text: str) -> int:
+    if not text.isdecimal():
+        raise EmbeddedBrokerError(f"{text!r} is not the id of a broker")
+    return int(text)
 
 
 def _parse_topic(text: str) -> tuple[str, int]:

@@ -29,7 +29,7 @@ from kafkaprod.broker.embedding.cluster_processes import ClusterBroker, ClusterP
 from kafkaprod.broker.embedding.cluster_topics import TopicControls
 from kafkaprod.broker.embedding.cluster_view import ClusterView
 from kafkaprod.broker.embedding.host_process import HostProcess
-from kafkaprod.broker.embedding.temporary import make_temporary, remove_of_owner
+from kafkaprod.broker.embedding.temporary import make_temporary, name_temporary, remove_of_owner
 from kafkaprod.broker.peers.rules import CONTROLLER
 from kafkaprod.errors import ConfigError, IllegalStateError, KafkaError
 
@@ -120,7 +120,7 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
         )
         self._owner_pid = os.getpid()
         # Short, as the path of a Unix socket has at most 107 bytes.
-        self._directory = make_temporary("kafkaprod-")
+        self._directory = name_temporary("kafkaprod-")
         self._remove = weakref.finalize(self, remove_of_owner, self._directory, self._owner_pid)
         self.data_dir = os.path.join(self._directory, "data") if data_dir is None else os.fspath(data_dir)
         self._topics = dict(topics or {})
@@ -132,6 +132,7 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
             ClusterBroker(self, int(name), each["cluster"]["rack"], each["data_dir"], each["journal"])
             for name, each in self._host_options["brokers"].items()
         ]
+        self._first_ids = frozenset(self.broker_ids)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -146,6 +147,7 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
             raise IllegalStateError("the embedded cluster runs already")
         if not self._remove.alive:
             raise IllegalStateError("the embedded cluster was closed: make another one")
+        make_temporary(self._directory)
         self._host = HostProcess(self._host_options)
         try:
             for broker in self.brokers:
@@ -175,6 +177,18 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
         if host is not None:
             host.close()
         self._remove()
+
+    def restore(self) -> None:
+        """Undo what tests did: as `ClusterFaults.restore`, and remove the brokers that were added.
+
+        Brokers that were removed do not come back.
+
+        Raises:
+            EmbeddedBrokerError: A process did not start, or the cluster did not come into sync in 30 s.
+        """
+        super().restore()
+        self.remove_added()
+        self.wait_until_in_sync()
 
     def __enter__(self) -> Self:
         return self.start()

@@ -22,6 +22,7 @@ class MemberControls:
     controller: ClusterProcess
     data_dir: str
     _directory: str
+    _first_ids: frozenset[int]
     _host_options: dict[str, Any]
 
     @property
@@ -123,6 +124,15 @@ class MemberControls:
         del known[str(broker_id)]
         self.brokers.remove(broker)
         self.wait_until_applied()
+
+    def remove_added(self) -> None:
+        """Remove the brokers that `add_broker` has added; those that were removed do not come back.
+
+        Raises:
+            EmbeddedBrokerError: As `remove_broker`.
+        """
+        for broker_id in [broker.id for broker in self.brokers if broker.id not in self._first_ids]:
+            self.remove_broker(broker_id)
 
 
 def _without(broker_id: int, members: Sequence[int], others: Sequence[int], counts: Counter[int]) -> list[int]:

@@ -27,7 +27,7 @@ from kafkaprod.broker.cluster.client_metrics import Push
 from kafkaprod.broker.embedding import arguments
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError, exchange, say_last, start_module
 from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
-from kafkaprod.broker.embedding.temporary import make_temporary, remove_of_owner
+from kafkaprod.broker.embedding.temporary import make_temporary, name_temporary, remove_of_owner
 from kafkaprod.errors import IllegalStateError
 from kafkaprod.protocol.api_keys import ApiKey
 
@@ -137,7 +137,7 @@ class EmbeddedBroker:
         self._owner_pid = os.getpid()
         self._temporary: str | None = None
         if data_dir is None:
-            self._temporary = make_temporary("kafkaprod-broker-")
+            self._temporary = name_temporary("kafkaprod-broker-")
             weakref.finalize(self, remove_of_owner, self._temporary, self._owner_pid)
             data_dir = os.path.join(self._temporary, "data")
         self.data_dir = arguments.path("data_dir", data_dir)
@@ -185,6 +185,8 @@ class EmbeddedBroker:
         self._check_owner()
         if self._process is not None:
             raise IllegalStateError(f"the embedded broker runs already, as process {self._process.pid}")
+        if self._temporary is not None:
+            make_temporary(self._temporary)
         self._process = start_module("kafkaprod.broker.embedding.child")
         try:
             address = self.command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import tempfile
 
@@ -10,9 +11,25 @@ _MEMORY = "/dev/shm"
 _MEMORY_BYTES = 2 * 1024 * 1024 * 1024
 
 
-def make_temporary(prefix: str) -> str:
-    """Make a directory in memory (/dev/shm) where that has 2 GiB free and TMPDIR is not set, else where others are."""
-    return tempfile.mkdtemp(prefix=prefix, dir=_root())
+def name_temporary(prefix: str) -> str:
+    """Name a directory in memory (/dev/shm) where that has 2 GiB free and TMPDIR is not set, else where others are.
+
+    It is not made yet: an owner that is killed before it starts anything leaves nothing.
+    """
+    return os.path.join(_root() or tempfile.gettempdir(), prefix + secrets.token_hex(6))
+
+
+def make_temporary(directory: str) -> None:
+    """Make a named directory, for this user alone, if it is not there.
+
+    Raises:
+        OSError: It cannot be made, or another user made one of this name.
+    """
+    try:
+        os.mkdir(directory, 0o700)
+    except FileExistsError:
+        if os.lstat(directory).st_uid != os.getuid():
+            raise
 
 
 def remove_of_owner(directory: str, owner_pid: int) -> None:

@@ -174,6 +174,7 @@ def test_a_wait_in_vain_begins_with_what_it_was_for(cluster: EmbeddedCluster) ->
 
 
 def test_everything_is_restored(cluster: EmbeddedCluster) -> None:
+    cluster.reassign("orders", 0, [1, 2, cluster.add_broker().id])
     cluster.chaos(seed=1, kinds=("one-way cut",), period_ms=1)
     cluster.broker(1).kill()
     cluster.broker(2).pause()
@@ -181,6 +182,7 @@ def test_everything_is_restored(cluster: EmbeddedCluster) -> None:
     cluster.controller.kill()
     cluster.cut(3, "clients")
     cluster.restore()
+    assert cluster.broker_ids == [1, 2, 3]
     with Producer(bootstrap_servers=cluster.bootstrap_servers, acks="all") as producer:
         for partition in range(2):
             producer.send("orders", b"x", partition=partition).result(20)

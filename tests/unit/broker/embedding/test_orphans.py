@@ -88,6 +88,18 @@ def test_a_forked_child_keeps_nothing_alive(what: str) -> None:
         program.stdout.close()
 
 
+@pytest.mark.parametrize("what", [_BROKER, _CLUSTER], ids=["broker", "cluster"])
+def test_what_is_never_started_leaves_nothing(what: str) -> None:
+    made_only = what.partition("pids")[0].replace(".start()", "") + "pids, directory = [], made.data_dir\n"
+    program = subprocess.Popen([sys.executable, "-c", made_only + _WAIT], stdout=subprocess.PIPE)
+    assert program.stdout is not None
+    data_dir = program.stdout.readline().decode().strip()
+    program.kill()
+    program.wait(30)
+    program.stdout.close()
+    assert not os.path.exists(os.path.dirname(data_dir))
+
+
 def test_a_directory_of_the_users_own_is_kept(tmp_path: Path) -> None:
     what = _BROKER.replace("EmbeddedBroker(", f"EmbeddedBroker({str(tmp_path / 'data')!r}, ")
     program = subprocess.Popen([sys.executable, "-c", what + _WAIT], stdout=subprocess.PIPE)
