@@ -73,6 +73,7 @@ class ApiKey(IntEnum):
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     REPLICATE_METADATA = 10001  # of embedded clusters, between their processes only
+    CHANGE_SETTINGS = 10002  # the same
 
 
 API_KEYS: Final[Mapping[int, ApiKey]] = {int(api): api for api in ApiKey}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from kafkaprod.protocol.messages.produce import (
     TopicProduceData,
 )
 from tests.support.broker.fixtures_log import make_batch
+from tests.support.cluster.group_members import MEMBERS
 from tests.support.net.raw_client import RawClient
 
 TOPIC = "orders"
@@ -130,6 +132,21 @@ def test_all_records_and_committed_offsets_survive_restarts(broker: EmbeddedBrok
     records = fetch(broker)
     assert all(b"turn-%d-%d" % (turn, i) in records for turn in range(restarts) for i in range(10))
     assert metadata(broker).topics[0].error_code == 0
+
+
+@pytest.mark.parametrize("client", MEMBERS)
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_consumers_stay_in_their_group(broker: EmbeddedBroker, end: str, client: str) -> None:
+    """They go on with their partitions: no member joins again."""
+    produce(broker, b"before")
+    with contextlib.closing(MEMBERS[client](broker.bootstrap_servers, "billing", TOPIC)) as member:
+        assert member.read(1) == [b"before"]
+        joined = member.assigned_count  # kafka-python joins before it knows the topic, and again
+        getattr(broker, end)()
+        broker.start()
+        produce(broker, b"after")
+        assert member.read(1) == [b"after"]
+        assert (member.assigned_count, member.revoked_count) == (joined, 0)
 
 
 def test_clean_stop_leaves_the_marker_and_a_kill_does_not(broker: EmbeddedBroker) -> None:

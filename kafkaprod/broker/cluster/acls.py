@@ -10,7 +10,7 @@ for one host or "*". A client that did not log in is "User:ANONYMOUS". Source: K
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkaprod.broker.cluster.settings import ACLS, Settings
 from kafkaprod.broker.server.refusal import RequestRefusedError
@@ -100,7 +100,7 @@ class Acls:
         self._settings = settings
         self._super_users = frozenset(super_users)
         self._allows_if_none = allows_if_none
-        self._acls: tuple[Acl, ...] = tuple(Acl(*fields) for fields in settings.get(ACLS))
+        self._known: tuple[Any, tuple[Acl, ...]] = ((), ())  # a section of the settings, and the entries in it
 
     @property
     def is_open(self) -> bool:
@@ -162,10 +162,18 @@ class Acls:
                 is_allowed = True
         return is_allowed
 
+    @property
+    def _acls(self) -> tuple[Acl, ...]:
+        """The entries; in a cluster other brokers change them, too."""
+        section = self._settings.get(ACLS)
+        known, entries = self._known
+        if known is not section:
+            entries = tuple(Acl(*fields) for fields in section)
+            self._known = (section, entries)
+        return entries
+
     def _put(self, acls: Iterable[Acl]) -> None:
-        changed = tuple(acls)
-        self._settings.put(ACLS, [list(acl) for acl in changed])
-        self._acls = changed
+        self._settings.put(ACLS, [list(acl) for acl in acls])
 
 
 def check_new(acl: Acl) -> None:

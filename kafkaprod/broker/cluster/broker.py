@@ -6,6 +6,7 @@ and `producer_ids` belong to the control thread; `purgatory` to the event loop. 
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from kafkaprod.broker.cluster.client_metrics import ClientMetrics
 from kafkaprod.broker.cluster.producer_ids import ClusterProducerIds, ProducerIds
 from kafkaprod.broker.cluster.quotas import Quotas
 from kafkaprod.broker.cluster.scram_store import ScramStore
-from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, Settings
+from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, SavedSettings, Settings
 from kafkaprod.broker.cluster.topics import FILE_NAME as TOPICS_FILE
 from kafkaprod.broker.cluster.topics import Topic, TopicTable, read_saved_topics
 from kafkaprod.broker.config import BrokerConfig
@@ -24,9 +25,11 @@ from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConf
 from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
 from kafkaprod.broker.coordinator.internal_log import CoordinatorLog
+from kafkaprod.broker.coordinator.internal_records import KeyValue
 from kafkaprod.broker.coordinator.markers import MarkerSink, MarkerWriter
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC, OffsetLog
 from kafkaprod.broker.coordinator.regex_subscriptions import SubscribableTopic, Topics
+from kafkaprod.broker.coordinator.saved_groups import SavedGroups
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.coordinator.transaction_coordinator import OpenTransaction, RunLater, TransactionCoordinator
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC, TransactionLog
@@ -43,6 +46,7 @@ from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segments import OpenHandles
 from kafkaprod.broker.storage.recovery.checkpoints import decode_uuid
 from kafkaprod.clock import Clock
+from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
@@ -51,6 +55,8 @@ if TYPE_CHECKING:
     from kafkaprod.broker.cluster.coordinator_log import ReplicatedCoordinatorLog
     from kafkaprod.broker.cluster.membership import Membership
     from kafkaprod.broker.metadata.image import ClusterImage
+
+logger = logging.getLogger(__name__)
 
 # Small segments: what a coordinator's log has outgrown can be deleted soon.
 _INTERNAL_TOPIC_PROPERTIES = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
@@ -118,7 +124,7 @@ class Broker:
         self.image: ClusterImage | None = None
         self.log_dir = _open_log_dir(config, clock, disk)
         try:
-            self.settings = Settings(disk, self.log_dir.path)
+            self.settings = self._open_settings(disk)
             self.acls = Acls(
                 self.settings,
                 filter(None, config.super_users.split(";")),
@@ -132,7 +138,7 @@ class Broker:
             self.producer_ids = ProducerIds(disk, self.log_dir.path) if config.cluster is None else ClusterProducerIds()
             self._topics_of_groups: tuple[Mapping[str, Topic], Topics] = ({}, {})
             offsets_partition = self.topics.partition(OFFSETS_TOPIC, 0)
-            self.open_groups(None if offsets_partition is None else offsets_partition.log)
+            self._load_groups(None if offsets_partition is None else offsets_partition.log)
             transactions_topic = self.topics.get(TRANSACTIONS_TOPIC)
             parts = () if transactions_topic is None else transactions_topic.partitions
             self.transactions = self._make_transactions(
@@ -178,9 +184,23 @@ class Broker:
         if validate_only:
             return
         self.settings.put(BROKER_OPTIONS, {name: dict(values) for name, values in options.items()})
-        self.config = config
-        self.topics.set_defaults(config.log)
-        self.groups.set_config(config.groups)
+        self._apply(config)
+
+    def follow_settings(self) -> None:
+        """Take over what clients have set through other brokers of the cluster; on the control thread."""
+        self.scram.follow()
+        try:
+            config = self._effective_config(self.settings.get(BROKER_OPTIONS))
+        except ConfigError:
+            logger.exception("options of the cluster do not fit this broker: it keeps those it has")
+        else:
+            self._apply(config)
+
+    def _apply(self, config: BrokerConfig) -> None:
+        if config != self.config:
+            self.config = config
+            self.topics.set_defaults(config.log)
+            self.groups.set_config(config.groups)
 
     def _effective_config(self, options: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
         own = options.get(str(self._given_config.node_id), {})
@@ -189,6 +209,13 @@ class Broker:
     def close(self) -> bool:
         """Close the logs; return whether the shutdown was clean."""
         return self.log_dir.close()
+
+    def _open_settings(self, disk: Disk) -> Settings:
+        if self.config.cluster is None:
+            return SavedSettings(disk, self.log_dir.path)
+        from kafkaprod.broker.cluster.replicated_settings import ReplicatedSettings  # a broker alone starts without it
+
+        return ReplicatedSettings()
 
     def _open_topics(self, disk: Disk) -> TopicTable:
         config, notify = self.config, self.purgatory.notify
@@ -228,22 +255,29 @@ class Broker:
     def open_groups(self, log: CoordinatorLog | None) -> None:
         """Read the groups and their offsets from a log, None for an empty one; those known so far are forgotten.
 
+        Members that wait for an answer get error 16, as another broker is the coordinator now.
+
         Raises:
             LogError: 2, the log is damaged.
             CorruptDataError: A record of it is.
         """
+        self.groups.dismiss()
+        self._load_groups(log)
+
+    def _load_groups(self, log: CoordinatorLog | None) -> None:
         self.offsets = OffsetLog(log, self._internal_log_maker(OFFSETS_TOPIC))
         self.markers = MarkerWriter(self._find_log, self.offsets)
-        self.groups = GroupCoordinator(self.config.groups, self.offsets.table.has_group, self._open_consumer_groups())
-
-    def _open_consumer_groups(self) -> ConsumerGroups:
-        return ConsumerGroups(
-            self._consumer_group_config,
-            self._subscribable_topics,
-            self.offsets.group_records,
-            lambda records: self.offsets.write_group_records(records, self.clock.wall_ms()),
-            self.clock.now_ms(),
+        write, now_ms = self._write_groups, self.clock.now_ms()
+        consumers = ConsumerGroups(
+            self._consumer_group_config, self._subscribable_topics, self.offsets.group_records, write, now_ms
         )
+        saved = SavedGroups(self.offsets.classic_groups, write, self.clock.wall_ms)
+        self.groups = GroupCoordinator(
+            self.config.groups, self.offsets.table.has_group, consumers, saved, self.clock.now_ms()
+        )
+
+    def _write_groups(self, records: Sequence[KeyValue]) -> None:
+        self.offsets.write_group_records(records, self.clock.wall_ms())
 
     def _consumer_group_config(self, group_id: str) -> ConsumerGroupConfig:
         return self.config.consumer_groups.with_own(self.settings.get(GROUP_OPTIONS).get(group_id, {}))

@@ -17,6 +17,7 @@ from kafkaprod.broker.cluster.coordinator_log import ReplicatedCoordinatorLog
 from kafkaprod.broker.cluster.fetch_wire import answers_of, fetch_request, offset_answers, offset_request
 from kafkaprod.broker.cluster.forwarding import FORWARDED_VERSIONS
 from kafkaprod.broker.cluster.producer_ids import ClusterProducerIds
+from kafkaprod.broker.cluster.replicated_settings import ReplicatedSettings
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.controller.events import AlterPartitionAnswer, RegisterBroker
 from kafkaprod.broker.metadata.image import PartitionKey
@@ -74,14 +75,16 @@ class ClusterMember:
             clock: For all times.
         """
         assert isinstance(broker.topics, ReplicatedTopics)
+        assert isinstance(broker.settings, ReplicatedSettings)
         self.config = config
         self.rules = LinkRules()
         self.on_stopped: Callable[[], None] = lambda: None
         self.on_serving: Callable[[], None] = lambda: None
         self.coordination = Coordination(broker)
-        broker.topics.ask_controller = self._call_controller
+        broker.topics.ask_controller = broker.settings.ask_controller = self._call_controller
         self._broker = broker
         self._topics = broker.topics
+        self._settings = broker.settings
         self._poller = poller
         self._clock = clock
         self._name = str(broker.config.node_id)
@@ -159,6 +162,8 @@ class ClusterMember:
         before = self._topics.image.end_offset
         answer, changed = self._topics.follower.receive(wire.slice_of(request), self.lifecycle.broker_epoch)
         if self._topics.image.end_offset != before:
+            if self._settings.follow(self._topics.image):
+                self._broker.run_control(self._broker.follow_settings, _nothing)
             self._topics.follow_configs()
             self.manager.on_metadata(changed, now_ms)
             self._topics.publish(self.manager.replicas, changed)
@@ -328,3 +333,7 @@ class ClusterMember:
             path = socket_path(self.config.directory, name)
             self._links[key] = PeerLink(self._poller, self._clock, self.rules, self._name, name, path)
         return self._links[key]
+
+
+def _nothing() -> None:
+    """Takes the place of a call that is not needed."""

@@ -137,7 +137,7 @@ class ReplicatedTopics(TopicTable):
 
     def follow_configs(self) -> None:
         """Give the logs the options of their topics."""
-        for topic_partition, log in self._open.values():
+        for topic_partition, log in list(self._open.values()):  # defaults come from the control thread
             log.config = self._config_of(topic_partition.topic)
 
     def _partition(self, key: PartitionKey, replica: PartitionReplica | None) -> Partition:

@@ -26,9 +26,13 @@ class ScramStore:
     def __init__(self, settings: Settings, credentials: Credentials) -> None:
         self._settings = settings
         self._credentials = credentials
-        for user, mechanisms in settings.get(SCRAM).items():
+        self.follow()
+
+    def follow(self) -> None:
+        """Take over what the settings say; in a cluster other brokers change them, too."""
+        for user, mechanisms in self._settings.get(SCRAM).items():
             for mechanism, saved in mechanisms.items():
-                credentials.set_scram_keys(mechanism, user, None if saved is None else _decode(saved))
+                self._credentials.set_scram_keys(mechanism, user, None if saved is None else _decode(saved))
 
     def describe(self) -> dict[str, dict[int, int]]:
         """Return the iterations of each mechanism of each user."""

@@ -1,12 +1,14 @@
-"""What clients have set that is no data: options, quotas, SCRAM credentials, ACLs. Kept in `settings.json`.
+"""What clients have set that is no data: options, quotas, SCRAM credentials, ACLs.
 
-Each section is plain JSON and is replaced as a whole: any thread may read, only the control thread changes.
+Each section is plain JSON and is replaced as a whole: any thread may read, only the control thread changes. A broker
+alone keeps them in `settings.json`; in a cluster they are in the metadata log (`replicated_settings`).
 """
 
 from __future__ import annotations
 
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -34,8 +36,28 @@ _EMPTY: Final[Mapping[str, Any]] = {
 }
 
 
-class Settings:
+class Settings(ABC):
     """See the module docstring."""
+
+    def __init__(self, sections: Mapping[str, Any]) -> None:
+        """Take sections over; missing ones are empty."""
+        self._sections: Mapping[str, Any] = {**_EMPTY, **sections}
+
+    def get(self, section: str) -> Any:
+        """Return a section; do not change it."""
+        return self._sections[section]
+
+    @abstractmethod
+    def put(self, section: str, content: Any) -> None:
+        """Replace a section.
+
+        Raises:
+            RequestRefusedError: 56 or 7, it could not be written.
+        """
+
+
+class SavedSettings(Settings):
+    """Those of a broker alone, in a file."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         """Read the file, if there is one.
@@ -46,11 +68,7 @@ class Settings:
         """
         self._disk = disk
         self._path = os.path.join(directory, FILE_NAME)
-        self._sections: dict[str, Any] = {**_EMPTY, **self._load()}
-
-    def get(self, section: str) -> Any:
-        """Return a section; do not change it."""
-        return self._sections[section]
+        super().__init__(self._load())
 
     def put(self, section: str, content: Any) -> None:
         """Replace a section, durably.

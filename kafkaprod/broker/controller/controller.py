@@ -17,7 +17,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from kafkaprod.broker.controller import partitions, reassignments, registrations, topics
+from kafkaprod.broker.controller import partitions, reassignments, registrations, settings, topics
 from kafkaprod.broker.controller.channels import BrokerChannel
 from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION, ControllerContext
 from kafkaprod.broker.controller.event_queue import EventQueue
@@ -26,6 +26,7 @@ from kafkaprod.broker.controller.events import (
     AlterConfig,
     AlterPartition,
     BrokerGone,
+    ChangeSettings,
     CreatePartitions,
     CreateTopic,
     Decision,
@@ -43,12 +44,14 @@ from kafkaprod.broker.controller.events import (
 from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
 from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.log import MetadataBatch, MetadataLog
-from kafkaprod.broker.metadata.records import NoOpRecord
+from kafkaprod.broker.metadata.records import FeatureLevelRecord, NoOpRecord
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.schema import Struct
 
 DEFAULT_CONFIGS: Final = {UNCLEAN_OPTION: "false", MIN_ISR_OPTION: "1"}
 LEADER_CHECK_MS: Final = 1000
+METADATA_VERSION: Final = 25
+"""4.0-IV3, whose records are written. Apache Kafka's tools read a log that begins with it."""
 
 _log = logging.getLogger("kafkaprod.broker.controller")
 
@@ -69,6 +72,7 @@ HANDLERS: Final[Mapping[type[Any], Handler]] = {
     MoveLeader: partitions.move,
     Reassign: reassignments.reassign,
     AllocateProducerIds: partitions.allocate_producer_ids,
+    ChangeSettings: settings.change,
     LookForLeaders: partitions.look_for_leaders,
 }
 
@@ -115,7 +119,8 @@ class Controller:
         self.context = ControllerContext(cluster_id, session_timeout_ms, dict(default_configs), generator)
         for batch in batches:
             self._apply(batch)
-        self._append([NoOpRecord()], now_ms)
+        first = [] if batches else [FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)]
+        self._append([*first, NoOpRecord()], now_ms)
         for broker in self.context.image.brokers.values():
             self.context.sessions[broker.broker_id] = now_ms + session_timeout_ms
         self._follow_registrations(now_ms)

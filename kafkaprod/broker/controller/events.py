@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from kafkaprod.broker.metadata.image import PartitionKey, RecoveryState
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.schema import Struct
 
 Reply = Callable[[Any], None]
 
@@ -240,6 +241,21 @@ class ProducerIdBlock(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeSettings:
+    """Write records of options, access control entries, quotas and credentials."""
+
+    records: tuple[Struct, ...]
+    reply: Reply = no_reply
+
+
+class SettingsAnswer(NamedTuple):
+    """The answer to ChangeSettings: the end of the log with which the change can be seen."""
+
+    error: ErrorCode
+    end_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class LookForLeaders:
     """The timer that gives leaderless partitions a leader where unclean elections are allowed."""
 
@@ -261,6 +277,7 @@ Event = (
     | MoveLeader
     | Reassign
     | AllocateProducerIds
+    | ChangeSettings
     | LookForLeaders
 )
 

@@ -10,20 +10,25 @@ from kafkaprod.broker.metadata.log import MetadataBatch
 from kafkaprod.broker.metadata.records import (
     LEADER_UNCHANGED,
     NO_LEADER,
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 from kafkaprod.protocol.schema import Struct
 
-_RESOURCES = {2: "topic", 4: "broker"}
+_RESOURCES = {2: "topic", 4: "broker", 16: "client metrics", 32: "group"}
 
 
 def sentences(batch: MetadataBatch, image: ClusterImage) -> Iterator[str]:
@@ -62,6 +67,23 @@ def _sentence(record: Struct, image: ClusterImage, names: dict[uuid.UUID, str]) 
             return f"broker {record.broker_id} gets producer ids below {record.next_producer_id}"
         case FeatureLevelRecord():
             return f"{record.name} = {record.feature_level}"
+    return _setting(record, image)
+
+
+def _setting(record: Struct, image: ClusterImage) -> str:
+    match record:
+        case AccessControlEntryRecord():
+            return f"access control entry for {record.principal} on {record.resource_name} is added"
+        case RemoveAccessControlEntryRecord() if record.id is not None and record.id in image.acls:
+            _, name, _, principal, *_ = image.acls[record.id]
+            return f"access control entry for {principal} on {name} is removed"
+        case ClientQuotaRecord():
+            entity = ", ".join(f"{part.entity_type} {part.entity_name or '(default)'}" for part in record.entity)
+            return f"quota of {entity}: {record.key} " + ("is removed" if record.remove else f"= {record.value:g}")
+        case UserScramCredentialRecord():
+            return f"SCRAM credential of {record.name} is set"
+        case RemoveUserScramCredentialRecord():
+            return f"SCRAM credential of {record.name} is removed"
     return type(record).__name__.removesuffix("Record")
 
 

@@ -14,6 +14,7 @@ from kafkaprod.broker.controller.controller import Controller
 from kafkaprod.broker.controller.events import (
     AllocateProducerIds,
     AlterConfig,
+    ChangeSettings,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
@@ -21,10 +22,12 @@ from kafkaprod.broker.controller.events import (
     ElectLeaders,
     ProducerIdBlock,
     Reassign,
+    SettingsAnswer,
     TopicAnswer,
 )
 from kafkaprod.broker.controller.quorum import describe_quorum
 from kafkaprod.broker.metadata.image import PartitionKey
+from kafkaprod.broker.metadata.records import decode
 from kafkaprod.broker.peers import wire
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -40,6 +43,7 @@ from kafkaprod.protocol.messages.alter_partition_reassignments import (
 )
 from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationRequest
+from kafkaprod.protocol.messages.change_settings import ChangeSettingsRequest, ChangeSettingsResponse
 from kafkaprod.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -77,6 +81,7 @@ VERSIONS: Final = {
     ApiKey.BROKER_REGISTRATION: (3, 3),
     ApiKey.BROKER_HEARTBEAT: (0, 0),
     ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
+    ApiKey.CHANGE_SETTINGS: (0, 0),
 }
 """What the controller answers; brokers send the highest version."""
 
@@ -120,6 +125,15 @@ def _allocate(controller: Controller, request: AllocateProducerIdsRequest, now_m
         )
 
     controller.queue.put(AllocateProducerIds(request.broker_id, request.broker_epoch, answered), now_ms)
+
+
+def _change_settings(controller: Controller, request: ChangeSettingsRequest, now_ms: int, reply: Reply) -> None:
+    def answered(answer: SettingsAnswer | ErrorCode) -> None:
+        outcome = SettingsAnswer(answer) if isinstance(answer, ErrorCode) else answer
+        reply(ChangeSettingsResponse(error_code=outcome.error, end_offset=outcome.end_offset))
+
+    records = tuple(decode(bytes(record)) for record in request.records)
+    controller.queue.put(ChangeSettings(records, answered), now_ms)
 
 
 def _create_topics(controller: Controller, request: CreateTopicsRequest, now_ms: int, reply: Reply) -> None:
@@ -302,4 +316,5 @@ _HANDLERS: Final[dict[type[Request], Callable[[Controller, Any, int, Reply], Non
     ElectLeadersRequest: _elect_leaders,
     AlterPartitionReassignmentsRequest: _reassign,
     DescribeQuorumRequest: describe_quorum,
+    ChangeSettingsRequest: _change_settings,
 }

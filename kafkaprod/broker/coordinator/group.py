@@ -62,6 +62,7 @@ class Group:
         protocol_type: what the members are ("consumer"), or were: it outlives the last one. None before the first one.
         protocol_name: the assignor all members agreed on, None outside a generation.
         members: by id, in the order they came; those of `roster`.
+        save: makes the group durable before members are answered; returns the error that they get if that fails.
     """
 
     def __init__(self, group_id: str, config: GroupConfig, new_uuid: Callable[[], object] = uuid.uuid4) -> None:
@@ -73,6 +74,7 @@ class Group:
         self.roster = GroupMembers()
         self.members = self.roster.by_id
         self.config = config
+        self.save: Callable[[Group], ErrorCode] = _no_save
         self._new_uuid = new_uuid
         self._unsynced_ids: set[str] = set()  # of this generation
         self._join_phase: JoinPhase | None = None  # set while PREPARING
@@ -237,7 +239,9 @@ class Group:
             skips = was_leader and attempt.can_skip_assignment
             # A leader that does not know SkipAssignment gets its old id as the leader's, so that it does not assign.
             leader = old_id if was_leader and not skips else str(self.leader_id)
-            reply(self._join_result(member)._replace(leader=leader, skip_assignment=skips))
+            error = self.save(self)  # if it fails, the member tries again: its old self is gone in any case
+            result = self._join_result(member)._replace(leader=leader, skip_assignment=skips)
+            reply(result if error is ErrorCode.NONE else JoinResult(error, member_id))
             return
         member.hold_join(reply)
         self.rebalance(now_ms)
@@ -313,6 +317,7 @@ class Group:
         if not self.members:
             self.protocol_name = self.roster.leader_id = None
             self._transition(GroupState.EMPTY)
+            self.save(self)  # if it fails, a new coordinator finds that the members have expired
             return
         if self.leader_id not in joined_ids:
             self.roster.leader_id = joined_ids[0]
@@ -327,17 +332,7 @@ class Group:
                 member.answer_join(self._join_result(member))
 
     def _join_result(self, member: Member) -> JoinResult:
-        is_leader = member.member_id == self.leader_id
-        members = self.roster.with_metadata(str(self.protocol_name)) if is_leader else ()
-        return JoinResult(
-            ErrorCode.NONE,
-            member.member_id,
-            self.generation_id,
-            self.protocol_type,
-            self.protocol_name,
-            str(self.leader_id),
-            members,
-        )
+        return self.roster.join_result(member, self.generation_id, self.protocol_type, self.protocol_name)
 
     # -- the sync phase ------------------------------------------------------------------------------------------
 
@@ -351,9 +346,14 @@ class Group:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING else ErrorCode.NONE
 
     def _assign(self, assignments: Mapping[str, bytes], now_ms: int) -> None:
-        self._transition(GroupState.STABLE)
         for member in self.members.values():
             member.assignment = assignments.get(member.member_id, b"")
+        error = self.save(self)
+        if error is not ErrorCode.NONE:
+            self.roster.refuse_assignment(error)
+            self.rebalance(now_ms)
+            return
+        self._transition(GroupState.STABLE)
         for member in self.members.values():
             if member.held_sync is not None:
                 member.keep_alive(now_ms)
@@ -403,3 +403,8 @@ class Group:
         if target not in TRANSITIONS[self.state]:
             raise IllegalStateError(f"group {self.group_id} cannot go from {self.state.value} to {target.value}")
         self.state = target
+
+
+def _no_save(_: Group) -> ErrorCode:
+    """Keep a group in memory only."""
+    return ErrorCode.NONE

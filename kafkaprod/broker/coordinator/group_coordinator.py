@@ -2,8 +2,9 @@
 
 A group is of the classic or of the consumer protocol. One without members changes to the protocol of whoever joins; one
 with members as `migration` says.
-The control thread owns it; it calls `on_time` at `next_deadline_ms`. A group that is empty and has no committed
-offsets stays until the next call of `forget_unused`. Source: Kafka, GroupMetadataManager.
+Members stay when the coordinator starts again or moves: groups are in its log. The control thread owns it; it calls
+`on_time` at `next_deadline_ms`. A group that is empty and has no committed offsets stays until the next call of
+`forget_unused`. Source: Kafka, GroupMetadataManager.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from kafkaprod.broker.coordinator.member import (
     SyncReply,
     SyncResult,
 )
+from kafkaprod.broker.coordinator.saved_groups import SavedGroups
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.protocol.error_codes import ErrorCode
 
@@ -38,16 +40,28 @@ class GroupCoordinator:
         config: of the classic groups.
         has_offsets: whether offsets are committed for a group id; such a group outlives its members.
         consumers: the groups of the consumer protocol.
+        saved: the classic groups that are written; they are taken over.
+        now_ms: for the sessions of their members.
     """
 
-    def __init__(self, config: GroupConfig, has_offsets: Callable[[str], bool], consumers: ConsumerGroups) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        has_offsets: Callable[[str], bool],
+        consumers: ConsumerGroups,
+        saved: SavedGroups,
+        now_ms: int,
+    ) -> None:
         self._config = config
         self._has_offsets = has_offsets
         self._consumers = consumers
+        self._saved = saved
         self._groups: dict[str, Group] = {}  # the classic ones
         self._timers = GroupTimers()
         consumers.max_classic_size = config.max_size
         consumers.on_downgrade = self._downgrade
+        for group in saved.read_all(config, now_ms):
+            self._schedule(self._adopt(group))
 
     def set_config(self, config: GroupConfig) -> None:
         """Change the options of the classic groups; what they wait for now is not changed."""
@@ -60,7 +74,7 @@ class GroupCoordinator:
         """The classic group; one known by its committed offsets only is made on the way, Empty."""
         group = self._groups.get(group_id)
         if group is None and self._consumers.get(group_id) is None and self._has_offsets(group_id):
-            group = self._groups[group_id] = Group(group_id, self._config)
+            group = self._adopt(Group(group_id, self._config))
         return group
 
     def get_consumer(self, group_id: str) -> ConsumerGroup | None:
@@ -106,12 +120,12 @@ class GroupCoordinator:
         result = self._consumers.heartbeat(beat, now_ms, upgraded)
         if group is not None:
             self._forget(beat.group_id)
-            migration.end_classic(group)
+            group.roster.dismiss(ErrorCode.REBALANCE_IN_PROGRESS)  # its members are to join the new one
         return result
 
     def _downgrade(self, consumer_group: ConsumerGroup, now_ms: int, must_rebalance: bool) -> None:
         group = migration.downgrade(consumer_group, self._config, self._consumers.topics, now_ms)
-        self._groups[group.group_id] = group
+        self._saved.save(self._adopt(group))
         if must_rebalance:
             group.rebalance(now_ms)
         self._schedule(group)
@@ -139,7 +153,7 @@ class GroupCoordinator:
         else:
             is_new = group is None
             if group is None:
-                group = self._groups[group_id] = Group(group_id, self._config)
+                group = self._adopt(Group(group_id, self._config))
             group.join(attempt, now_ms, reply)
             self._schedule(group)
             if is_new and self._is_unused(group):
@@ -235,10 +249,17 @@ class GroupCoordinator:
         group = self.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        error = group.delete()
+        error = ErrorCode.NONE if group.state is not GroupState.EMPTY else self._saved.remove(group_id)
+        if error is ErrorCode.NONE:
+            error = group.delete()
         if error is ErrorCode.NONE:
             self._forget(group_id)
         return error
+
+    def dismiss(self) -> None:
+        """Answer all calls that wait with 16: another broker is the coordinator."""
+        for group in self._groups.values():
+            group.roster.dismiss(ErrorCode.NOT_COORDINATOR)
 
     def forget_unused(self) -> None:
         """Forget groups without members and committed offsets (Kafka: every offsets.retention.check.interval.ms)."""
@@ -262,6 +283,12 @@ class GroupCoordinator:
             self._schedule(group)
         self._consumers.on_time(now_ms)
 
+    def _adopt(self, group: Group) -> Group:
+        """Add a group, which is written from now on when it changes."""
+        group.save = self._saved.save
+        self._groups[group.group_id] = group
+        return group
+
     def _schedule(self, group: Group) -> None:
         self._timers.schedule(group.group_id, group.next_deadline_ms())
 
@@ -270,6 +297,7 @@ class GroupCoordinator:
         return is_empty and not self._has_offsets(group.group_id)
 
     def _forget(self, group_id: str) -> None:
+        self._saved.remove(group_id)
         self._groups.pop(group_id, None)
         self._timers.forget(group_id)
 

@@ -109,6 +109,18 @@ class GroupMembers:
         member.answer_join(JoinResult(error, member.member_id))
         member.answer_sync(SyncResult(error))
 
+    def refuse_assignment(self, error: ErrorCode) -> None:
+        """Take the members' assignments back, and answer their syncs with an error."""
+        for member in self.by_id.values():
+            member.assignment = b""
+            member.answer_sync(SyncResult(error))
+
+    def dismiss(self, error: ErrorCode) -> None:
+        """Answer all calls that wait with an error: the group has another coordinator now, or another protocol."""
+        for member in self.by_id.values():
+            member.answer_join(JoinResult(error, member.member_id))
+            member.answer_sync(SyncResult(error))
+
     def deadlines(self) -> list[int]:
         """When sessions and ids that were given out end; members with a call that waits have no deadline."""
         sessions = [member.session_deadline_ms for member in self.by_id.values() if not member.is_waiting]
@@ -131,6 +143,21 @@ class GroupMembers:
         candidates = [name for name in first if all(name in protocols for protocols in others)]
         votes = Counter(next(name for name in member.protocols if name in candidates) for member in self.by_id.values())
         return max(candidates, key=lambda name: votes[name])
+
+    def join_result(
+        self, member: Member, generation_id: int, protocol_type: str | None, protocol_name: str | None
+    ) -> JoinResult:
+        """Return the answer to a member's join; the leader gets all members."""
+        members = self.with_metadata(str(protocol_name)) if member.member_id == self.leader_id else ()
+        return JoinResult(
+            ErrorCode.NONE,
+            member.member_id,
+            generation_id,
+            protocol_type,
+            protocol_name,
+            str(self.leader_id),
+            members,
+        )
 
     def with_metadata(self, protocol: str) -> tuple[JoinedMember, ...]:
         """All members as the leader sees them."""

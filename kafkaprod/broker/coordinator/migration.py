@@ -13,7 +13,7 @@ from kafkaprod.broker.coordinator.classic_calls import by_id, by_name
 from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup
 from kafkaprod.broker.coordinator.consumer_member import NOTHING, ClassicMetadata, ConsumerMember
 from kafkaprod.broker.coordinator.group import Group, GroupState
-from kafkaprod.broker.coordinator.member import GroupConfig, JoinResult, Member, SyncResult
+from kafkaprod.broker.coordinator.member import GroupConfig, Member
 from kafkaprod.broker.coordinator.regex_subscriptions import Topics
 from kafkaprod.broker.coordinator.subscription import (
     CONSUMER_PROTOCOL_TYPE,
@@ -51,13 +51,6 @@ def upgrade(group: Group, into: ConsumerGroup, topics: Topics, now_ms: int) -> N
     except CorruptDataError as error:
         raise _refusal(group.group_id, f"the embedded consumer protocol is malformed: {error}") from error
     into.take_over(group.generation_id, members, now_ms)
-
-
-def end_classic(group: Group) -> None:
-    """Ask the members of a group that was upgraded to join again, if they wait for an answer."""
-    for member in group.members.values():
-        member.answer_join(JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-        member.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
 
 
 def downgrade(group: ConsumerGroup, config: GroupConfig, topics: Topics, now_ms: int) -> Group:

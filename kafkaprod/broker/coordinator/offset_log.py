@@ -1,4 +1,4 @@
-"""The table of committed offsets and the records of consumer groups, kept on disk as the topic `__consumer_offsets`.
+"""The table of committed offsets and the records of groups, kept on disk as the topic `__consumer_offsets`.
 
 A commit is appended (and synced, if the flush policy syncs before answers) before it enters the table. At start the log
 is read from its start, with the markers that decide transactions. When the log has grown far beyond the table, the
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
-from kafkaprod.broker.coordinator import consumer_records
+from kafkaprod.broker.coordinator import classic_records, consumer_records
 from kafkaprod.broker.coordinator.internal_log import CoordinatorLog, InternalLog, LoggedMarker, LoggedRecord
 from kafkaprod.broker.coordinator.internal_records import NOT_TRANSACTIONAL, KeyValue, Writer
 from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey, OffsetTable, decode_offset, encode_offsets
@@ -31,6 +31,7 @@ class OffsetLog:
     Attributes:
         table: what is committed; read it freely, change it through `write` and `end_transaction` only.
         group_records: group id -> key -> value, of consumer groups; change them through `write_group_records` only.
+        classic_groups: group id -> value, of classic groups; the same.
     """
 
     def __init__(self, log: CoordinatorLog | None, make_log: Callable[[], CoordinatorLog]) -> None:
@@ -46,6 +47,7 @@ class OffsetLog:
         """
         self.table = OffsetTable()
         self.group_records: dict[str, dict[bytes, bytes]] = {}
+        self.classic_groups: dict[str, bytes] = {}
         self._epochs: dict[int, int] = {}  # of the producers with open transactions
         self._log = InternalLog(log, make_log)
         for entry in self._log.replay():
@@ -73,11 +75,20 @@ class OffsetLog:
             self._put(writer, key, committed, record_offset)
 
     def write_group_records(self, records: Sequence[KeyValue], now_ms: int) -> None:
-        """Make records of consumer groups durable, then visible.
+        """Make records of groups durable, then visible.
+
+        A classic group of which a record of a consumer group comes is removed in the same batch.
 
         Raises:
-            LogError: the log takes no appends; `group_records` is unchanged.
+            LogError: the log takes no appends; `group_records` and `classic_groups` are unchanged.
         """
+        upgraded = {
+            record_key.group_id: None
+            for raw_key, value in records
+            if value is not None and (record_key := consumer_records.decode_key(raw_key)) is not None
+        }
+        gone = [classic_records.group_tombstone(group_id) for group_id in upgraded if group_id in self.classic_groups]
+        records = [*gone, *records]
         if records:
             self._log.append(records, now_ms)
         for key, value in records:
@@ -96,7 +107,7 @@ class OffsetLog:
         """
         group_bytes = sum(
             len(key) + len(value) for records in self.group_records.values() for key, value in records.items()
-        )
+        ) + sum(map(len, self.classic_groups.values()))
         if not self._log.is_outgrown(_ENTRY_BYTES * len(self.table) + group_bytes):
             return False
         first_offset = self._log.rewrite(self._parts(), now_ms)
@@ -113,6 +124,10 @@ class OffsetLog:
             yield self._writer(producer_id), encode_offsets((key, committed) for _, key, committed in run)
         for records in self.group_records.values():
             yield NOT_TRANSACTIONAL, list(records.items())
+        yield (
+            NOT_TRANSACTIONAL,
+            [(classic_records.encode_key(group_id), value) for group_id, value in self.classic_groups.items()],
+        )
 
     def _writer(self, producer_id: int) -> Writer:
         return Writer(producer_id, self._epochs[producer_id]) if producer_id in self._epochs else NOT_TRANSACTIONAL
@@ -128,6 +143,11 @@ class OffsetLog:
             self._put(writer, *change, record.offset)
 
     def _apply_group_record(self, raw_key: bytes, value: bytes | None) -> None:
+        classic_id = classic_records.decode_key(raw_key)
+        if classic_id is not None and value is not None:
+            self.classic_groups[classic_id] = value
+        elif classic_id is not None:
+            self.classic_groups.pop(classic_id, None)
         key = consumer_records.decode_key(raw_key)
         if key is None:
             return

@@ -14,7 +14,9 @@ from typing import Any, Final
 
 from kafkaprod.broker.metadata.records import (
     LEADER_UNCHANGED,
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     NoOpRecord,
@@ -22,15 +24,22 @@ from kafkaprod.broker.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.schema import Struct
 
 PartitionKey = tuple[uuid.UUID, int]
 """A partition: its topic's id and its index."""
+AclFields = tuple[int, str, int, str, str, int, int]
+"""Resource type, name, pattern type, principal, host, operation, permission of an access control entry."""
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""The parts of an entity, ordered by type."""
 
 
 class RecoveryState(IntEnum):
@@ -106,6 +115,10 @@ class ClusterImage:
         partitions: By topic id and index.
         configs: Options set, by resource type and name.
         next_producer_id: The first producer id that no broker has been given.
+        acls: Access control entries by id.
+        quotas: By entity: quotas by key.
+        scram: SCRAM credentials by user and mechanism; None for removed ones.
+        settings_offset: One past the last record that changed an option, an entry, a quota or a credential.
     """
 
     def __init__(self) -> None:
@@ -117,6 +130,10 @@ class ClusterImage:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
+        self.acls: dict[uuid.UUID, AclFields] = {}
+        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self.scram: dict[tuple[str, int], UserScramCredentialRecord | None] = {}
+        self.settings_offset = 0
 
     def apply(self, offset: int, record: Struct) -> frozenset[PartitionKey]:
         """Apply one record; return the partitions that it changed.
@@ -131,6 +148,8 @@ class ClusterImage:
         except KeyError as error:
             raise CorruptDataError(f"metadata record {record!r} names {error}, which does not exist") from error
         self.end_offset = offset + 1
+        if type(record) in _SETTINGS:
+            self.settings_offset = self.end_offset
         return changed
 
     def is_active(self, broker_id: int) -> bool:
@@ -240,6 +259,45 @@ class ClusterImage:
             options[record.name] = record.value
         return NOTHING
 
+    def _access_control_entry(self, _: int, record: AccessControlEntryRecord) -> frozenset[PartitionKey]:
+        if record.id is None:
+            raise CorruptDataError("an access control entry has no id")
+        self.acls[record.id] = (
+            record.resource_type,
+            record.resource_name,
+            record.pattern_type,
+            record.principal,
+            record.host,
+            record.operation,
+            record.permission_type,
+        )
+        return NOTHING
+
+    def _remove_access_control_entry(self, _: int, record: RemoveAccessControlEntryRecord) -> frozenset[PartitionKey]:
+        if record.id is None:
+            raise CorruptDataError("an access control entry without an id is removed")
+        del self.acls[record.id]
+        return NOTHING
+
+    def _client_quota(self, _: int, record: ClientQuotaRecord) -> frozenset[PartitionKey]:
+        entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
+        quotas = self.quotas.setdefault(entity, {})
+        if record.remove:
+            quotas.pop(record.key, None)
+        else:
+            quotas[record.key] = record.value
+        if not quotas:
+            del self.quotas[entity]
+        return NOTHING
+
+    def _user_scram_credential(self, _: int, record: UserScramCredentialRecord) -> frozenset[PartitionKey]:
+        self.scram[(record.name, record.mechanism)] = record
+        return NOTHING
+
+    def _remove_user_scram_credential(self, _: int, record: RemoveUserScramCredentialRecord) -> frozenset[PartitionKey]:
+        self.scram[(record.name, record.mechanism)] = None
+        return NOTHING
+
     def _producer_ids(self, _: int, record: ProducerIdsRecord) -> frozenset[PartitionKey]:
         self.next_producer_id = record.next_producer_id
         return NOTHING
@@ -266,4 +324,19 @@ _APPLY: Final[dict[type[Struct], Callable[[ClusterImage, int, Any], frozenset[Pa
     ConfigRecord: ClusterImage._config,
     ProducerIdsRecord: ClusterImage._producer_ids,
     NoOpRecord: ClusterImage._no_op,
+    AccessControlEntryRecord: ClusterImage._access_control_entry,
+    RemoveAccessControlEntryRecord: ClusterImage._remove_access_control_entry,
+    ClientQuotaRecord: ClusterImage._client_quota,
+    UserScramCredentialRecord: ClusterImage._user_scram_credential,
+    RemoveUserScramCredentialRecord: ClusterImage._remove_user_scram_credential,
 }
+_SETTINGS: Final[frozenset[type[Struct]]] = frozenset(
+    (
+        ConfigRecord,
+        AccessControlEntryRecord,
+        RemoveAccessControlEntryRecord,
+        ClientQuotaRecord,
+        UserScramCredentialRecord,
+        RemoveUserScramCredentialRecord,
+    )
+)

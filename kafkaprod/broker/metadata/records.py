@@ -12,7 +12,20 @@ import uuid
 from typing import Final
 
 from kafkaprod.errors import CorruptDataError
-from kafkaprod.protocol.field_types import BOOL, INT8, INT16, INT32, INT64, NULLABLE_STRING, STRING, UINT16, UUID, array
+from kafkaprod.protocol.field_types import (
+    BOOL,
+    BYTES,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    NULLABLE_STRING,
+    STRING,
+    UINT16,
+    UUID,
+    array,
+)
 from kafkaprod.protocol.primitives import Reader, Writer
 from kafkaprod.protocol.schema import Struct, field
 
@@ -145,6 +158,59 @@ class ProducerIdsRecord(Struct):
     next_producer_id: int = field(INT64)
 
 
+class AccessControlEntryRecord(Struct):
+    """An access control entry was added."""
+
+    id: uuid.UUID | None = field(UUID)
+    resource_type: int = field(INT8)
+    resource_name: str = field(STRING)
+    pattern_type: int = field(INT8)
+    principal: str = field(STRING)
+    host: str = field(STRING)
+    operation: int = field(INT8)
+    permission_type: int = field(INT8)
+
+
+class RemoveAccessControlEntryRecord(Struct):
+    """An access control entry was removed."""
+
+    id: uuid.UUID | None = field(UUID)
+
+
+class EntityData(Struct):
+    """A part of the entity that a quota is for; a null name is the default of the type."""
+
+    entity_type: str = field(STRING)
+    entity_name: str | None = field(NULLABLE_STRING)
+
+
+class ClientQuotaRecord(Struct):
+    """A quota of an entity was set or removed."""
+
+    entity: list[EntityData] = field(array(EntityData))
+    key: str = field(STRING)
+    value: float = field(FLOAT64)
+    remove: bool = field(BOOL)
+
+
+class UserScramCredentialRecord(Struct):
+    """A SCRAM credential was set."""
+
+    name: str = field(STRING)
+    mechanism: int = field(INT8)
+    salt: bytes = field(BYTES)
+    stored_key: bytes = field(BYTES)
+    server_key: bytes = field(BYTES)
+    iterations: int = field(INT32)
+
+
+class RemoveUserScramCredentialRecord(Struct):
+    """A SCRAM credential was removed."""
+
+    name: str = field(STRING)
+    mechanism: int = field(INT8)
+
+
 class NoOpRecord(Struct):
     """Changes nothing; a new controller's first record."""
 
@@ -157,10 +223,15 @@ RECORD_TYPES: Final[dict[type[Struct], tuple[int, int]]] = {
     ConfigRecord: (4, 0),
     PartitionChangeRecord: (5, 2),
     RemoveTopicRecord: (9, 0),
+    UserScramCredentialRecord: (11, 0),
     FeatureLevelRecord: (12, 0),
+    ClientQuotaRecord: (14, 1),
     ProducerIdsRecord: (15, 0),
     BrokerRegistrationChangeRecord: (17, 2),
+    AccessControlEntryRecord: (18, 0),
+    RemoveAccessControlEntryRecord: (19, 0),
     NoOpRecord: (20, 0),
+    RemoveUserScramCredentialRecord: (22, 0),
 }
 _CLASSES: Final = {(key, version): record for record, (key, version) in RECORD_TYPES.items()}
 

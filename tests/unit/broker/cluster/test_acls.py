@@ -8,7 +8,7 @@ import pytest
 
 from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.cluster.acls import Acl, AclFilter, Acls, check_new
-from kafkaprod.broker.cluster.settings import Settings
+from kafkaprod.broker.cluster.settings import SavedSettings
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.protocol.error_codes import ErrorCode
 from tests.support.broker.fixtures_log import UnsyncedDisk
@@ -31,7 +31,7 @@ def entry(
 
 
 def make(tmp_path: Path, *entries: Acl, allows_if_none: bool = True) -> Acls:
-    made = Acls(Settings(UnsyncedDisk(), str(tmp_path)), ["User:root"], allows_if_none=allows_if_none)
+    made = Acls(SavedSettings(UnsyncedDisk(), str(tmp_path)), ["User:root"], allows_if_none=allows_if_none)
     made.add(entries)
     return made
 

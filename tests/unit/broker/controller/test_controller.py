@@ -18,6 +18,7 @@ from kafkaprod.broker.controller.events import (
     Heartbeat,
     IsrMember,
     RegisterBroker,
+    UnregisterBroker,
 )
 from kafkaprod.broker.controller.placement import place
 from kafkaprod.broker.metadata.follower import SliceAnswer
@@ -226,3 +227,20 @@ def test_a_controller_that_was_paused_gives_brokers_that_time() -> None:
     while rig.controller.turn(rig.now_ms):
         pass
     assert all(broker.is_active for broker in rig.controller.context.image.brokers.values())
+
+
+def test_brokers_that_cannot_be_removed(rig: Rig) -> None:
+    answer = rig.ask(UnregisterBroker, broker_id=9)
+    assert (answer.error, answer.message) == (E.BROKER_ID_NOT_REGISTERED, "Broker 9 is not registered.")
+    answer = rig.ask(UnregisterBroker, broker_id=1)
+    assert (answer.error, answer.message) == (E.INVALID_REQUEST, "Broker 1 still has replicas.")
+    assert sorted(rig.controller.context.image.brokers) == [1, 2, 3]
+    rig.ask(DeleteTopic, name="t")
+    assert rig.ask(UnregisterBroker, broker_id=1).error == E.NONE
+    assert sorted(rig.controller.context.image.brokers) == [2, 3]
+    assert sorted(rig.controller.channels) == [2, 3]
+    assert rig.ask(UnregisterBroker, broker_id=1).error == E.BROKER_ID_NOT_REGISTERED, "once"
+    beat = Heartbeat(1, rig.epochs[1], 0, False, False, 0)
+    assert rig.ask(Heartbeat, **{name: getattr(beat, name) for name in beat.__slots__ if name != "reply"}).error == (
+        E.BROKER_ID_NOT_REGISTERED
+    )

@@ -9,17 +9,23 @@ from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.log import MetadataBatch
 from kafkaprod.broker.metadata.records import (
     RECORD_TYPES,
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    EntityData,
     FeatureLevelRecord,
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 from kafkaprod.protocol.schema import Struct
 
@@ -53,6 +59,21 @@ STORY: list[tuple[Struct, str]] = [
     (RemoveTopicRecord(topic_id=TOPIC), "topic orders is deleted"),
     (UnregisterBrokerRecord(broker_id=2, broker_epoch=2), "broker 2 is removed"),
     (NoOpRecord(), "NoOp"),
+    (
+        AccessControlEntryRecord(id=TOPIC, resource_name="orders", principal="User:ann"),
+        "access control entry for User:ann on orders is added",
+    ),
+    (RemoveAccessControlEntryRecord(id=TOPIC), "access control entry for User:ann on orders is removed"),
+    (
+        ClientQuotaRecord(entity=[EntityData(entity_type="user")], key="producer_byte_rate", value=10.5),
+        "quota of user (default): producer_byte_rate = 10.5",
+    ),
+    (
+        ClientQuotaRecord(entity=[EntityData(entity_type="ip", entity_name="::1")], key="x", remove=True),
+        "quota of ip ::1: x is removed",
+    ),
+    (UserScramCredentialRecord(name="ann", mechanism=1, salt=b"secret"), "SCRAM credential of ann is set"),
+    (RemoveUserScramCredentialRecord(name="ann", mechanism=1), "SCRAM credential of ann is removed"),
 ]
 
 

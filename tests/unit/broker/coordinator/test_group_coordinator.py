@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from kafkaprod.broker.coordinator.classic_records import decode_key as decode_classic_key
 from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
 from kafkaprod.broker.coordinator.consumer_records import decode_key
@@ -14,6 +15,7 @@ from kafkaprod.broker.coordinator.group import GroupState
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
 from kafkaprod.broker.coordinator.internal_records import KeyValue
 from kafkaprod.broker.coordinator.member import GroupConfig, JoinAttempt, JoinResult, SyncAttempt, SyncResult
+from kafkaprod.broker.coordinator.saved_groups import SavedGroups
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -28,16 +30,28 @@ class Groups:
     def __init__(self) -> None:
         self.with_offsets: set[str] = set()
         self.records: dict[str, dict[bytes, bytes]] = {}
+        self.classic: dict[str, bytes] = {}
         self.is_disk_full = False
-        config = GroupConfig(initial_rebalance_delay_ms=0)
+        self.coordinator = self.start(0)
+
+    def start(self, now_ms: int) -> GroupCoordinator:
+        """Make a coordinator of what is written, as after a restart."""
         existing = topics({"orders": 2})
-        consumers = ConsumerGroups(lambda _: ConsumerGroupConfig(), lambda: existing, self.records, self.write, 0)
-        self.coordinator = GroupCoordinator(config, self.with_offsets.__contains__, consumers)
+        consumers = ConsumerGroups(lambda _: ConsumerGroupConfig(), lambda: existing, self.records, self.write, now_ms)
+        saved = SavedGroups(self.classic, self.write, lambda: 0)
+        config = GroupConfig(initial_rebalance_delay_ms=0)
+        self.coordinator = GroupCoordinator(config, self.with_offsets.__contains__, consumers, saved, now_ms)
+        return self.coordinator
 
     def write(self, records: Sequence[KeyValue]) -> None:
         if self.is_disk_full:
             raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
         for key, value in records:
+            classic_id = decode_classic_key(key)
+            if classic_id is not None:
+                self.classic.pop(classic_id, None)
+                self.classic.update({} if value is None else {classic_id: value})
+                continue
             group_id = decode_key(key).group_id  # type: ignore[union-attr]
             self.records.setdefault(group_id, {})[key] = value  # type: ignore[assignment]
             if value is None:
@@ -212,3 +226,61 @@ def test_what_cannot_be_written_has_not_happened() -> None:
     groups.is_disk_full = False
     coordinator.on_time(90_000)
     assert not coordinator.get_consumer("g").members  # type: ignore[union-attr]
+
+
+def test_members_of_a_stable_group_stay_when_the_coordinator_starts_again() -> None:
+    groups = Groups()
+    member = groups.stable_member("g", 0)
+    coordinator = groups.start(50_000)
+    group = coordinator.get("g")
+    assert group is not None
+    assert (group.state, group.generation_id, group.leader_id) == (GroupState.STABLE, 1, member.member_id)
+    assert coordinator.heartbeat("g", member.member_id, None, 1, 50_000) == ErrorCode.NONE
+    assert coordinator.check_commit("g", member.member_id, None, 1, 50_000, 9) == ErrorCode.NONE
+    coordinator.on_time(50_000 + SESSION_MS)  # the session began when the coordinator did
+    assert (group.state, group.generation_id) == (GroupState.EMPTY, 2)
+    again = groups.start(70_000).get("g")
+    assert again is not None
+    assert (again.state, again.generation_id, again.protocol_type) == (GroupState.EMPTY, 2, "consumer")
+
+
+def test_an_assignment_that_cannot_be_written_is_not_given() -> None:
+    groups = Groups()
+    joined = groups.join("g", 0)
+    answers: list[SyncResult] = []
+    attempt = SyncAttempt(joined.member_id, None, joined.generation_id, None, None, {joined.member_id: b"all"})
+    groups.is_disk_full = True
+    groups.coordinator.sync("g", attempt, 0, answers.append)
+    assert [answer.error_code for answer in answers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert groups.coordinator.heartbeat("g", joined.member_id, None, 1, 0) == ErrorCode.REBALANCE_IN_PROGRESS
+    groups.is_disk_full = False
+    again = groups.join("g", 0, joined.member_id)
+    groups.coordinator.sync("g", attempt._replace(generation_id=again.generation_id), 0, answers.append)
+    assert (answers[1].error_code, answers[1].assignment) == (ErrorCode.NONE, b"all")
+
+
+def test_a_group_that_is_gone_leaves_no_record() -> None:
+    groups = Groups()
+    for group_id in ("deleted", "unused", "used"):
+        member = groups.stable_member(group_id, 0)
+        groups.coordinator.leave(group_id, member.member_id, None, 0)
+    assert sorted(groups.classic) == ["deleted", "unused", "used"]
+    groups.is_disk_full = True
+    assert groups.coordinator.delete("deleted") == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    groups.is_disk_full = False
+    assert groups.coordinator.delete("deleted") == ErrorCode.NONE
+    groups.with_offsets.add("used")
+    groups.coordinator.forget_unused()
+    assert sorted(groups.classic) == ["used"]
+
+
+def test_calls_that_wait_are_answered_when_the_coordinator_moves() -> None:
+    groups = Groups()
+    first = groups.stable_member("g", 0)
+    joins: list[JoinResult] = []
+    attempt = JoinAttempt("", None, "c", "h", SESSION_MS, SESSION_MS, "consumer", {"range": b""}, False, False)
+    groups.coordinator.join("g", attempt, 0, joins.append)
+    assert joins == [], "it waits for the other member"
+    groups.coordinator.dismiss()
+    assert [join.error_code for join in joins] == [ErrorCode.NOT_COORDINATOR]
+    assert groups.start(0).heartbeat("g", first.member_id, None, 1, 0) == ErrorCode.NONE

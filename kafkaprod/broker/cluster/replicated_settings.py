@@ -1,0 +1,200 @@
+"""What clients have set in a cluster: options, quotas, SCRAM credentials and ACLs are records of the metadata log.
+
+A broker sends the records of a change to the controller, and waits until its own metadata shows them. So a change
+outlives any broker and is seen by all of them. The event loop follows the image; the control thread changes.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from kafkaprod.broker.cluster.scram_store import MECHANISMS
+from kafkaprod.broker.cluster.settings import (
+    ACLS,
+    BROKER_OPTIONS,
+    GROUP_OPTIONS,
+    METRICS_OPTIONS,
+    QUOTAS,
+    SCRAM,
+    Settings,
+)
+from kafkaprod.broker.metadata.image import AclFields, ClusterImage, QuotaEntity
+from kafkaprod.broker.metadata.records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    EntityData,
+    RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+    encode,
+)
+from kafkaprod.broker.peers.wire import error_of
+from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.change_settings import ChangeSettingsRequest, ChangeSettingsResponse
+from kafkaprod.protocol.primitives import Buffer
+from kafkaprod.protocol.schema import Request, Response, Struct
+
+_VISIBLE_S: Final = 1.0
+_RESOURCE_TYPES: Final[Mapping[str, int]] = {BROKER_OPTIONS: 4, METRICS_OPTIONS: 16, GROUP_OPTIONS: 32}
+_MECHANISM_NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
+_SCRAM_FIELDS: Final = ("salt", "stored_key", "server_key")
+
+
+class ReplicatedSettings(Settings):
+    """See the module docstring.
+
+    Attributes:
+        ask_controller: sends a request and waits for the answer, None if there is none; not for the event loop.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.ask_controller: Callable[[Request], Response | None] = lambda _: None
+        self._acl_ids: Mapping[AclFields, uuid.UUID] = {}
+        self._seen_offset = 0  # of the metadata log, below which the sections show all
+        self._settings_offset = 0
+        self._has_moved = threading.Condition()
+
+    def follow(self, image: ClusterImage) -> bool:
+        """Take over what the metadata says; return whether a setting has changed. In the event loop."""
+        has_changed = image.settings_offset != self._settings_offset
+        with self._has_moved:
+            if has_changed:
+                self._settings_offset = image.settings_offset
+                self._acl_ids = {fields: acl_id for acl_id, fields in image.acls.items()}
+                self._sections = _sections(image)
+            self._seen_offset = image.end_offset
+            self._has_moved.notify_all()
+        return has_changed
+
+    def put(self, section: str, content: Any) -> None:
+        """Have the controller write what has changed in a section; wait until the metadata shows it.
+
+        Raises:
+            RequestRefusedError: 7, the controller does not answer; or its error.
+        """
+        records: list[Buffer] = [encode(record) for record in self._changes(section, content)]
+        if not records:
+            return
+        response = self.ask_controller(ChangeSettingsRequest(records=records))
+        if not isinstance(response, ChangeSettingsResponse):
+            raise RequestRefusedError(ErrorCode.REQUEST_TIMED_OUT, "The controller does not answer.")
+        if response.error_code:
+            raise RequestRefusedError(error_of(response.error_code), "The controller refuses the change.")
+        deadline = time.monotonic() + _VISIBLE_S
+        with self._has_moved:
+            while self._seen_offset < response.end_offset and (left_s := deadline - time.monotonic()) > 0:
+                self._has_moved.wait(left_s)
+
+    def _changes(self, section: str, content: Any) -> Iterator[Struct]:
+        before = self.get(section)
+        if section in _RESOURCE_TYPES:
+            return _option_changes(_RESOURCE_TYPES[section], before, content)
+        if section == QUOTAS:
+            return _quota_changes(before, content)
+        if section == SCRAM:
+            return _scram_changes(before, content)
+        return _acl_changes(self._acl_ids, content)
+
+
+def _sections(image: ClusterImage) -> dict[str, Any]:
+    """Return the settings of an image as sections."""
+    sections: dict[str, Any] = {
+        section: {
+            name: dict(options)
+            for (resource_type, name), options in image.configs.items()
+            if resource_type == wanted and options
+        }
+        for section, wanted in _RESOURCE_TYPES.items()
+    }
+    sections[QUOTAS] = [
+        {"entity": dict(entity), "values": dict(quotas)} for entity, quotas in sorted(image.quotas.items(), key=repr)
+    ]
+    sections[SCRAM] = {}
+    for (user, mechanism), credential in image.scram.items():
+        sections[SCRAM].setdefault(user, {})[MECHANISMS[mechanism]] = None if credential is None else _saved(credential)
+    sections[ACLS] = [list(fields) for fields in image.acls.values()]
+    return sections
+
+
+def _saved(credential: UserScramCredentialRecord) -> dict[str, Any]:
+    secrets = {name: base64.b64encode(getattr(credential, name)).decode() for name in _SCRAM_FIELDS}
+    return {**secrets, "iterations": credential.iterations}
+
+
+def _option_changes(
+    resource_type: int, before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]
+) -> Iterator[Struct]:
+    for name in dict.fromkeys((*before, *after)):
+        old, new = before.get(name, {}), after.get(name, {})
+        for option in dict.fromkeys((*old, *new)):
+            if old.get(option) != new.get(option):
+                yield ConfigRecord(resource_type=resource_type, resource_name=name, name=option, value=new.get(option))
+
+
+def _quota_changes(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> Iterator[Struct]:
+    old_quotas, new_quotas = _by_entity(before), _by_entity(after)
+    for entity in dict.fromkeys((*old_quotas, *new_quotas)):
+        old, new = old_quotas.get(entity, {}), new_quotas.get(entity, {})
+        for key in dict.fromkeys((*old, *new)):
+            if old.get(key) != new.get(key):
+                yield ClientQuotaRecord(
+                    entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                    key=key,
+                    value=new.get(key, 0.0),
+                    remove=key not in new,
+                )
+
+
+def _by_entity(entries: Sequence[Mapping[str, Any]]) -> dict[QuotaEntity, Mapping[str, float]]:
+    return {tuple(sorted(entry["entity"].items())): entry["values"] for entry in entries}
+
+
+def _scram_changes(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Iterator[Struct]:
+    for user, mechanisms in after.items():
+        for mechanism, saved in mechanisms.items():
+            known = before.get(user, {})
+            if mechanism in known and known[mechanism] == saved:
+                continue
+            number = _MECHANISM_NUMBERS[mechanism]
+            if saved is None:
+                yield RemoveUserScramCredentialRecord(name=user, mechanism=number)
+                continue
+            salt, stored_key, server_key = (base64.b64decode(saved[name]) for name in _SCRAM_FIELDS)
+            yield UserScramCredentialRecord(
+                name=user,
+                mechanism=number,
+                salt=salt,
+                stored_key=stored_key,
+                server_key=server_key,
+                iterations=saved["iterations"],
+            )
+
+
+def _acl_changes(known: Mapping[AclFields, uuid.UUID], after: Sequence[Sequence[Any]]) -> Iterator[Struct]:
+    wanted: list[AclFields] = [tuple(fields) for fields in after]  # those of an Acl
+    kept = set(wanted)
+    for fields, acl_id in known.items():
+        if fields not in kept:
+            yield RemoveAccessControlEntryRecord(id=acl_id)
+    for fields in wanted:
+        if fields in known:
+            continue
+        resource_type, name, pattern_type, principal, host, operation, permission = fields
+        yield AccessControlEntryRecord(
+            id=uuid.uuid4(),
+            resource_type=resource_type,
+            resource_name=name,
+            pattern_type=pattern_type,
+            principal=principal,
+            host=host,
+            operation=operation,
+            permission_type=permission,
+        )
