@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from kafkaprod import Producer
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
@@ -17,6 +29,7 @@ TOPICS = "org.apache.kafka.tools.TopicCommand"
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+SHELL = "org.apache.kafka.shell.MetadataShell"
 DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
 TIMEOUT_S = 120.0
 FIRST_SEGMENT = "00000000000000000000.log"
@@ -106,3 +119,39 @@ def test_the_files_are_kafkas(kafka_tools: str, cluster: EmbeddedCluster) -> Non
         text = dump(data_dir / f"broker-{number}" / "orders-0" / FIRST_SEGMENT, "--print-data-log")
         assert re.findall(r"payload: (value \d)", text) == [f"value {number}" for number in range(5)]
         assert "isvalid: true" in text
+
+
+def test_the_metadata_shell_reads_the_log(kafka_tools: str, cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    entry = AclBinding(
+        ResourceType.TOPIC,
+        "secret",
+        ResourcePatternType.LITERAL,
+        "User:ann",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.DENY,
+    )
+    admin.create_acls([entry])[entry].result(TIMEOUT_S)
+    change = UserScramCredentialUpsertion(
+        "bob", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"secret", b"salt"
+    )
+    admin.alter_user_scram_credentials([change])["bob"].result(TIMEOUT_S)
+    # The controller holds the lock of its directory: the shell reads a copy.
+    log = tmp_path / "__cluster_metadata-0" / FIRST_SEGMENT
+    log.parent.mkdir()
+    shutil.copy(Path(cluster.data_dir) / "controller" / "__cluster_metadata-0" / FIRST_SEGMENT, log)
+
+    def shell(*words: str) -> str:
+        return run_java(kafka_tools, SHELL, ["--snapshot", str(log), *words], timeout_s=TIMEOUT_S)
+
+    image = shell("tree", "image")
+    assert "4.0-IV3" in image
+    brokers = re.findall(r"BrokerRegistration\(id=(\d), epoch=(\d+), .*fenced=(\w+)", image)
+    assert [(node, fenced) for node, _, fenced in brokers] == [("1", "false"), ("2", "false"), ("3", "false")]
+    assert all(int(epoch) > 0 for _, epoch, _ in brokers)
+    assert re.search(r"StandardAcl\[resourceType=TOPIC, resourceName=secret, .*principal=User:ann, .*DENY\]", image)
+    assert re.search(r"bob:\s+ScramCredentialData\(salt=73616c74, .*iterations=4096\)", image)
+    partition = shell("cat", "image/topics/byName/orders/0")
+    assert "replicas=[1, 2, 3]" in partition
+    assert f"leader={cluster.view().leader('orders', 0)}, " in partition

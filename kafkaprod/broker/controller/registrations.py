@@ -49,9 +49,11 @@ def register(context: ControllerContext, event: RegisterBroker, now_ms: int) -> 
         return Decision([], Registered(ErrorCode.NONE, known.epoch))
     if known is not None and not known.is_fenced and context.is_alive(known, now_ms):
         return Decision([], Registered(ErrorCode.DUPLICATE_BROKER_REGISTRATION, -1))
+    epoch = context.image.end_offset
     records: list[Struct] = [
         RegisterBrokerRecord(
             broker_id=event.broker_id,
+            broker_epoch=epoch,
             incarnation_id=event.incarnation_id,
             end_points=[
                 BrokerEndpoint(name=name, host=host, port=port, security_protocol=protocol)
@@ -60,7 +62,6 @@ def register(context: ControllerContext, event: RegisterBroker, now_ms: int) -> 
             rack=event.rack,
         )
     ]
-    epoch = context.image.end_offset
     if known is not None and event.previous_epoch != known.epoch:
         records += _leave(context, event.broker_id)
     _beat(context, event.broker_id, now_ms)

@@ -29,6 +29,8 @@ func main() {
 		kgo.RecordDeliveryTimeout(120*time.Second),
 		kgo.ProduceRequestTimeout(3*time.Second),
 		kgo.MetadataMinAge(100*time.Millisecond),
+		// A broker that dies between accept and its first answer looks like a missing login: records fail at once.
+		kgo.AlwaysRetryEOF(),
 	)
 	if err != nil {
 		panic(err)

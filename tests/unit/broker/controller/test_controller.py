@@ -23,6 +23,7 @@ from kafkaprod.broker.controller.events import (
 from kafkaprod.broker.controller.placement import place
 from kafkaprod.broker.metadata.follower import SliceAnswer
 from kafkaprod.broker.metadata.image import BrokerImage, RecoveryState
+from kafkaprod.broker.metadata.records import RegisterBrokerRecord
 from kafkaprod.protocol.error_codes import ErrorCode as E
 from tests.support.cluster.controller import Rig
 
@@ -43,6 +44,17 @@ def test_a_broker_is_fenced_until_it_has_applied_its_registration() -> None:
         controller.queue.put(Heartbeat(1, epoch, offset, False, False, 0, answers.append), 0)
         controller.turn(0)
         assert answers[-1].is_fenced is is_fenced
+
+
+def test_a_registration_has_its_offset_for_epoch(rig: Rig) -> None:
+    """Apache Kafka's tools pass over changes of a registration with another epoch than its own."""
+    epochs = {
+        record.broker_id: (record.broker_epoch, offset)
+        for batch in rig.controller.log.batches()
+        for offset, record in enumerate(batch.records, batch.base_offset)
+        if isinstance(record, RegisterBrokerRecord)
+    }
+    assert epochs == {broker_id: (epoch, epoch) for broker_id, epoch in rig.epochs.items()}
 
 
 def test_registrations_that_are_refused(rig: Rig) -> None:
