@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 from kafkaprod.broker.coordinator import classic_records
 from kafkaprod.broker.coordinator.group import Group
@@ -16,6 +17,9 @@ from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
+
+MAX_GROUP_BYTES: Final = 1_048_588
+"""Of a group's record: Kafka's default for the largest batch of a topic, which __consumer_offsets has, too."""
 
 
 class SavedGroups:
@@ -44,8 +48,15 @@ class SavedGroups:
             yield classic_records.read_group(group_id, value, config, now_ms)
 
     def save(self, group: Group) -> ErrorCode:
-        """Write a group that is stable or empty; return the error for its members if that failed."""
-        return self._try_to_write(classic_records.group_record(group, self._wall_ms()), group.group_id)
+        """Write a group that is stable or empty; return the error for its members if that failed; -1: too large."""
+        key, value = classic_records.group_record(group, self._wall_ms())
+        if value is not None and len(value) > MAX_GROUP_BYTES:
+            logger.warning(
+                "group %r cannot be written: its %d members take %d bytes, the limit is %d",
+                *(group.group_id, len(group.members), len(value), MAX_GROUP_BYTES),
+            )
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        return self._try_to_write((key, value), group.group_id)
 
     def remove(self, group_id: str) -> ErrorCode:
         """Remove a group, if it is written; return the error if that failed."""

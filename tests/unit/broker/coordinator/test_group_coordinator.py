@@ -15,7 +15,7 @@ from kafkaprod.broker.coordinator.group import GroupState
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
 from kafkaprod.broker.coordinator.internal_records import KeyValue
 from kafkaprod.broker.coordinator.member import GroupConfig, JoinAttempt, JoinResult, SyncAttempt, SyncResult
-from kafkaprod.broker.coordinator.saved_groups import SavedGroups
+from kafkaprod.broker.coordinator.saved_groups import MAX_GROUP_BYTES, SavedGroups
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -284,3 +284,18 @@ def test_calls_that_wait_are_answered_when_the_coordinator_moves() -> None:
     groups.coordinator.dismiss()
     assert [join.error_code for join in joins] == [ErrorCode.NOT_COORDINATOR]
     assert groups.start(0).heartbeat("g", first.member_id, None, 1, 0) == ErrorCode.NONE
+
+
+def test_group_too_large_for_its_record_gets_no_assignment_and_keeps_what_is_written() -> None:
+    groups = Groups()
+    joined = groups.join("g", 0)
+    answers: list[SyncResult] = []
+    assignments = {joined.member_id: bytes(MAX_GROUP_BYTES)}
+    attempt = SyncAttempt(joined.member_id, None, joined.generation_id, None, None, assignments)
+    groups.coordinator.sync("g", attempt, 0, answers.append)
+    assert [answer.error_code for answer in answers] == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert not groups.classic
+    again = groups.join("g", 0, joined.member_id)
+    groups.coordinator.sync("g", attempt._replace(generation_id=again.generation_id, assignments={}), 0, answers.append)
+    assert answers[-1].error_code == ErrorCode.NONE
+    assert list(groups.classic) == ["g"]
