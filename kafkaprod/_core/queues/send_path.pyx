@@ -7,11 +7,12 @@ as a callable and ends in Accumulator.append as well. Thread-safe.
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t
 
 from kafkaprod._core.queues.accumulator cimport ANY_PARTITION
 from kafkaprod._core.queues.completion cimport DeliveryFuture
-from kafkaprod._core.queues.record_hooks cimport HookedRecord, RecordHooks, SerializerCall, own_headers
+from kafkaprod._core.queues.record_hooks cimport HookedRecord, OF_DATA, RecordHooks, SerializerCall, own_headers
 from kafkaprod._core.machine.clock cimport READ_CLOCK, wall_ms
 from kafkaprod._core.machine.lock cimport FREE_THREADED
 from kafkaprod._core.records.integers cimport to_int64
@@ -19,6 +20,13 @@ from kafkaprod._core.records.record_arguments cimport RecordArguments
 from kafkaprod._core.records.record_view cimport NULL_LENGTH, RecordView
 
 from kafkaprod.errors import IllegalStateError, InvalidRecordError
+
+cdef extern from *:
+    """
+    #define KAFKAPROD_TAKE_REFERENCE(reference) (reference)
+    """
+    PyObject *PyObject_CallOneArg(object function, object argument)     # a new reference; NULL: it raised
+    object take_reference "KAFKAPROD_TAKE_REFERENCE"(PyObject *new_reference)
 
 
 cdef class RecordSender:
@@ -156,10 +164,10 @@ cdef class RecordSender:
             return None
         serializer = self._hooks.key_serializer
         if serializer is not None:
-            key = serializer.run(topic, headers, key)
+            key = _serialized(serializer, topic, key)
         serializer = self._hooks.value_serializer
         if serializer is not None:
-            value = serializer.run(topic, headers, value)
+            value = _serialized(serializer, topic, value)
         r.timestamp = wall_ms() if timestamp_ms is None else to_int64(timestamp_ms, "timestamp_ms", 0, INT64_MAX)
         _check_partition(queues, chosen, topic)
         if headers is None and _take(value, &r.value, &r.value_length) and _take(key, &r.key, &r.key_length):
@@ -225,6 +233,18 @@ cdef class RecordSender:
         if hooks.chain is not None:
             hooks.chain.watch(future)
         return future
+
+
+cdef inline object _serialized(SerializerCall serializer, str topic, object data):
+    """Return what SerializerCall.run() would: a call less, and the result's reference is not counted twice."""
+    cdef PyObject *returned
+    if serializer._form != OF_DATA:
+        return serializer.run(topic, None, data)
+    returned = PyObject_CallOneArg(serializer._function, data)
+    if returned is NULL:
+        serializer.wrap_error(topic, data)
+    serialized = take_reference(returned)
+    return serialized if PyBytes_CheckExact(serialized) else serializer.checked(topic, serialized)
 
 
 cdef int _check_partition(TopicQueues queues, int32_t partition, str topic) except -1:
