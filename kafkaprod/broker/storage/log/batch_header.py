@@ -16,8 +16,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from kafkaprod.broker.storage.crc import crc32c
 from kafkaprod.protocol.primitives import Buffer
 
 HEADER_BYTES = 61

@@ -17,8 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from kafkaprod.broker.storage.crc import crc32c
 from kafkaprod.broker.storage.log.batch_header import (
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,

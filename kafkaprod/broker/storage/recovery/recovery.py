@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
-from crc32c import crc32c
-
+from kafkaprod.broker.storage.crc import crc32c
 from kafkaprod.broker.storage.disk import (
     Disk,
     list_files,

@@ -10,8 +10,7 @@ import re
 import struct
 from dataclasses import dataclass, field
 
-from crc32c import crc32c
-
+from kafkaprod.broker.storage.crc import crc32c
 from kafkaprod.broker.storage.index import offset_index, time_index
 from kafkaprod.broker.storage.index.index_rule import IndexRule
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction, encode_entries
