@@ -16,7 +16,10 @@ from kafkaprod import Producer
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 
 ROUNDS = 30
-MOST_CALLS = 100  # in the sender thread, besides those of a flush; 74 when this was written, 222 before
+MOST_CALLS = 60  # in the sender thread, besides those of a flush; 37 when this was written
+MOST_POLLS = (
+    1  # of the sender thread, besides those of a flush: it waits for the answer of EndTxn, and for nothing else
+)
 MOST_CALLER_CALLS = 20  # in the thread that begins and commits; 10
 
 
@@ -75,3 +78,27 @@ def test_a_transaction_takes_few_calls_more_than_a_flush(broker: EmbeddedBroker)
     calls, caller_calls = count_calls(broker, "few-calls", Producer.commit_transaction)
     assert calls - flush_calls <= MOST_CALLS
     assert caller_calls - flush_caller_calls <= MOST_CALLER_CALLS
+
+
+def usual_polls(broker: EmbeddedBroker, transactional_id: str | None, end: Callable[[Producer], None]) -> int:
+    """Return how often the sender usually waits in a round. Batches linger longer than a round takes."""
+    polls: list[int] = []
+    with Producer(
+        bootstrap_servers=broker.bootstrap_servers, transactional_id=transactional_id, linger_ms=1000
+    ) as producer:
+        if transactional_id is not None:
+            producer.init_transactions()
+        pool = producer._engine.node_pool
+        for _ in range(ROUNDS):
+            before = pool.poll_count
+            if transactional_id is not None:
+                producer.begin_transaction()
+            producer.send_many("t", [b"value"] * 100)
+            end(producer)
+            polls.append(pool.poll_count - before)
+    return sorted(polls)[ROUNDS // 2]
+
+
+def test_a_commit_wakes_the_sender_once(broker: EmbeddedBroker) -> None:
+    flush_polls = usual_polls(broker, None, Producer.flush)
+    assert usual_polls(broker, "few-polls", Producer.commit_transaction) - flush_polls <= MOST_POLLS

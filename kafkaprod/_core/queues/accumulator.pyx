@@ -386,12 +386,13 @@ cdef class Accumulator:
     def set_gate(self, bint is_open):
         """Let a transactional producer's records in, or refuse them; closing it makes everything queued sendable.
 
+        It does not wake the sender: whoever closes the gate then waits for the sender, and wakes it without the GIL. A
+        sender that is woken before that waits for the GIL, sends, and is woken a second time.
+
         An append that came first is in a batch without outcome once this returns; none gets in afterwards unless the batch
         it goes to still has no outcome. After close() the gate stays shut.
         """
         backlog_set_gate(&self.backlog, is_open)
-        if not is_open:
-            self.tell_sender(EVENT_BATCH_FULL)
 
     cdef object refusal(self):
         """Return the error for an append while the gate is shut."""

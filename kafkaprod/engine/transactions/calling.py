@@ -77,22 +77,23 @@ class TransactionCalls:
         make_waiter: MakeWaiter,
     ) -> Steps[None]:
         self._check()
-        watch = self._engine.topic_watch
+        watch, wakeup = self._engine.topic_watch, self._engine.node_pool.wakeup
         limit_s, waiter = self._limit_s(timeout), make_waiter()
         patience_s = limit_s if timeout is not None else watch.first_patience_s(limit_s)
-        call = start(waiter)
-        if call is None:
-            return
+        call: Call | None = None
         started_ns = time.perf_counter_ns()
-        wakeup = self._engine.node_pool.wakeup
         try:
+            call = start(waiter)
+            if call is None:
+                return
             waiter.start_with(wakeup)
             has_ended = yield waiter, patience_s
             if not has_ended and patience_s < limit_s and watch.has_contact():
                 has_ended = yield waiter, limit_s - patience_s
         except BaseException:
-            self.identity.let_go(call)
-            wakeup()  # the wait may not have begun
+            if call is not None:
+                self.identity.let_go(call)
+            wakeup()  # the wait may not have begun, and nothing else wakes the sender for the call
             raise
         finally:
             self._engine.metrics.add_time(timer, time.perf_counter_ns() - started_ns)

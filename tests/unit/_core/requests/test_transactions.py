@@ -7,7 +7,9 @@ import gc
 import pytest
 
 from kafkaprod._core.columns.columns import Column, Headers
+from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.queues.blocks import Block
+from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod._core.requests.settlement import abort_batches, expired_batches
 from kafkaprod.errors import IllegalStateError, KafkaError, ProducerClosedError
 from tests.support.core.core_engine import TOPIC, Engine, batches_of, only_ref, partitions_of, requeue, succeed
@@ -110,6 +112,17 @@ def test_closed_gate_refuses_records_and_makes_those_queued_sendable() -> None:
     assert engine.ready_nodes() == [1]
     engine.accumulator.set_gate(True)
     engine.append(b"v")
+
+
+def test_closing_the_gate_leaves_the_sender_asleep() -> None:
+    """Whoever closes it waits for the sender next, and wakes it when it has released the GIL."""
+    wakes: list[int] = []
+    accumulator = Accumulator(BufferPool(1 << 20), wakeup=lambda: wakes.append(1))
+    accumulator.set_sender_sleeps(True)
+    accumulator.set_gate(False)
+    assert not wakes
+    accumulator.close()
+    assert wakes
 
 
 def test_closing_is_for_good() -> None:
