@@ -57,7 +57,14 @@ STEPS = [
         "stubs",
         (
             *(PYTHON, "-m", "mypy.stubtest", "kafkaprod._core"),
-            *("kafkaprod.net.socket_calls", "kafkaprod.results.record_wait"),
+            *(
+                "kafkaprod.net.socket_calls",
+                "kafkaprod.net.ready_files",
+                "kafkaprod.net.channel",
+                "kafkaprod.net.traffic",
+            ),
+            *("kafkaprod.protocol.outgoing", "kafkaprod.protocol.in_flight", "kafkaprod.protocol.exchange"),
+            *("kafkaprod.metrics.histogram", "kafkaprod.results.record_wait"),
             *("--mypy-config-file", "pyproject.toml"),
             *("--allowlist", "tests/stubtest_allowlist.txt", "--ignore-unused-allowlist"),
         ),

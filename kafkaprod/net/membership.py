@@ -46,7 +46,8 @@ class Membership:
         """Close all connections and return to the bootstrap servers."""
         for state in self:
             self._close(state, ConnectionLostError(f"{state.node.name}: starting over from bootstrap"))
-        self.states, self._retired = {}, {}
+        self.states.clear()
+        self._retired = {}
         self.update(self._bootstrap)
 
     def update(self, nodes: Mapping[int, Node]) -> None:
@@ -55,7 +56,7 @@ class Membership:
         A broker that moved to another host or port is another broker: its connection is closed at once.
         """
         known = {**self._retired, **self.states}
-        self.states = {}
+        self.states.clear()  # the pool has the same mapping
         for node_id, node in nodes.items():
             state = known.pop(node_id, None)
             if state is not None and (node.host, node.port) != (state.node.host, state.node.port):

@@ -19,9 +19,17 @@ if TYPE_CHECKING:
 class Readiness(Protocol):
     """Waits for transports; see `Poller`. Belongs to the I/O thread, except `wakeup`."""
 
-    poll_count: int
-    wait_ns: int
     to_wake: list[Callable[[], None]]
+
+    @property
+    def poll_count(self) -> int:
+        """How often `poll` has waited."""
+        ...
+
+    @property
+    def wait_ns(self) -> int:
+        """Nanoseconds spent waiting there."""
+        ...
 
     @property
     def wakeup(self) -> Callable[[], None]:

@@ -19,14 +19,14 @@ from kafkaprod.config.host_patterns import HostPatterns
 from kafkaprod.errors import AuthenticationError, ConnectionLostError, KafkaError, RequestTimedOutError
 from kafkaprod.metrics.samples import NodeCounters
 from kafkaprod.net.background import Offload
+from kafkaprod.net.channel import Channel
 from kafkaprod.net.network import Readiness
-from kafkaprod.net.poller import READABLE
 from kafkaprod.net.proxy import Proxy
 from kafkaprod.net.settings import SOFTWARE_NAME, ConnectionSettings
 from kafkaprod.net.transport import (
     FAMILIES,
-    IOV_MAX,
     Address,
+    TcpTransport,
     Transport,
     numeric_addresses,
     resolve,
@@ -45,7 +45,6 @@ from kafkaprod.security.sasl import Mechanism
 from kafkaprod.structs import Node
 
 HINT = "does security_protocol={protocol} fit this port, and is it a Kafka broker?"
-MAX_READS_PER_TURN = 16  # one busy broker must not starve the others
 
 
 class ConnectionStage(StrEnum):
@@ -59,8 +58,8 @@ class ConnectionStage(StrEnum):
     READY = "ready"
 
 
-class NodeConnection:
-    """One connection attempt and, if it succeeds, the connection.
+class NodeConnection(Channel):
+    """One connection attempt and, if it succeeds, the connection. See also `Channel`.
 
     Args:
         node: The broker.
@@ -75,11 +74,12 @@ class NodeConnection:
 
     Attributes:
         stage: Its progress.
-        failure: Why it closed; None while it lives.
         is_closed_by_us: Whether this client ended it, because it was idle or on request, which is no failure.
-        has_answered: Whether the broker answered a request beyond the handshake.
-        last_active_ms: Last time a byte moved.
     """
+
+    protocol: Connection
+    failure: KafkaError | None
+    _transport: Transport | None
 
     def __init__(
         self,
@@ -96,10 +96,7 @@ class NodeConnection:
     ) -> None:
         self.node = node
         self.stage = ConnectionStage.RESOLVE
-        self.failure: KafkaError | None = None
         self.is_closed_by_us = False
-        self.has_answered = False
-        self.last_active_ms = 0
         self._settings = settings
         self._poller = poller
         self._offload = offload
@@ -110,8 +107,6 @@ class NodeConnection:
         # The bootstrap servers, whose ids are negative, are the user's own choice.
         self._allowed = settings.options.allowed_brokers if node.node_id >= 0 else HostPatterns()
         self._addresses: deque[Address] = deque()
-        self._transport: Transport | None = None
-        self._interest = 0  # what the poller watches the transport for
         self._is_plain = settings.tls is None
         self._mechanism: Mechanism | None = None if settings.mechanism is None else settings.mechanism()
         self.protocol = Connection(
@@ -203,6 +198,8 @@ class NodeConnection:
             self.stage = ConnectionStage.TLS
         if is_open:
             self.stage = ConnectionStage.API_VERSIONS if self._mechanism is None else ConnectionStage.SASL
+            self._is_open = True
+            self._fd = transport.fileno() if type(transport) is TcpTransport else -1
             self.protocol.start(now_ms)
             self.flush(now_ms)
 
@@ -218,67 +215,16 @@ class NodeConnection:
         """Whether it has ended; `failure` then has the reason."""
         return self.failure is not None
 
-    def on_io(self, now_ms: int) -> None:
-        """Read and write as far as the ready socket allows."""
-        transport = self._transport
-        if transport is None:
-            return
-        if self.stage in (ConnectionStage.CONNECT, ConnectionStage.TLS):
-            self._advance_setup(transport, now_ms)
-            self._update_interest()
-            return
-        self._receive(transport, now_ms)
-        out = self.protocol.outgoing
-        if out.queued_position != out.sent_position or self._interest != READABLE or not self._is_plain:
-            self.flush(now_ms)  # updates the interest
-
-    def flush(self, now_ms: int) -> None:
-        """Write queued bytes to the socket, as many as it takes."""
-        transport = self._transport
-        if transport is None:
-            return
-        protocol = self.protocol
-        out = protocol.outgoing
-        while out.queued_position != out.sent_position:
-            try:
-                sent_bytes = transport.send(out.front(IOV_MAX))
-            except OSError as error:
-                self._close_for(error, "sending failed")
-                return
-            if sent_bytes == 0:
-                break
-            self.last_active_ms = now_ms
-            self._metrics.bytes_sent += sent_bytes
-            protocol.data_sent(sent_bytes, now_ms)
-        if protocol.has_events:
-            self._handle_events()
-        # Mostly nothing is left, and the socket is watched for answers only: then there is nothing to change.
-        is_all_sent = out.queued_position == out.sent_position
-        if not is_all_sent or self._interest != READABLE or self._settings.tls is not None:
+    def _advance(self, now_ms: int) -> None:
+        if self._transport is not None:
+            self._advance_setup(self._transport, now_ms)
             self._update_interest()
 
-    def _receive(self, transport: Transport, now_ms: int) -> None:
-        target = self._receive_buffer
-        for _ in range(MAX_READS_PER_TURN):
-            try:
-                size = transport.receive_into(target)
-            except OSError as error:
-                self._close_for(error, f"receiving failed{self.hint()}")
-                return
-            if size is None:
-                break
-            if size == 0:
-                self._close_for(None, self._end_of_stream_reason())
-                return
-            self.last_active_ms = now_ms
-            self._metrics.bytes_received += size
-            answered = self.protocol.receive_data(target[:size], now_ms)
-            self._metrics.responses_received += answered
-            self.has_answered = self.has_answered or answered > 0
-            if self.protocol.has_events:
-                self._handle_events()
-            if self.failure is not None or (size < len(target) and self._is_plain):
-                break
+    def _on_receive_error(self, error: OSError) -> None:
+        self._close_for(error, f"receiving failed{self.hint()}")
+
+    def _on_end_of_stream(self) -> None:
+        self._close_for(None, self._end_of_stream_reason())
 
     def _end_of_stream_reason(self) -> str:
         if self._metrics.responses_received:
@@ -405,6 +351,7 @@ class NodeConnection:
     def _drop_transport(self) -> None:
         if self._transport is not None:
             self._poller.unregister(self._transport)
+            self._fd, self._is_open = -1, False
             self._transport.close()
             self._transport = None
             self._interest = 0

@@ -12,6 +12,7 @@ from typing import Final
 
 from kafkaprod.errors import AuthenticationError, KafkaError, printable
 from kafkaprod.metrics.samples import NodeCounters
+from kafkaprod.net.channel import Link
 from kafkaprod.net.node import ConnectionStage, NodeConnection
 from kafkaprod.net.throttling import MAX_THROTTLE_MS
 from kafkaprod.structs import Node
@@ -48,35 +49,31 @@ class ConnectionFailure:
         return self.stage is not ConnectionStage.CONNECT and self.attempt >= UNFIT_ATTEMPTS
 
 
-@dataclass(slots=True, eq=False)
-class NodeState:
-    """A broker as the pool sees it; outlives its connections.
+class NodeState(Link):
+    """A broker as the pool sees it; outlives its connections. See also `Link`.
 
     Attributes:
-        connection: The current one, ready or not.
         was_ready: Whether `connection` has been ready.
         checks_identity: Whether the broker may check its cluster and node id: true until its versions exclude it.
         failure_count: Failed connections since it last answered a request.
         last_attempt_ms: When it was last connected, -1 if never.
         next_attempt_ms: When it may be connected again.
-        throttled_until_ms: Time before which nothing may be sent.
         has_overthrottled: Whether a throttle beyond MAX_THROTTLE_MS was logged.
         last_failure: Why the last connection ended; None once a later one answered a request.
-        is_steady: Whether its connection has no news but answers, so that the pool need not look at it after each.
     """
 
-    node: Node
-    metrics: NodeCounters
-    connection: NodeConnection | None = None
-    was_ready: bool = False
-    checks_identity: bool = True
-    failure_count: int = 0
-    last_attempt_ms: int = -1
-    next_attempt_ms: int = 0
-    throttled_until_ms: int = 0
-    last_failure: ConnectionFailure | None = None
-    has_overthrottled: bool = False
-    is_steady: bool = False
+    connection: NodeConnection | None
+
+    def __init__(self, node: Node, metrics: NodeCounters) -> None:
+        self.node = node
+        self.metrics = metrics
+        self.was_ready = False
+        self.checks_identity = True
+        self.failure_count = 0
+        self.last_attempt_ms = -1
+        self.next_attempt_ms = 0
+        self.last_failure: ConnectionFailure | None = None
+        self.has_overthrottled = False
 
     @property
     def is_silent(self) -> bool:
@@ -95,12 +92,6 @@ class NodeState:
         """Advice if the connection has no answer yet; empty if it is not even open."""
         connection = self.connection
         return "" if connection is None or connection.stage in _UNCONNECTED else connection.hint()
-
-    def can_send(self, now_ms: int, max_in_flight: int) -> bool:
-        """Return whether it is connected, not throttled, has written its last request, and has room for one more."""
-        if self.connection is None or now_ms < self.throttled_until_ms:
-            return False
-        return self.connection.protocol.takes_request(max_in_flight)
 
     def can_connect(self, now_ms: int) -> bool:
         """Return whether it is not connected and the backoff has passed."""

@@ -13,14 +13,13 @@ from __future__ import annotations
 import os
 import selectors
 import socket
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from kafkaprod._core.machine.waking import Wakeup
 from kafkaprod.errors import ConfigError
-from kafkaprod.net.socket_calls import READY_SET, receive_into, wait_ready
+from kafkaprod.net.ready_files import ReadyFiles
+from kafkaprod.net.socket_calls import READY_SET
 
 READABLE = selectors.EVENT_READ
 WRITABLE = selectors.EVENT_WRITE
@@ -40,11 +39,26 @@ def _new_selector() -> selectors.BaseSelector:
     return selector
 
 
-def _set_descriptor(selector: selectors.BaseSelector) -> int | None:
+def _set_descriptor(selector: selectors.BaseSelector) -> int:
     if READY_SET and type(selector).__name__ == f"{READY_SET.capitalize()}Selector":
         descriptor: int = selector.fileno()  # type: ignore[attr-defined]  # these two have it, the base class does not
         return descriptor
-    return None
+    return -1
+
+
+def _wakeup_descriptors() -> tuple[int, int]:
+    """Return what the poller watches and what wakes it: an eventfd for both, or a pair of sockets where there is none.
+
+    A write into a pair makes a buffer for its bytes, and queues it; an eventfd counts.
+    """
+    if READY_SET == "epoll" and hasattr(os, "eventfd"):
+        counter = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        return counter, counter
+    pair = socket.socketpair()
+    for end in pair:
+        end.setblocking(False)
+    receiver, sender = pair
+    return receiver.detach(), sender.detach()
 
 
 class HasFileno(Protocol):
@@ -55,32 +69,18 @@ class HasFileno(Protocol):
         ...
 
 
-class Poller:
-    """A set of watched files; each entry carries an object of the caller's choice.
-
-    Attributes:
-        poll_count: Calls of the kernel in `poll`.
-        wait_ns: Nanoseconds spent waiting there.
-        wakeup: Called, it makes the current or next `poll` return at once; does nothing after `close`.
-        to_wake: Called, and removed, right before `poll` waits.
-    """
+class Poller(ReadyFiles):
+    """A set of watched files; each entry carries an object of the caller's choice. `ReadyFiles` waits for them."""
 
     def __init__(self) -> None:
-        self.poll_count = 0
-        self.wait_ns = 0
-        self.to_wake: list[Callable[[], None]] = []
         self._selector = _new_selector()
-        # The descriptor that wait_ready waits for; None: the selector waits itself.
+        # The descriptor that is waited for in compiled code; -1: the selector waits itself.
         self._set_fd = _set_descriptor(self._selector)
-        self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
-        self._wakeup_receiver.setblocking(False)
-        self._wakeup_sender.setblocking(False)
-        self._selector.register(self._wakeup_receiver, READABLE, None)
+        self._wakeup_fd, self._wakeup_writer = _wakeup_descriptors()
+        self._selector.register(self._wakeup_fd, READABLE, None)
         # By descriptor, as the selector's own map has it: that costs two calls a look.
-        self._wakeup_fd = self._wakeup_receiver.fileno()
-        self._data: dict[int, Any] = {self._wakeup_fd: None}
-        self._wakeup_bytes = bytearray(64)
-        self.wakeup = Wakeup(self._wakeup_sender.fileno())
+        self._data[self._wakeup_fd] = None
+        self.wakeup = Wakeup(self._wakeup_writer, self._wakeup_fd)
         self._is_closed = False
 
     def register(self, file: HasFileno, interest: int, data: Any) -> None:
@@ -116,40 +116,11 @@ class Poller:
                 self._selector.unregister(file)
             del self._data[fd]
 
-    def poll(self, timeout_ms: float | None) -> list[tuple[Any, int]]:
-        """Wait for readiness, a wakeup or the timeout; return (data, READABLE | WRITABLE) of each ready file.
-
-        Args:
-            timeout_ms: Longest wait, with fractions; 0 or less does not wait; None waits for ever.
-        """
-        started_ns = time.monotonic_ns()
-        set_fd = self._set_fd
-        ready = self._select(timeout_ms) if set_fd is None else wait_ready(set_fd, timeout_ms, self.to_wake)
-        self.wait_ns += time.monotonic_ns() - started_ns
-        self.poll_count += 1
-        events = []
-        for fd, mask in ready:
-            data = self._data[fd]
-            if data is None:
-                self._drain_wakeup()
-            else:
-                events.append((data, mask))
-        return events
-
     def _select(self, timeout_ms: float | None) -> list[tuple[int, int]]:
         while self.to_wake:
             self.to_wake.pop()()
         timeout_s = None if timeout_ms is None else max(timeout_ms, 0) / 1000
         return [(key.fd, mask) for key, mask in self._selector.select(timeout_s)]
-
-    def _drain_wakeup(self) -> None:
-        # Empty the pipe first, then rearm. The other order would lose wakeups: a byte written in between would be
-        # read here, and every later wakeup would take it for still unread. There is never more than one byte.
-        try:
-            receive_into(self._wakeup_fd, self._wakeup_bytes)
-        except OSError:
-            return  # it is being closed
-        self.wakeup.rearm()
 
     def close(self) -> None:
         """Release the descriptors. Idempotent. Registered files stay open."""
@@ -157,6 +128,6 @@ class Poller:
             return
         self._is_closed = True
         self.wakeup.close()  # first: the number of a closed descriptor may be reused
-        self._wakeup_sender.close()
-        self._wakeup_receiver.close()
+        for descriptor in {self._wakeup_fd, self._wakeup_writer}:
+            os.close(descriptor)
         self._selector.close()

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from typing import NoReturn
 
 from kafkaprod.clock import NEVER_MS, Clock
 from kafkaprod.errors import (
@@ -32,20 +33,19 @@ from kafkaprod.net.node import NodeConnection
 from kafkaprod.net.node_state import ConnectionFailure, NodeState, least_loaded
 from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.net.throttling import throttle_of
+from kafkaprod.net.traffic import Traffic
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.protocol.frames import MAX_FRAME_BYTES
 from kafkaprod.protocol.in_flight import InFlightRequest, OnDone
 from kafkaprod.protocol.negotiation import IDENTITY_VERSION, BrokerVersions
-from kafkaprod.protocol.primitives import Buffer, ByteChain
 from kafkaprod.protocol.schema import Request
 from kafkaprod.structs import Node
 
 _log = logging.getLogger("kafkaprod.net")
 
 
-class NodePool:
-    """The connections of one client.
+class NodePool(Traffic):
+    """The connections of one client. See also `Traffic`.
 
     Args:
         settings: The settings of all connections.
@@ -64,22 +64,20 @@ class NodePool:
     def __init__(
         self, settings: ConnectionSettings, clock: Clock, *, random: Callable[[], float] = random.random
     ) -> None:
+        super().__init__(clock)
         self._max_in_flight = settings.options.max_in_flight_requests_per_connection
         self._max_idle_ms, self._never_logs_in = settings.options.connections_max_idle_ms, settings.mechanism is None
-        self._clock = clock
         self._random = random
         self._poller = settings.network.make_poller()
         self.wakeup = self._poller.wakeup
         self.to_wake = self._poller.to_wake
-        self._finished: list[InFlightRequest] = []  # filled by the connections, emptied by `poll`
-        self._touched: dict[NodeState, None] = {}  # brokers whose connection may have news for `_collect`
         self._connector = Connector(settings, clock, random, self._poller, self._finished, self._touched)
+        self._run_background = self._connector.run_finished
         self.members = Membership(self._connector.close)
+        self._states = self.members.states
         self.add_node = self.members.add
         self._failures: list[ConnectionFailure] = []
-        self._has_failed = False  # a connection failed outside of `poll`, which then must not wait
-        self._next_timer_ms = NEVER_MS  # not later than the earliest deadline of any connection
-        self._is_closed = False
+        self._next_timer_ms = NEVER_MS
         self.ready_count = 0
         self.is_rebootstrap_required = False
 
@@ -116,15 +114,10 @@ class NodePool:
 
     # --- connecting ------------------------------------------------------------------------------------------------
 
-    def is_ready(self, node_id: int, now_ms: int) -> bool:
-        """Return whether a request may be sent to the node now. Starts to connect if it is not connected and may be."""
-        state = self.members.states.get(node_id)
-        if state is None:
-            return False
-        if state.connection is None and state.can_connect(now_ms):
+    def _connect(self, link: NodeState, now_ms: int) -> None:
+        if link.can_connect(now_ms):
             self._check_open()
-            self._connector.connect(state, now_ms)
-        return state.can_send(now_ms, self._max_in_flight)
+            self._connector.connect(link, now_ms)
 
     def ready_delay_ms(self, node_id: int, now_ms: int) -> int | None:
         """Return how long `is_ready` is certainly false; 0: try now; None: until an event of it, which ends `poll`."""
@@ -153,89 +146,19 @@ class NodePool:
         connection = self._connection(node_id)
         return None if connection is None else connection.protocol.versions
 
-    def api_version(self, node_id: int, api_key: int, our_min: int, our_max: int) -> int | None:
-        """Return the highest version of an API that both sides support; None without one or without a connection."""
-        connection = self._connection(node_id)
-        return None if connection is None else connection.protocol.usable_version(api_key, our_min, our_max)
-
-    def in_flight_count(self, node_id: int) -> int:
-        """Return the number of requests without an outcome."""
-        connection = self._connection(node_id)
-        return 0 if connection is None else connection.protocol.in_flight_count
-
-    def send(
-        self,
-        node_id: int,
-        request: Request,
-        *,
-        on_done: OnDone,
-        now_ms: int,
-        timeout_ms: int,
-        version: int | None = None,
+    def _refuse(
+        self, link: NodeState, request: Request, lowest: int, highest: int, on_done: OnDone, now_ms: int
     ) -> None:
-        """Send a declared request to a node that is ready; its outcome comes out of `poll`.
-
-        If the node supports no version of it, the outcome is an UnsupportedVersionError.
-
-        Args:
-            node_id, request: What goes where.
-            on_done: Called by the loop with the `InFlightRequest`, which carries the decoded response, and the time.
-            now_ms: The time.
-            timeout_ms: How long to wait for the response; the connection is closed when it passes.
-            version: None: the highest that both sides support.
-
-        Raises:
-            IllegalStateError: The node is not ready; nothing was sent.
-        """
-        state, connection = self._ready_state(node_id)
-        lowest, highest = request.versions if version is None else (version, version)
-        usable = connection.protocol.usable_version(request.api, lowest, highest)
-        if usable is None:
-            spoken = connection.protocol.versions
-            theirs = None if spoken is None else spoken.ranges.get(request.api)
-            refused = InFlightRequest(node_id, on_done, request.api, highest, -1, now_ms, now_ms)
-            refused.error = UnsupportedVersionError(
-                f"{type(request).__name__}: {state.node.name} speaks versions {theirs}, we speak {lowest}..{highest}",
-                node=node_id,
-                api=request.api.name,
-            )
-            self._finished.append(refused)
-            return
-        connection.protocol.send(request, usable, on_done=on_done, now_ms=now_ms, timeout_ms=timeout_ms)
-        self._write(state, connection, now_ms, now_ms + timeout_ms)
-
-    def send_body(
-        self,
-        node_id: int,
-        api_key: int,
-        version: int,
-        parts: Sequence[Buffer | ByteChain],
-        size: int,
-        *,
-        on_done: OnDone,
-        now_ms: int,
-        timeout_ms: int,
-        expects_response: bool = True,
-        max_response_bytes: int = MAX_FRAME_BYTES,
-    ) -> None:
-        """Send a request whose body is encoded already; its outcome carries the raw response body.
-
-        The parts are not copied: they must not change before the request has come out of `poll`.
-        Arguments and errors as in `protocol.client.Connection.send_body`.
-        """
-        state, connection = self._ready_state(node_id)
-        connection.protocol.send_body(
-            api_key,
-            version,
-            parts,
-            size,
-            on_done=on_done,
-            now_ms=now_ms,
-            timeout_ms=timeout_ms,
-            expects_response=expects_response,
-            max_response_bytes=max_response_bytes,
+        assert link.connection is not None
+        spoken = link.connection.protocol.versions
+        theirs = None if spoken is None else spoken.ranges.get(request.api)
+        refused = InFlightRequest(link.node.node_id, on_done, request.api, highest, -1, now_ms, now_ms)
+        refused.error = UnsupportedVersionError(
+            f"{type(request).__name__}: {link.node.name} speaks versions {theirs}, we speak {lowest}..{highest}",
+            node=link.node.node_id,
+            api=request.api.name,
         )
-        self._write(state, connection, now_ms, now_ms + timeout_ms)
+        self._finished.append(refused)
 
     def throttle(self, node_id: int, throttle_ms: int, now_ms: int) -> None:
         """Obey a node that throttles: send nothing for that long, and extend the timeouts of requests in flight."""
@@ -247,55 +170,13 @@ class NodePool:
         state = self.members.states.get(node_id)
         return None if state is None else state.connection
 
-    def _ready_state(self, node_id: int) -> tuple[NodeState, NodeConnection]:
-        state = self.members.states.get(node_id)
-        if state is None or state.connection is None or not state.connection.protocol.is_ready:
-            raise IllegalStateError(f"{self.members.name_of(node_id)} is not ready for requests", node=node_id)
-        return state, state.connection
+    def _raise_not_ready(self, node_id: int) -> NoReturn:
+        raise IllegalStateError(f"{self.members.name_of(node_id)} is not ready for requests", node=node_id)
 
-    def _write(self, state: NodeState, connection: NodeConnection, now_ms: int, deadline_ms: int) -> None:
-        state.metrics.requests_sent += 1
-        connection.flush(now_ms)
-        if not state.is_steady or connection.failure is not None:
-            self._touched[state] = None
-        elif deadline_ms < self._next_timer_ms:
-            self._next_timer_ms = deadline_ms
+    def _owner_of(self, connection: NodeConnection) -> NodeState | None:
+        return self.members.owner_of(connection)
 
     # --- the loop --------------------------------------------------------------------------------------------------
-
-    def poll(self, timeout_ms: float) -> list[InFlightRequest]:
-        """Move bytes for at most `timeout_ms`; return the requests that have ended, in order for each node.
-
-        Returns at once when some have ended already, and early for any readiness, deadline or `wakeup`.
-        """
-        if self._is_closed:
-            self._check_open()  # raises
-        now_ms = self._clock.now_ms()
-        if self._touched:
-            self._collect(now_ms)
-        if self._finished or self._has_failed:
-            timeout_ms = 0
-        ready = self._poller.poll(min(timeout_ms, max(self._next_timer_ms - now_ms, 0)))
-        now_ms = self._clock.now_ms()
-        self._connector.run_finished()
-        for connection, _ in ready:
-            state = self.members.owner_of(connection)
-            if state is not None:  # otherwise it was closed in this call
-                if not state.is_steady or now_ms + self._max_idle_ms < self._next_timer_ms:
-                    self._touched[state] = None
-                try:
-                    connection.on_io(now_ms)
-                except MemoryError:  # bytes may be lost: the rest of this connection is unreadable
-                    self.disconnect(state.node.node_id, ConnectionLostError("no memory for a response"))
-                    raise
-                if connection.failure is not None:
-                    self._touched[state] = None
-        if now_ms >= self._next_timer_ms:
-            self._run_timers(now_ms)
-        if self._touched:
-            self._collect(now_ms)
-        self._has_failed = False
-        return self._take_finished(now_ms) if self._finished else []
 
     def take_failures(self) -> list[ConnectionFailure]:
         """Return the connections that failed since the last call; each is a sign that metadata may be stale."""

@@ -31,7 +31,6 @@ cdef extern from "<sys/socket.h>" nogil:
 
 cdef extern from "kafkaprod/net/socket_calls.h" nogil:
     const char *KP_READY_SET
-    const int MOST_EVENTS "KP_MOST_EVENTS"      # of one wait; the others come with the next
     int SEND_FLAGS "KP_SEND_FLAGS"
     int MSG_DONTWAIT
     int kp_wait_ready(int set_fd, int *fds, int *masks, long long timeout_us)
@@ -45,22 +44,11 @@ cdef enum:
 READY_SET = KP_READY_SET.decode()       # "epoll", "kqueue", or "" where wait_ready does not work
 
 
-def wait_ready(int set_fd, timeout_ms=None, list to_wake=None):
-    """Wait until files of an epoll set or kqueue are ready; return some of them, at most 64.
-
-    Args:
-        set_fd: Descriptor of a set of the kind READY_SET.
-        timeout_ms: Longest wait, whole or fractional; None: for ever.
-        to_wake: Called, and removed, right before the wait; Waiters when the GIL is released.
-    Returns: a list of (descriptor, selectors' events), each descriptor once.
-    Raises: OSError, also (ENOSYS) where READY_SET is empty.
-    """
+cdef int wait_files(int set_fd, long long timeout_us, list to_wake, int *fds, int *masks) except -1:
+    """Do as `wait_ready`; fill `fds` and `masks`, of MOST_EVENTS each, and return how many files are ready."""
     cdef WaitState *states[MOST_WAKES]
     cdef int wake_count = 0
     cdef list woken = None      # keeps them alive
-    cdef int[MOST_EVENTS] fds
-    cdef int[MOST_EVENTS] masks
-    cdef long long timeout_us = -1 if timeout_ms is None else <long long>(max(timeout_ms, 0) * 1000)
     cdef int count
     cdef int i
     if to_wake:
@@ -78,16 +66,45 @@ def wait_ready(int set_fd, timeout_ms=None, list to_wake=None):
         count = kp_wait_ready(set_fd, fds, masks, timeout_us)
         want_gil()
     have_gil()
-    if count < 0 and errno != EINTR:
-        PyErr_SetFromErrno(OSError)
+    if count < 0:
+        if errno != EINTR:
+            PyErr_SetFromErrno(OSError)
+        count = 0
+    return count
+
+
+cdef long long timeout_us_of(timeout_ms) except? -2:
+    """Return a timeout in whole microseconds; -1 for None, which is for ever."""
+    return -1 if timeout_ms is None else <long long>(max(timeout_ms, 0) * 1000)
+
+
+def wait_ready(int set_fd, timeout_ms=None, list to_wake=None):
+    """Wait until files of an epoll set or kqueue are ready; return some of them, at most 64.
+
+    Args:
+        set_fd: Descriptor of a set of the kind READY_SET.
+        timeout_ms: Longest wait, whole or fractional; None: for ever.
+        to_wake: Called, and removed, right before the wait; Waiters when the GIL is released.
+    Returns: a list of (descriptor, selectors' events), each descriptor once.
+    Raises: OSError, also (ENOSYS) where READY_SET is empty.
+    """
+    cdef int[MOST_EVENTS] fds
+    cdef int[MOST_EVENTS] masks
+    cdef int count = wait_files(set_fd, timeout_us_of(timeout_ms), to_wake, fds, masks)
+    cdef int i
     return [(fds[i], masks[i]) for i in range(count)]
 
 
-def send(int fd, buffers):
+def send(int fd, buffers not None):
     """Write a list of bytes-like objects; return how many bytes the kernel took from the front, 0 if it takes none now.
 
     It writes at most MOST_BUFFERS of them. Nothing is copied in user space.
     """
+    return send_buffers(fd, buffers)
+
+
+cdef int64_t send_buffers(int fd, buffers) except -1:
+    """Do as `send`."""
     cdef Py_buffer[MOST_BUFFERS] views
     cdef iovec[MOST_BUFFERS] vectors
     cdef int count = 0
@@ -151,17 +168,23 @@ def receive_into(int fd, target not None):
     Keeps the GIL: answers are short.
     """
     cdef Py_buffer view
-    cdef Py_ssize_t size = -1
+    cdef Py_ssize_t size
     PyObject_GetBuffer(target, &view, PyBUF_WRITABLE)
     try:
-        size = c_recv(fd, view.buf, <size_t>view.len, MSG_DONTWAIT)
-        while size < 0 and errno == EINTR:
-            size = c_recv(fd, view.buf, <size_t>view.len, MSG_DONTWAIT)
-        error = errno
+        size = receive_bytes(fd, <char *>view.buf, view.len)
     finally:
         PyBuffer_Release(&view)
+    return None if size == NOTHING_NOW else size
+
+
+cdef Py_ssize_t receive_bytes(int fd, char *target, Py_ssize_t room) except -1:
+    """Do as `receive_into`; NOTHING_NOW if there are no bytes now."""
+    cdef Py_ssize_t size = c_recv(fd, target, <size_t>room, MSG_DONTWAIT)
+    while size < 0 and errno == EINTR:
+        size = c_recv(fd, target, <size_t>room, MSG_DONTWAIT)
     if size >= 0:
         return size
+    error = errno
     if error == EAGAIN:
-        return None
+        return NOTHING_NOW
     raise OSError(error, strerror(error))

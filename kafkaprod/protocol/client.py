@@ -21,12 +21,10 @@ from __future__ import annotations
 
 import functools
 import random
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from kafkaprod.errors import (
     ConnectionLostError,
-    CorruptDataError,
     IllegalStateError,
     KafkaError,
     RequestTimedOutError,
@@ -34,37 +32,23 @@ from kafkaprod.errors import (
 )
 from kafkaprod.protocol.api_keys import ApiKey, api_name
 from kafkaprod.protocol.client_events import ConnectionFailed, Event
-from kafkaprod.protocol.frames import (
-    CORRELATION_ID_BYTES,
-    FRAME_SIZE_BYTES,
-    MAX_FRAME_BYTES,
-    FrameSplitter,
-    encode_request,
-    encode_request_frame_start,
-    peek_correlation_id,
-    split_response,
-)
+from kafkaprod.protocol.exchange import Exchange
+from kafkaprod.protocol.frames import FrameSplitter, peek_correlation_id, split_response
 from kafkaprod.protocol.handshake import FRAME_LIMITS, Handshake, State
-from kafkaprod.protocol.in_flight import InFlightRequest, InFlightRequests, OnDone
-from kafkaprod.protocol.messages import REQUESTS, RESPONSES
+from kafkaprod.protocol.in_flight import InFlightRequest
+from kafkaprod.protocol.messages import REQUESTS
 from kafkaprod.protocol.negotiation import BrokerVersions
-from kafkaprod.protocol.outgoing import OutgoingBytes
-from kafkaprod.protocol.primitives import MAX_ELEMENTS, Buffer, ByteChain, Reader
-from kafkaprod.protocol.schema import Request, Response
+from kafkaprod.protocol.primitives import Buffer
+from kafkaprod.protocol.schema import Request
 
-MAX_CORRELATION_ID = 2**31 - 1
-_ANSWER_START = struct.Struct(">iiB")  # size, correlation id, number of tagged fields of the header if it has any
 _READY_FRAME_LIMIT = FRAME_LIMITS[State.READY]  # looked up for each answer, which hashes a name
-
-# The largest answers to accept: decoding may take twenty times a response's size in memory. Others: MAX_FRAME_BYTES.
-MAX_RESPONSE_BYTES = {ApiKey.METADATA: 32 << 20, ApiKey.INIT_PRODUCER_ID: 64 << 10}
 
 
 def _on_handshake(request: InFlightRequest, now_ms: int) -> None:
     """Mark the connection's own requests, which are never given to its owner."""
 
 
-class Connection:
+class Connection(Exchange):
     """The state of one connection.
 
     Args:
@@ -77,10 +61,6 @@ class Connection:
         random: Spreads the times of re-authentication.
         node_id: The broker's id, for the requests' outcomes.
         finished: The list to which ended requests are appended, in order; several connections may share it.
-
-    Attributes:
-        outgoing: What the socket has not taken yet; for reading its positions.
-        has_events: Whether `events` would return some. The last event is the end of the connection.
     """
 
     def __init__(
@@ -96,20 +76,15 @@ class Connection:
         node_id: int = -1,
         finished: list[InFlightRequest] | None = None,
     ) -> None:
-        self.finished: list[InFlightRequest] = [] if finished is None else finished
-        self._node_id = node_id
-        self._client_id = client_id
+        super().__init__(client_id, node_id, [] if finished is None else finished)
         self._handshake_timeout_ms = handshake_timeout_ms
-        self.outgoing = OutgoingBytes()
         self._splitter = FrameSplitter(FRAME_LIMITS[State.CREATED])
-        self._in_flight = InFlightRequests()
         self._has_ended = False  # connection_lost() is through
         self._events: list[Event] = []
-        self.has_events = False
-        self._next_correlation_id = 0
         self._handshake = Handshake(
             self._ask,
             self._emit,
+            self._note_ready,
             software=(software_name, software_version),
             sasl_mechanism=sasl_mechanism,
             identity=identity,
@@ -128,38 +103,9 @@ class Connection:
         return self._handshake.state
 
     @property
-    def is_ready(self) -> bool:
-        """Whether requests may be sent."""
-        return self._handshake.state is State.READY
-
-    def takes_request(self, max_in_flight: int) -> bool:
-        """Return whether it is ready, the socket has taken all bytes, and fewer than that many have no outcome."""
-        out = self.outgoing
-        return (
-            self._handshake.state is State.READY
-            and out.queued_position == out.sent_position
-            and len(self._in_flight.requests) < max_in_flight
-        )
-
-    @property
-    def in_flight_count(self) -> int:
-        """The number of requests without an outcome, including those of the handshake."""
-        return len(self._in_flight.requests)
-
-    @property
-    def outgoing_bytes(self) -> int:
-        """Bytes the socket has not taken yet."""
-        return self.outgoing.queued_position - self.outgoing.sent_position
-
-    @property
     def versions(self) -> BrokerVersions | None:
         """The versions the broker announced; None before the connection is ready."""
         return self._handshake.versions
-
-    def usable_version(self, api_key: int, our_min: int, our_max: int) -> int | None:
-        """Return the highest version of an API that both sides support; None without one, or not known yet."""
-        versions = self._handshake.versions
-        return None if versions is None else versions.usable_version(api_key, our_min, our_max)
 
     # --- requests --------------------------------------------------------------------------------------------------
 
@@ -170,66 +116,6 @@ class Connection:
             IllegalStateError: It was started before.
         """
         self._handshake.start(now_ms)
-
-    def send(self, request: Request, version: int, *, on_done: OnDone, now_ms: int, timeout_ms: int) -> int:
-        """Queue a declared request; its response comes back decoded. Returns the correlation id.
-
-        Raises:
-            IllegalStateError: The connection is not ready.
-            UnsupportedVersionError: The broker does not support that version. Nothing was queued in either case.
-        """
-        self._check_sendable(request.api, version)
-        return self._queue(request, version, on_done, now_ms, timeout_ms)
-
-    def send_body(
-        self,
-        api_key: int,
-        version: int,
-        parts: Sequence[Buffer | ByteChain],
-        size: int,
-        *,
-        on_done: OnDone,
-        now_ms: int,
-        timeout_ms: int,
-        expects_response: bool = True,
-        max_response_bytes: int = MAX_FRAME_BYTES,
-    ) -> int:
-        """Queue a request whose body is already encoded; its response comes back as bytes. Returns the correlation id.
-
-        The parts are referenced, not copied, until the socket took them or the connection ended; they must not change
-        before the request's outcome.
-
-        Args:
-            api_key: The API of the request.
-            version: The version of body and header.
-            parts: The body in order.
-            size: Bytes of the body; must be the sum of the parts.
-            on_done: Called with the outcome, by the owner of `finished`.
-            now_ms: The time.
-            timeout_ms: How long to wait for the response.
-            expects_response: False for Produce with acks=0.
-            max_response_bytes: A longer response ends the connection.
-
-        Raises:
-            IllegalStateError: The connection is not ready, or `size` is wrong. Nothing was queued.
-            UnsupportedVersionError: The broker does not support that version. Nothing was queued.
-        """
-        self._check_sendable(api_key, version)
-        actual = 0
-        for part in parts:
-            actual += len(part) if isinstance(part, bytes | bytearray) else part.nbytes
-        if actual != size:
-            raise IllegalStateError(f"request body of {actual} bytes was announced with {size} bytes", api=api_key)
-        correlation_id = self._take_correlation_id()
-        is_flexible = _is_flexible(api_key, version)
-        header = encode_request_frame_start(api_key, version, correlation_id, self._client_id, is_flexible, size)
-        request = InFlightRequest(
-            self._node_id, on_done, api_key, version, correlation_id, now_ms, now_ms + timeout_ms, expects_response
-        )
-        request.max_response_bytes = max_response_bytes
-        request.end_position = self.outgoing.append([header, *parts])
-        self._in_flight.requests.append(request)
-        return correlation_id
 
     def extend_deadlines(self, extra_ms: int) -> None:
         """Give the requests in flight more time: the broker throttles and answers late (KIP-219)."""
@@ -245,54 +131,21 @@ class Connection:
                 f"{api_name(api_key)} version {version} is outside the broker's range {lowest}..{highest}", api=api_key
             )
 
-    def _queue(self, request: Request, version: int, on_done: OnDone, now_ms: int, timeout_ms: int) -> int:
-        api, correlation_id = request.api, self._take_correlation_id()
-        frame = _frame(request, version, correlation_id, self._client_id)
-        entry = InFlightRequest(self._node_id, on_done, api, version, correlation_id, now_ms, now_ms + timeout_ms)
-        entry.response_type = RESPONSES[api]
-        entry.max_response_bytes = MAX_RESPONSE_BYTES.get(api, MAX_FRAME_BYTES)
-        entry.end_position = self.outgoing.append([frame])
-        self._in_flight.requests.append(entry)
-        return correlation_id
-
-    def _take_correlation_id(self) -> int:
-        correlation_id = self._next_correlation_id
-        self._next_correlation_id = (correlation_id + 1) & MAX_CORRELATION_ID
-        return correlation_id
-
     # --- bytes -----------------------------------------------------------------------------------------------------
 
-    def data_to_send(self, limit: int) -> list[Buffer]:
-        """Return at most `limit` buffers for the socket, in order, none empty; invalid after `data_sent`."""
-        return self.outgoing.front(limit)
-
-    def data_sent(self, nbytes: int, now_ms: int) -> None:
-        """Note that the socket took `nbytes` of what `data_to_send` returned."""
-        self.outgoing.advance(nbytes)
-        if self._in_flight.note_written(self.outgoing.sent_position, now_ms):
-            self._in_flight.move_sent_without_response(self.outgoing.sent_position, self.finished)
-
-    def receive_data(self, data: Buffer, now_ms: int) -> int:
-        """Take bytes from the socket, split anywhere; return how many requests they answer.
-
-        Bytes that must be kept are copied. A violation of the protocol ends the connection: `ConnectionFailed`
-        with a CorruptDataError.
-        """
+    def _receive_parts(self, data: Buffer, now_ms: int) -> int:
         if self._handshake.state is State.CLOSED:
             return 0
         answered = 0
         try:
-            if self._handshake.state is State.READY and not self._splitter.incomplete_bytes:
-                body = _whole_answer(self._in_flight.requests, data, self.outgoing.sent_position)
-                if body is not None:
-                    self._finish(self._in_flight.requests[0], body, now_ms)
-                    return 1
             self._splitter.max_frame_bytes = self._frame_limit()
             for frame in self._splitter.feed(data):
                 answered += self._on_frame(frame, now_ms)
                 self._splitter.max_frame_bytes = self._frame_limit()
         except KafkaError as error:
             self.connection_lost(error)
+        finally:
+            self._has_part_of_frame = self._splitter.incomplete_bytes > 0
         self._maybe_login_again(now_ms)
         return answered
 
@@ -324,15 +177,6 @@ class Connection:
             return False
         self._finish(request, body, now_ms)
         return True
-
-    def _finish(self, request: InFlightRequest, body: memoryview, now_ms: int) -> None:
-        if request.response_type is None:
-            request.body = body
-        else:
-            request.response = _decoded(request.response_type, body, request.version)
-        request.latency_ms = now_ms - request.sent_at_ms
-        self.finished.append(request)  # first: if there is no memory for it, the request is still in flight
-        self._in_flight.remove(request)
 
     # --- login -----------------------------------------------------------------------------------------------------
 
@@ -413,60 +257,10 @@ class Connection:
         self.has_events = self._has_ended = True
 
 
-def _whole_answer(requests: Sequence[InFlightRequest], data: Buffer, sent_position: int) -> memoryview | None:
-    """Return the body of the oldest request's answer, if `data` is that and nothing else; else None.
-
-    That is the usual case, in one step: the general way is ten calls, whose code is in no cache when an answer comes.
-    """
-    if not requests or len(data) < _ANSWER_START.size:
-        return None
-    request = requests[0]
-    size, correlation_id, tagged_field_count = _ANSWER_START.unpack_from(data)
-    if (
-        size != len(data) - FRAME_SIZE_BYTES
-        or size > request.max_response_bytes
-        or correlation_id != request.correlation_id
-        or not request.expects_response
-        or request.end_position > sent_position
-        or request.on_done is _on_handshake
-    ):
-        return None
-    start = FRAME_SIZE_BYTES + CORRELATION_ID_BYTES
-    if request.api_key != ApiKey.API_VERSIONS and _is_flexible(request.api_key, request.version):
-        if tagged_field_count:
-            return None
-        start += 1
-    return memoryview(bytearray(data))[start:]
-
-
-def _frame(request: Request, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    body = request.quick_body(version)
-    if body is None:
-        return b"".join(encode_request(request, version, correlation_id, client_id))
-    is_flexible = _is_flexible(request.api, version)
-    return encode_request_frame_start(request.api, version, correlation_id, client_id, is_flexible, len(body)) + body
-
-
 @functools.cache
 def _is_flexible(api_key: int, version: int) -> bool:
     """Return whether headers have tagged fields; cached, as every request needs it twice."""
     return REQUESTS[ApiKey(api_key)].is_flexible(version)
-
-
-def _decoded(response_type: type[Response], body: memoryview, version: int) -> Response:
-    """Read a response as Kafka's clients do: bytes after its end are ignored.
-
-    librdkafka's mock cluster 2.16 adds one after its Metadata responses.
-    """
-    quick = response_type.read_quick(body, version)
-    if quick is not None:
-        return quick
-    codec = response_type.codec(version, response_type.is_flexible(version))
-    try:
-        response: Response = codec.read(Reader(body, MAX_ELEMENTS))
-    except CorruptDataError as error:
-        raise CorruptDataError(f"{response_type.__name__} v{version}: {error}", api=response_type.api.name) from None
-    return response
 
 
 def _request_error(error: KafkaError) -> KafkaError:

@@ -24,8 +24,6 @@ from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.primitives import Buffer, Reader, Writer
 from kafkaprod.protocol.schema import Request, Response
 
-FRAME_SIZE_BYTES = 4  # of the size before a frame
-CORRELATION_ID_BYTES = 4
 MAX_FRAME_BYTES = 104_857_600  # 100 MiB, Kafka's default for socket.request.max.bytes
 
 _SIZE = struct.Struct(">i")

@@ -74,6 +74,7 @@ class Handshake:
     Args:
         ask: Queues a request (request, version, now_ms) whose response comes to `on_response`.
         emit: Takes an event for the owner of the connection.
+        note_ready: Called at each change of the state, with the versions if it is READY now, else None.
         software: Name and version of this client.
         sasl_mechanism: Name of the mechanism; None: no login.
         identity: (cluster id, node id) the broker must have; None: not checked.
@@ -89,6 +90,7 @@ class Handshake:
         self,
         ask: Callable[[Request, int, int], None],
         emit: Callable[[Event], None],
+        note_ready: Callable[[BrokerVersions | None], None],
         *,
         software: tuple[str, str],
         sasl_mechanism: str | None,
@@ -100,6 +102,7 @@ class Handshake:
         self.versions: BrokerVersions | None = None
         self._ask = ask
         self._emit = emit
+        self._note_ready = note_ready
         self._software = software
         self._sasl_mechanism = sasl_mechanism
         self._identity = identity
@@ -230,3 +233,4 @@ class Handshake:
         if target not in TRANSITIONS[self.state]:
             raise IllegalStateError(f"connection cannot go from {self.state.name} to {target.name}")
         self.state = target
+        self._note_ready(self.versions if target is State.READY else None)

@@ -17,7 +17,9 @@ from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.frames import MAX_FRAME_BYTES
 
 OnDone = Callable[[Any, int], object]
-cdef int64_t NOT_WRITTEN = -1
+
+cdef enum:
+    NOT_WRITTEN = -1
 
 
 @cython.final
@@ -41,25 +43,6 @@ cdef class InFlightRequest:
         is_possibly_persisted: On error: whether the broker may have acted on the request.
         latency_ms: From `send` to the response; 0 without one.
     """
-
-    cdef public object node_id
-    cdef public object on_done
-    cdef public object api_key
-    cdef public object version
-    cdef public object correlation_id
-    cdef public int64_t sent_at_ms
-    cdef public int64_t deadline_ms
-    cdef public bint expects_response
-    cdef public object response_type
-    cdef public int64_t max_response_bytes
-    cdef public int64_t end_position
-    cdef public int64_t written_at_ms
-    cdef public object response
-    cdef public object body
-    cdef public object error
-    cdef public bint is_possibly_persisted
-    cdef public int64_t latency_ms
-    cdef public int64_t latest_deadline_ms
 
     def __cinit__(self, node_id, on_done, api_key, version, correlation_id, int64_t sent_at_ms, int64_t deadline_ms,
                   bint expects_response=True):
@@ -87,8 +70,6 @@ cdef class InFlightRequests:
     Attributes:
         requests: Those in flight, oldest first; only the connection changes it.
     """
-
-    cdef readonly object requests
 
     def __cinit__(self):
         self.requests = deque()
@@ -133,12 +114,16 @@ cdef class InFlightRequests:
 
     def remove(self, InFlightRequest request not None):
         """Remove a request that was answered; mostly the oldest one."""
+        self.take_out(request)
+
+    cdef int take_out(self, InFlightRequest request) except -1:
         if self.requests[0] is request:
             self.requests.popleft()
         else:
             self.requests.remove(request)
+        return 0
 
-    def note_written(self, int64_t sent_position, int64_t now_ms):
+    cdef bint mark_written(self, int64_t sent_position, int64_t now_ms) except -1:
         """Note that the socket has taken the bytes before `sent_position`; return whether one expects no response."""
         cdef InFlightRequest request
         cdef bint is_any_over = False

@@ -8,6 +8,7 @@ the interpreter touches, not what it computes.
 """
 
 cimport cython
+from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdint cimport int64_t
 
 from collections import deque
@@ -22,11 +23,6 @@ cdef class OutgoingBytes:
         sent_position: Position after the last byte taken; equal to the above when the queue is empty.
     """
 
-    cdef readonly int64_t queued_position
-    cdef readonly int64_t sent_position
-    cdef object _parts          # memoryviews, and chains of buffers
-    cdef int64_t _taken         # bytes of the first part, if that is a chain; a view is cut instead
-
     def __cinit__(self):
         self._parts = deque()
 
@@ -35,18 +31,28 @@ cdef class OutgoingBytes:
 
     def append(self, parts not None):
         """Queue buffers and chains; return the position after their last byte. Empty ones are dropped."""
-        cdef int64_t size
         for part in parts:
-            if isinstance(part, (bytes, bytearray, memoryview)):
-                part = memoryview(part).cast("B")
-            size = part.nbytes
-            if size:
-                self._parts.append(part)
-                self.queued_position += size
+            self.add(part)
         return self.queued_position
+
+    cdef int add(self, part) except -1:
+        """Queue a buffer or chain, unless it is empty."""
+        cdef int64_t size
+        if type(part) is bytes:
+            part = PyMemoryView_FromObject(part)
+        elif isinstance(part, (bytes, bytearray, memoryview)):
+            part = memoryview(part).cast("B")
+        size = part.nbytes
+        if size:
+            self._parts.append(part)
+            self.queued_position += size
+        return 0
 
     def front(self, Py_ssize_t limit):
         """Return at most `limit` buffers, beginning with the first byte that was not taken; valid until `advance`."""
+        return self.first(limit)
+
+    cdef list first(self, Py_ssize_t limit):
         cdef list buffers = []
         cdef int64_t start = self._taken
         for part in self._parts:
@@ -65,6 +71,9 @@ cdef class OutgoingBytes:
         Raises:
             ValueError: `nbytes` is more than is queued, or negative; nothing has changed.
         """
+        self.drop(nbytes)
+
+    cdef int drop(self, int64_t nbytes) except -1:
         cdef int64_t left
         cdef int64_t size
         if not 0 <= nbytes <= self.queued_position - self.sent_position:
@@ -80,9 +89,10 @@ cdef class OutgoingBytes:
                     part.release()
                 else:
                     self._taken += nbytes
-                return
+                return 0
             nbytes -= left
             self._drop_first()
+        return 0
 
     def clear(self):
         """Drop and release everything that was not taken. Positions do not change."""

@@ -130,6 +130,11 @@ static inline long long kp_clock_us(clockid_t clock) {
     return (long long)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 #define kp_monotonic_us() kp_clock_us(CLOCK_MONOTONIC)
+static inline long long kp_monotonic_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (long long)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 #define kp_wall_ms() (kp_clock_us(CLOCK_REALTIME_COARSE) / 1000)
 
 /* --- prefetching ------------------------------------------------------------------------------------------------------- */

@@ -22,6 +22,8 @@ cdef class Waiter:
 cdef class Wakeup:
     cdef mutex_t _lock
     cdef int _descriptor        # with _lock
-    cdef bint _is_pending       # a byte was written and not read yet; with _lock
+    cdef int _reader            # never changes
+    cdef bint _is_pending       # something was written and not read yet; with _lock
 
     cdef void write_byte(self) noexcept nogil
+    cdef void take(self) noexcept nogil

@@ -22,20 +22,22 @@ class Waiter:
 
 @final
 class Wakeup:
-    """Ends a poller's wait from any thread: one byte into a socket pair, however many calls there are.
+    """Ends a poller's wait from any thread: one write into what it watches, however many calls there are.
 
     Thread-safe, safe in signal handlers.
 
     Args:
         descriptor: Written to; non-blocking. The caller owns it, and calls close() before closing it.
+        reader: What the poller watches, and `rearm` empties: the other end of a pair, or the same descriptor if that is an
+            eventfd. -1: the caller empties it.
     """
 
-    def __new__(cls, descriptor: int) -> Self: ...
+    def __new__(cls, descriptor: int, reader: int = -1) -> Self: ...
     def __call__(self) -> None:
-        """Write a byte, unless one is unread or close() was called."""
+        """Write, unless something is unread or close() was called."""
 
     def rearm(self) -> None:
-        """Let the next call write again. The poller calls this when it has read all bytes."""
+        """Empty `reader`, and let the next call write again. The poller calls this when it is woken; never blocks."""
 
     def close(self) -> None:
         """Disable later calls; a call in progress has ended when this returns."""

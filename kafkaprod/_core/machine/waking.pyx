@@ -13,7 +13,7 @@ code around locks: Ctrl-C at the wrong instruction leaves such a lock held for e
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from kafkaprod._core.machine.clock cimport monotonic_us
 from kafkaprod._core.machine.lock cimport add32, mutex_lock, mutex_unlock, store32
@@ -32,11 +32,13 @@ cdef extern from "pythread.h" nogil:
 
 cdef extern from "<unistd.h>" nogil:
     Py_ssize_t write(int descriptor, const void *data, size_t count)
+    Py_ssize_t read(int descriptor, void *data, size_t count)
 
 cdef enum:
     LOOK_US = 50_000        # a signal just before the system call that waits does not end it: look for one so often
     LONGEST_S = 1_000_000_000
     NEVER_US = 0x7FFFFFFFFFFFFFFF
+    MOST_UNREAD = 64
 
 
 cdef void wake_state(WaitState *state) noexcept nogil:
@@ -111,34 +113,49 @@ cdef class Waiter:
 
 @cython.final
 cdef class Wakeup:
-    """Ends a poller's wait from any thread: one byte into a socket pair, however many calls there are.
+    """Ends a poller's wait from any thread: one write into what it watches, however many calls there are.
 
     Thread-safe, safe in signal handlers.
 
     Args:
         descriptor: Written to; non-blocking. The caller owns it, and calls close() before closing it.
+        reader: What the poller watches, and `rearm` empties: the other end of a pair, or the same descriptor if that is an
+            eventfd. -1: the caller empties it.
     """
 
-    def __cinit__(self, int descriptor):
+    def __cinit__(self, int descriptor, int reader=-1):
         self._descriptor = descriptor
+        self._reader = reader
 
     cdef void write_byte(self) noexcept nogil:
+        cdef uint64_t count = 1     # an eventfd takes eight bytes; a socket takes any
         # Under the lock: close() runs before or after the write, never during it.
         mutex_lock(&self._lock)
         if not self._is_pending and self._descriptor >= 0:
             self._is_pending = True
-            write(self._descriptor, b"\0", 1)
+            write(self._descriptor, &count, sizeof(count))
         mutex_unlock(&self._lock)
 
-    def __call__(self):
-        """Write a byte, unless one is unread or close() was called."""
-        self.write_byte()
+    cdef void take(self) noexcept nogil:
+        """Read what was written, then let the next call write again.
 
-    def rearm(self):
-        """Let the next call write again. The poller calls this when it has read all bytes."""
+        The other order would lose wakeups: what is written in between would be read here, and every later call would take
+        it for still unread. There is never more than one write to be read.
+        """
+        cdef char[MOST_UNREAD] unread
+        if self._reader >= 0 and self._descriptor >= 0:
+            read(self._reader, unread, MOST_UNREAD)
         mutex_lock(&self._lock)
         self._is_pending = False
         mutex_unlock(&self._lock)
+
+    def __call__(self):
+        """Write, unless something is unread or close() was called."""
+        self.write_byte()
+
+    def rearm(self):
+        """Empty `reader`, and let the next call write again. The poller calls this when it is woken; never blocks."""
+        self.take()
 
     def close(self):
         """Disable later calls; a call in progress has ended when this returns."""

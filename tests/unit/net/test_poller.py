@@ -19,6 +19,16 @@ def poller() -> Iterator[Poller]:
     poller.close()
 
 
+@pytest.fixture(params=["usual", "portable"])
+def woken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Poller]:
+    """A poller as this system has it, and one as systems without epoll, kqueue and eventfd have it."""
+    if request.param == "portable":
+        monkeypatch.setattr("kafkaprod.net.poller.READY_SET", "")
+    poller = Poller()
+    yield poller
+    poller.close()
+
+
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
     left, right = socket.socketpair()
@@ -58,16 +68,16 @@ def test_unregister_may_be_repeated(poller: Poller, pair: Pair) -> None:
     assert poller.poll(0) == []
 
 
-def test_a_wakeup_from_another_thread_ends_an_endless_poll(poller: Poller) -> None:
-    thread = threading.Thread(target=poller.wakeup)
+def test_a_wakeup_from_another_thread_ends_an_endless_poll(woken: Poller) -> None:
+    thread = threading.Thread(target=woken.wakeup)
     thread.start()
-    assert poller.poll(None) == []
+    assert woken.poll(None) == []
     thread.join()
 
 
-def test_a_wakeup_before_the_poll_is_not_lost(poller: Poller) -> None:
-    poller.wakeup()
-    assert poller.poll(None) == []
+def test_a_wakeup_before_the_poll_is_not_lost(woken: Poller) -> None:
+    woken.wakeup()
+    assert woken.poll(None) == []
 
 
 def test_a_poll_wakes_each_thread_once_before_it_waits(poller: Poller) -> None:
@@ -83,19 +93,19 @@ def test_a_poll_wakes_each_thread_once_before_it_waits(poller: Poller) -> None:
     assert not any(waiter.wait(0) for waiter in waiters)
 
 
-def test_many_wakeups_end_one_poll_only(poller: Poller, pair: Pair) -> None:
+def test_many_wakeups_end_one_poll_only(woken: Poller, pair: Pair) -> None:
     for _ in range(100):
-        poller.wakeup()
-    poller.poll(None)
-    poller.register(pair[0], WRITABLE, "next")
-    assert poller.poll(None) == [("next", WRITABLE)]
-    poller.unregister(pair[0])
-    before = poller.wait_ns
-    poller.poll(20)
-    assert poller.wait_ns - before >= 10_000_000  # it waited: no left-over wakeup
+        woken.wakeup()
+    woken.poll(None)
+    woken.register(pair[0], WRITABLE, "next")
+    assert woken.poll(None) == [("next", WRITABLE)]
+    woken.unregister(pair[0])
+    before = woken.wait_ns
+    woken.poll(20)
+    assert woken.wait_ns - before >= 10_000_000  # it waited: no left-over wakeup
 
 
-def test_no_wakeup_is_lost_among_racing_threads(poller: Poller) -> None:
+def test_no_wakeup_is_lost_among_racing_threads(woken: Poller) -> None:
     """Each thread publishes, then wakes; the poller may only sleep when everything published was seen."""
     published = [0] * 4
     rounds = 500
@@ -103,25 +113,36 @@ def test_no_wakeup_is_lost_among_racing_threads(poller: Poller) -> None:
     def publish(index: int) -> None:
         for _ in range(rounds):
             published[index] += 1
-            poller.wakeup()
+            woken.wakeup()
 
     threads = [threading.Thread(target=publish, args=(index,)) for index in range(4)]
     for thread in threads:
         thread.start()
     seen = 0
     while seen < 4 * rounds:
-        poller.poll(None)  # a lost wakeup would hang here (and trip the test timeout)
+        woken.poll(None)  # a lost wakeup would hang here (and trip the test timeout)
         seen = sum(published)
     for thread in threads:
         thread.join()
 
 
-def test_wakeup_after_close_touches_no_foreign_descriptor(poller: Poller) -> None:
-    poller.close()
+def test_a_closed_poller_leaves_no_descriptor_open(woken: Poller) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    others = [Poller() for _ in range(3)]
+    assert len(set(os.listdir("/proc/self/fd")) - before) >= 3
+    for other in others:
+        other.wakeup()
+        other.poll(0)
+        other.close()
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_wakeup_after_close_touches_no_foreign_descriptor(woken: Poller) -> None:
+    woken.close()
     reader, writer = os.pipe()  # takes the descriptors that were just released
     other = socket.socketpair()
     for _ in range(3):
-        poller.wakeup()
+        woken.wakeup()
     for end in other:
         end.setblocking(False)
         with pytest.raises(BlockingIOError):
@@ -130,7 +151,7 @@ def test_wakeup_after_close_touches_no_foreign_descriptor(poller: Poller) -> Non
         end.close()
     os.close(reader)
     os.close(writer)
-    poller.close()
+    woken.close()
 
 
 def test_parts_of_a_millisecond_are_waited_for_exactly(poller: Poller) -> None:

@@ -226,7 +226,7 @@ def test_bytes_behind_a_declared_response_are_ignored_as_kafkas_clients_do() -> 
 
 
 def test_response_of_more_elements_than_any_cluster_has_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkaprod.protocol.client.MAX_ELEMENTS", 5)
+    monkeypatch.setattr("kafkaprod.protocol.exchange.MAX_ELEMENTS", 5)
     group = b"\0\0" + b"\0\1g" + b"\0\0" * 3 + struct.pack(">i", 0)
     for count, outcome in ((5, "answered"), (6, "failed")):
         body = struct.pack(">i", count) + group * count
