@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import threading
@@ -12,6 +13,8 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from kafkaprod import Producer
+from kafkaprod.broker.coordinator.classic_records import encode_key
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from tests.kafka.runtime import FAST_START, java, run_java
 from tests.support.broker.fixtures_broker import wait_until
@@ -224,3 +227,30 @@ def test_java_reads_a_group_of_the_consumer_protocol_and_its_records(
     assert {3, 5, 6, 7, 8} <= kinds, dumped
     assert "Could not" not in dumped
     assert topic_name in dumped
+
+
+def test_a_java_consumer_stays_in_its_group_over_a_restart(kafka_tools: str, tmp_path: Path) -> None:
+    """It goes on with its partition in the same generation; Kafka's own tool reads that from the group's records."""
+    log = tmp_path / "data" / "__consumer_offsets-0" / "00000000000000000000.log"
+    generations: list[int] = []
+    with EmbeddedBroker(tmp_path / "data", topics={"orders": 1}) as broker:
+        member = Member(kafka_tools, broker, "orders", tmp_path / "member")
+        try:
+            for number, end in enumerate((broker.stop, broker.kill, None)):
+                with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+                    producer.send("orders", b"%d" % number).result(TIMEOUT_S)
+                wait_until(lambda: len(member.records()) > number, "the record")  # noqa: B023
+                generations.append(log.read_bytes().count(encode_key("group-of-orders")))
+                if end is not None:
+                    end()
+                    broker.start()
+        finally:
+            member.close()
+        assert member.records() == [(0, number, str(number)) for number in range(3)]
+        assert len(set(generations)) == 1, generations
+        broker.stop()
+        dumped = run_java(kafka_tools, DUMP_LOG, ["--files", str(log), "--offsets-decoder"], timeout_s=TIMEOUT_S)
+    groups = [json.loads(found)["data"] for found in re.findall(r'payload: (\{.*"generation".*\})', dumped)]
+    wanted = [(generation, 1) for generation in range(1, generations[0] + 1)] + [(generations[0] + 1, 0)]
+    assert [(group["generation"], len(group["members"])) for group in groups] == wanted
+    assert groups[0]["protocolType"] == "consumer"
