@@ -18,6 +18,7 @@ from kafkaprod.broker.cluster.producer_ids import ClusterProducerIds, ProducerId
 from kafkaprod.broker.cluster.quotas import Quotas
 from kafkaprod.broker.cluster.scram_store import ScramStore
 from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, SavedSettings, Settings
+from kafkaprod.broker.cluster.settings import FILE_NAME as SETTINGS_FILE
 from kafkaprod.broker.cluster.topics import FILE_NAME as TOPICS_FILE
 from kafkaprod.broker.cluster.topics import Topic, TopicTable, read_saved_topics
 from kafkaprod.broker.config import BrokerConfig
@@ -215,6 +216,9 @@ class Broker:
             return SavedSettings(disk, self.log_dir.path)
         from kafkaprod.broker.cluster.replicated_settings import ReplicatedSettings  # a broker alone starts without it
 
+        file = os.path.join(self.log_dir.path, SETTINGS_FILE)
+        if os.path.exists(file):
+            logger.warning("%s is not used: options, ACLs and users of a cluster are in its metadata log", file)
         return ReplicatedSettings()
 
     def _open_topics(self, disk: Disk) -> TopicTable:

@@ -118,6 +118,21 @@ def test_a_broker_serves_once_a_controller_knows_it(rig: Rig) -> None:
     assert controller.controller.context.image.is_active(1)
 
 
+def test_a_file_of_settings_is_named_and_not_used(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """A broker alone, or an older version, kept its ACLs there."""
+    rig.start_controller()
+    server = rig.start_broker(1)
+    eventually(lambda: serves(server))
+    rig.stop(server)
+    file = Path(server.broker.log_dir.path) / "settings.json"
+    assert not file.exists()
+    file.write_text('{"sections": {"group options": {"g": {"a": "1"}}}}')
+    assert str(file) not in caplog.text
+    again = rig.start_broker(1)
+    assert again.broker.settings.get("group options") == {}
+    assert f"{file} is not used" in caplog.text
+
+
 def test_a_follower_copies_what_the_leader_has(rig: Rig) -> None:
     controller = rig.start_controller()
     leader, follower = rig.start_broker(1), rig.start_broker(2)
