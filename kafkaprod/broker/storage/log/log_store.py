@@ -37,7 +37,14 @@ from kafkaprod.broker.storage.log.retention import count_expired
 from kafkaprod.broker.storage.log.segment import Segment
 from kafkaprod.broker.storage.log.segments import OpenHandles, SegmentList
 from kafkaprod.broker.storage.recovery.checkpoints import IndexChecksums, encode_epochs, encode_index_checksums
-from kafkaprod.broker.storage.recovery.recovery import DiskImage, Recovery, apply_recovery, finish_swaps, recover
+from kafkaprod.broker.storage.recovery.recovery import (
+    DiskImage,
+    Recovery,
+    apply_recovery,
+    finish_swaps,
+    make_lost_snapshot,
+    recover,
+)
 from kafkaprod.clock import Clock
 
 
@@ -161,7 +168,7 @@ class LogStore:
             self.roll(self.log_end_offset)
         if count:
             start = self.segments.all[count].base_offset
-            self._sync_snapshot(start)
+            self._keep_snapshot(start)
             self.segments.drop_first(count)
             self.raise_log_start(start)
         return count
@@ -321,11 +328,16 @@ class LogStore:
     def _write_snapshot(self, offset: int) -> None:
         replace_file(self._disk, self._path(file_name(offset, SNAPSHOT_SUFFIX)), self.producers.snapshot())
 
-    def _sync_snapshot(self, offset: int) -> None:
-        """Make a snapshot durable: once the segments before it are gone, nothing else knows their producers."""
+    def _keep_snapshot(self, offset: int) -> None:
+        """Make a snapshot durable, and write it again if it is lost: once the segments before it are gone, nothing else
+        knows their producers and open transactions.
+        """
         path = self._path(file_name(offset, SNAPSHOT_SUFFIX))
-        if os.path.exists(path):
+        lost = make_lost_snapshot(DiskImage(self.directory), self._config, offset)
+        if lost is None:
             self._disk.fdatasync(self._disk.create(path))
+        else:
+            replace_file_durably(self._disk, path, lost)
 
     def _age_timestamp(self, segment: Segment) -> int:
         timestamp = self.segments.largest_timestamp(segment).timestamp

@@ -243,12 +243,26 @@ def derive_indexes(image: DirectoryImage, config: LogConfig, base_offset: int) -
     """Read one closed segment to rebuild its indexes; the transaction index needs the producers' state before it."""
     sizes = image.sizes()
     config = _with_gaps(config, sizes)
-    bases = sorted(parsed[0] for name in sizes if (parsed := parse_file_name(name)) and parsed[1] == LOG_SUFFIX)
-    producers = _Rebuild(image, config, bases, sizes).producers_before(bases.index(base_offset))
+    producers = _producers_at(image, config, base_offset, sizes)
     scan = start_scan(base_offset, config)
     scan_segment(image.read_log(file_name(base_offset, LOG_SUFFIX)), scan, producers)
     scan.close()
     return scan
+
+
+def make_lost_snapshot(image: DirectoryImage, config: LogConfig, base_offset: int) -> bytes | None:
+    """Make the snapshot at the start of a segment from what stands before it; None: the one there is valid."""
+    sizes = image.sizes()
+    if _read_snapshot(image, base_offset, sizes) is not None:
+        return None
+    return _producers_at(image, _with_gaps(config, sizes), base_offset, sizes).snapshot()
+
+
+def _producers_at(
+    image: DirectoryImage, config: LogConfig, base_offset: int, sizes: Mapping[str, int]
+) -> ProducerState:
+    bases = sorted(parsed[0] for name in sizes if (parsed := parse_file_name(name)) and parsed[1] == LOG_SUFFIX)
+    return _Rebuild(image, config, bases, sizes).producers_before(bases.index(base_offset))
 
 
 def _resume(image: DirectoryImage, config: LogConfig, bases: list[int], sizes: Mapping[str, int]) -> Recovery | None:

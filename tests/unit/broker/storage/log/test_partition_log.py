@@ -201,6 +201,27 @@ def test_segments_older_than_retention_go_and_the_active_one_is_replaced(tmp_pat
     assert open_log(tmp_path, config).log_start_offset == 20
 
 
+@pytest.mark.parametrize("content", [None, b"", b"garbage!garbage!"])
+def test_an_open_transaction_outlives_a_lost_snapshot_and_its_segment(tmp_path: Path, content: bytes | None) -> None:
+    log = open_log(tmp_path, SMALL)
+    log.append(make_batch([b"v"], producer_id=9, epoch=0, sequence=0, is_transactional=True), 0)
+    while len(log_files(tmp_path)) < 2:
+        log.append(make_batch([b"v" * 50]), 0)
+    log.append(make_batch([b"v"]), 0)
+    first = int(log_files(tmp_path)[1].removesuffix(".log"))
+    snapshot = tmp_path / f"{first:020}.snapshot"
+    if content is None:
+        snapshot.unlink()
+    else:
+        snapshot.write_bytes(content)
+    assert log.delete_records(first) == first
+    assert log.delete_old_segments() == 1
+    log.truncate_to(log.log_end_offset - 1)  # reads the state of the producers again
+    assert log.last_stable_offset == first
+    log.append_marker(9, 0, EndTransactionMarker(False, 0), 0)
+    assert log.last_stable_offset == log.log_end_offset
+
+
 def test_file_time_decides_retention_where_records_have_no_timestamps(tmp_path: Path) -> None:
     clock = ManualClock(wall_ms=int(time.time() * 1000))
     log = open_log(tmp_path, LogConfig(segment_bytes=200, retention_ms=3_600_000), make_environment(clock=clock))
