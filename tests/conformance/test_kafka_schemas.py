@@ -22,7 +22,8 @@ DEFINITIONS = files("kafka.protocol.schemas") / "resources"
 NOT_SHIPPED = {
     *("ConsumerGroupDescribe", "ConsumerGroupHeartbeat", "GetTelemetrySubscriptions", "PushTelemetry"),
     *("AllocateProducerIds", "AlterPartition", "BrokerHeartbeat", "BrokerRegistration"),  # between brokers
-    "ReplicateMetadata",  # of the embedded cluster alone
+    "ChangeSettings",  # of the embedded cluster alone
+    "ReplicateMetadata",  # the same
 }
 NEWER_THAN_SHIPPED = {"ApiVersions": 4, "DeleteGroups": 2, "TxnOffsetCommit": 5}  # their last version there
 RENAMED_SINCE = {("TxnOffsetCommitRequest", "GenerationId"): "GenerationIdOrMemberEpoch"}

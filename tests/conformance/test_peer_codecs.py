@@ -39,7 +39,7 @@ KAFKA_PYTHON_LACKS_APIS = {
     "PushTelemetry",
     *("AllocateProducerIds", "AlterPartition", "BrokerHeartbeat", "BrokerRegistration"),  # between brokers
 }
-OURS_ALONE = {"ReplicateMetadata"}  # between the parts of the embedded cluster
+OURS_ALONE = {"ChangeSettings", "ReplicateMetadata"}  # between the parts of the embedded cluster
 BOTH_LACK = {("ApiVersions", 5), ("DeleteGroups", 3), ("TxnOffsetCommit", 6)}  # newer than either
 
 
