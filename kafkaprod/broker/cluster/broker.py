@@ -218,7 +218,7 @@ class Broker:
 
         file = os.path.join(self.log_dir.path, SETTINGS_FILE)
         if os.path.exists(file):
-            logger.warning("%s is not used: options, ACLs and users of a cluster are in its metadata log", file)
+            logger.warning("%r is not used: options, ACLs and users of a cluster are in its metadata log", file)
         return ReplicatedSettings()
 
     def _open_topics(self, disk: Disk) -> TopicTable:

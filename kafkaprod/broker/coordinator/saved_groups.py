@@ -53,7 +53,10 @@ class SavedGroups:
         if value is not None and len(value) > MAX_GROUP_BYTES:
             logger.warning(
                 "group %r cannot be written: its %d members take %d bytes, the limit is %d",
-                *(group.group_id, len(group.members), len(value), MAX_GROUP_BYTES),
+                group.group_id,
+                len(group.members),
+                len(value),
+                MAX_GROUP_BYTES,
             )
             return ErrorCode.UNKNOWN_SERVER_ERROR
         return self._try_to_write((key, value), group.group_id)

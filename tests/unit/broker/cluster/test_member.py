@@ -130,7 +130,7 @@ def test_a_file_of_settings_is_named_and_not_used(rig: Rig, caplog: pytest.LogCa
     assert str(file) not in caplog.text
     again = rig.start_broker(1)
     assert again.broker.settings.get("group options") == {}
-    assert f"{file} is not used" in caplog.text
+    assert f"{str(file)!r} is not used" in caplog.text
 
 
 def test_a_follower_copies_what_the_leader_has(rig: Rig) -> None:
