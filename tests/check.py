@@ -81,7 +81,8 @@ STEPS = [
 ]
 CLUSTER = "tests/integration/cluster"
 INTEGRATION_TESTS = Step(
-    "integration tests", (PYTHON, "-m", "pytest", "-q", "tests/integration", f"--ignore={CLUSTER}")
+    "integration tests",
+    (PYTHON, "-m", "pytest", "-q", "--durations=10", "tests/integration", f"--ignore={CLUSTER}"),
 )
 CLUSTER_TESTS = Step("cluster tests", (PYTHON, "-m", "pytest", "-q", CLUSTER))
 ELSEWHERE = (*NEAR_TESTS, "tests/integration", "tests/spark")
@@ -96,7 +97,7 @@ BESIDE = [
     Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "2000", "--processes", "1")),
 ]
 # What `--all` runs after the steps above: lists side by side, the steps of each one after the other.
-LANES = ([STEPS[-1], INTEGRATION_TESTS], [OTHER_TESTS, CLUSTER_TESTS], BESIDE)
+LANES = ([INTEGRATION_TESTS, CLUSTER_TESTS], [STEPS[-1], OTHER_TESTS], BESIDE)
 ALL_STEPS = [*STEPS, INTEGRATION_TESTS, OTHER_TESTS, CLUSTER_TESTS, *BESIDE]
 
 
