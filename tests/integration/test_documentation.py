@@ -12,7 +12,7 @@ import pytest
 
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.wiring import connection_settings
-from tests.documentation import PAGES, ROOT, blocks, follow, unexplained
+from tests.documentation import PAGES, ROOT, Block, Reader, blocks, follow, unexplained
 from tests.kafka.ports import free_ports
 
 LONG = {"README.md", "spark.md", "checking.md"}  # sessions of Spark, millions of records
@@ -22,6 +22,18 @@ FOLLOWED = [page for page in PAGES if any(block.language in ("sh", "python") for
 @pytest.mark.parametrize("page", [page for page in FOLLOWED if page.name not in LONG], ids=lambda page: page.stem)
 def test_a_page_can_be_followed(page: Path, tmp_path: Path) -> None:
     follow(page, tmp_path, Path(sys.executable).parent, free_ports(1)[0])
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_block_may_end_in_the_middle_of_a_line(tmp_path: Path, stream: str) -> None:
+    reader = Reader(tmp_path, Path(sys.executable).parent, 9092)
+    try:
+        reader.run(Block(1, "python", f"import sys\nsys.{stream}.write('half a line')\nsys.{stream}.flush()\n"))
+        reader.run(Block(2, "sh", "printf 'half a line'\n"))
+        with pytest.raises(AssertionError, match="half a line"):
+            reader.run(Block(3, "python", f"sys.{stream}.write('half a line')\nraise SystemExit\n"))
+    finally:
+        reader.close()
 
 
 @pytest.fixture
