@@ -1,11 +1,11 @@
 """The one check command: `python -m tests.check` runs, in order, everything that must be green before a commit.
 
-format, lint, cython-lint, types, build, stub test, import contracts, docs, then the unit, property, architecture and
-conformance tests. `--all` adds every other test; those of Spark, the wheel and the simulation run beside the others.
-Each step is printed as it is run, so that it can be run by hand; all run even if one fails, and the exit status is 1 if
-any did. Speed is measured by `python -m benchmarks.guard`, on a quiet machine.
+format, lint, cython-lint, types, build, stub test, import contracts, docs, then the near tests: unit, property,
+architecture and conformance. `--far` runs every other test instead, in lists side by side: processes, real Kafka,
+Spark, the wheel and the simulation. Each step is printed as it is run, so that it can be run by hand; all run even if
+one fails, and the exit status is 1 if any did. Speed is measured by `python -m benchmarks.guard`, on a quiet machine.
 
-The extra `dev` is enough for the short check, `dev-all` for `--all`.
+The extra `dev` is enough for the first, `dev-all` for `--far`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -90,15 +91,12 @@ OTHER_TESTS = Step(
     "other tests",
     (*(PYTHON, "-m", "pytest", "-q", "tests"), *(f"--ignore={path}" for path in ELSEWHERE)),
 )
-# Steps of one process each, which may run beside the tests.
-BESIDE = [
-    Step("spark tests", (PYTHON, "-m", "pytest", "-q", "tests/spark")),
-    Step("wheel", (PYTHON, "-m", "tests.wheel_smoke")),
-    Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "2000", "--processes", "1")),
-]
-# What `--all` runs after the steps above: lists side by side, the steps of each one after the other.
-LANES = ([INTEGRATION_TESTS, CLUSTER_TESTS], [STEPS[-1], OTHER_TESTS], BESIDE)
-ALL_STEPS = [*STEPS, INTEGRATION_TESTS, OTHER_TESTS, CLUSTER_TESTS, *BESIDE]
+SPARK_TESTS = Step("spark tests", (PYTHON, "-m", "pytest", "-q", "tests/spark"))
+WHEEL = Step("wheel", (PYTHON, "-m", "tests.wheel_smoke"))
+SIMULATION = Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "2000", "--processes", "1"))
+# What `--far` runs: lists side by side, about as long as each other, the steps of each one after the other.
+LISTS = ([INTEGRATION_TESTS, WHEEL], [OTHER_TESTS, CLUSTER_TESTS], [SPARK_TESTS, SIMULATION])
+FAR_STEPS = [step for steps in LISTS for step in steps]
 
 
 _NUMBER = re.compile(r"\d+")
@@ -136,28 +134,26 @@ def failures(steps: list[Step], *, is_beside: bool = False) -> list[str]:
     return [step.title for step in steps if not run(step, is_beside=is_beside)]
 
 
-def failures_of_all() -> list[str]:
-    """Run every step; return the titles of those that failed."""
-    failed = failures(STEPS[:-1])
-    with ThreadPoolExecutor() as executor:
-        lanes = [executor.submit(failures, lane, is_beside=True) for lane in LANES]
-        failed += [title for lane in lanes for title in lane.result()]
-    return failed
+def failures_of_far() -> list[str]:
+    """Run the lists side by side; return the titles of the steps that failed."""
+    with ThreadPoolExecutor(len(LISTS)) as executor:
+        return [title for failed in executor.map(partial(failures, is_beside=True), LISTS) for title in failed]
 
 
 def main() -> int:
     """Run the steps that the arguments ask for; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.check", description=__doc__.partition("\n")[0])
-    parser.add_argument("--all", action="store_true", help="run every other test too")
-    parser.add_argument("--only", metavar="TITLE", help="run a single step, for example: types")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--far", action="store_true", help="run the tests that are left out without it")
+    which.add_argument("--only", metavar="TITLE", help="run a single step, for example: types")
     arguments = parser.parse_args()
     if arguments.only:
-        steps = [step for step in ALL_STEPS if step.title == arguments.only]
+        steps = [step for step in (*STEPS, *FAR_STEPS) if step.title == arguments.only]
         if not steps:
-            parser.error(f"no step {arguments.only!r}; known: {', '.join(step.title for step in ALL_STEPS)}")
+            parser.error(f"no step {arguments.only!r}; known: {', '.join(step.title for step in (*STEPS, *FAR_STEPS))}")
         failed = failures(steps)
     else:
-        failed = failures_of_all() if arguments.all else failures(STEPS)
+        failed = failures_of_far() if arguments.far else failures(STEPS)
     print(f"\n{'FAILED: ' + ', '.join(failed) if failed else 'all green'}")
     return 1 if failed else 0
 

@@ -3,7 +3,7 @@
 python -m tests.mutants                     # all; exit status 1 if one is not noticed
 python -m tests.mutants --only "varints"    # those whose name or file holds the text
 
-The near tests (those of `python -m tests.check` without `--all`) run first, the others only if the near ones did not
+The near tests (those of `python -m tests.check`) run first, the others only if the near ones did not
 notice: the last line says how many bugs the short check finds. ccache is used if it is installed.
 """
 

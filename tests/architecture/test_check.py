@@ -1,0 +1,42 @@
+"""README's second command, the check and what runs before a change lands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import check
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_far_tests_run_each_step_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    titles: list[str] = []
+
+    def run(step: check.Step, *, is_beside: bool = False) -> bool:
+        titles.append(step.title)
+        return step.title != "wheel"
+
+    monkeypatch.setattr(check, "run", run)
+    assert check.failures_of_far() == ["wheel"]
+    assert sorted(titles) == sorted({step.title for step in check.FAR_STEPS})
+    assert not set(titles) & {step.title for step in check.STEPS}
+
+
+def test_each_folder_of_tests_is_in_one_step() -> None:
+    tests = [step.command for step in (*check.STEPS, *check.FAR_STEPS) if "pytest" in step.command]
+    named = [word for command in tests for word in command if word.startswith("tests")]
+    assert sorted(named) == sorted(
+        (*check.NEAR_TESTS, "tests", "tests/integration", "tests/integration/cluster", "tests/spark")
+    )
+    assert all((ROOT / name).is_dir() for name in named)
+
+
+def test_what_must_be_green_before_a_change_lands_runs_readmes_command() -> None:
+    readme = (ROOT / "README.md").read_text()
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "&& .venv/bin/python -m tests.check\n" in readme
+    assert "\npython -m tests.check ||" in script
+    assert "\npython -m tests.check --far ||" in script
+    assert "KAFKAPROD_REQUIRE_KAFKA=1" in script
