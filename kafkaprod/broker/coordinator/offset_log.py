@@ -124,10 +124,8 @@ class OffsetLog:
             yield self._writer(producer_id), encode_offsets((key, committed) for _, key, committed in run)
         for records in self.group_records.values():
             yield NOT_TRANSACTIONAL, list(records.items())
-        yield (
-            NOT_TRANSACTIONAL,
-            [(classic_records.encode_key(group_id), value) for group_id, value in self.classic_groups.items()],
-        )
+        for group_id, value in self.classic_groups.items():
+            yield NOT_TRANSACTIONAL, [(classic_records.encode_key(group_id), value)]
 
     def _writer(self, producer_id: int) -> Writer:
         return Writer(producer_id, self._epochs[producer_id]) if producer_id in self._epochs else NOT_TRANSACTIONAL

@@ -128,3 +128,22 @@ def test_a_rewritten_log_has_the_groups(tmp_path: Path, monkeypatch: pytest.Monk
     assert offsets.maybe_compact(0)
     assert log.log_start_offset > 0
     assert OffsetLog(log, lambda: log).classic_groups == offsets.classic_groups
+
+
+def test_a_rewritten_log_has_a_batch_for_each_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group's record may be as long as a batch."""
+    monkeypatch.setattr(internal_log, "_COMPACT_ABOVE_BYTES", 0)
+    log = open_log(tmp_path)
+    offsets = OffsetLog(log, lambda: log)
+    for name in ["g", "h"] * 20:
+        offsets.write_group_records([(encode_key(name), group_record(stable_group(None), 0)[1])], 0)
+    counts: list[int] = []
+
+    def build(records: list[object], *arguments: object, **options: object) -> bytearray:
+        counts.append(len(records))
+        return build_batch(records, *arguments, **options)  # type: ignore[arg-type]
+
+    build_batch = internal_log.build_batch
+    monkeypatch.setattr(internal_log, "build_batch", build)
+    assert offsets.maybe_compact(0)
+    assert counts == [1, 1]
