@@ -1,6 +1,6 @@
 """Readiness of sockets, and a wakeup that other threads may call.
 
-The files are in a selector of `selectors`: epoll on Linux, kqueue on macOS. `socket_calls.wait_ready` waits for these
+The files are in a selector of `selectors`: epoll on Linux, kqueue on macOS. `ReadyFiles` waits for these
 two in compiled code; any other selector waits itself. KAFKAPROD_SELECTOR=poll, select, epoll or kqueue in the
 environment chooses one by name, for tests.
 

@@ -2,7 +2,7 @@
 
 Python's own socket methods and selectors release the GIL in every call, and get it back from a busy application thread
 only after sys.getswitchinterval(): a loop of ten calls would take 50 ms.
-`wait_ready` needs epoll or kqueue.
+`wait_files` needs epoll or kqueue.
 
 Sockets are non-blocking. Errors of the kernel come as OSError, of the subclass that belongs to their number.
 """
@@ -41,11 +41,20 @@ cdef enum:
     SMALL_WRITE = 16384     # bytes that are copied sooner than the GIL is handed over
     MOST_WAKES = 16         # threads that one wait wakes after it has released the GIL
 
-READY_SET = KP_READY_SET.decode()       # "epoll", "kqueue", or "" where wait_ready does not work
+READY_SET = KP_READY_SET.decode()       # "epoll", "kqueue", or "" where wait_files does not work
 
 
 cdef int wait_files(int set_fd, long long timeout_us, list to_wake, int *fds, int *masks) except -1:
-    """Do as `wait_ready`; fill `fds` and `masks`, of MOST_EVENTS each, and return how many files are ready."""
+    """Wait until files of an epoll set or kqueue are ready; return how many, at most MOST_EVENTS.
+
+    Args:
+        set_fd: Descriptor of a set of the kind READY_SET.
+        timeout_us: Longest wait in microseconds; -1: for ever.
+        to_wake: Called, and removed, right before the wait; Waiters when the GIL is released.
+        fds, masks: Take each descriptor once, and selectors' events; room for MOST_EVENTS.
+
+    Raises: OSError, also (ENOSYS) where READY_SET is empty.
+    """
     cdef WaitState *states[MOST_WAKES]
     cdef int wake_count = 0
     cdef list woken = None      # keeps them alive
@@ -76,23 +85,6 @@ cdef int wait_files(int set_fd, long long timeout_us, list to_wake, int *fds, in
 cdef long long timeout_us_of(timeout_ms) except? -2:
     """Return a timeout in whole microseconds; -1 for None, which is for ever."""
     return -1 if timeout_ms is None else <long long>(max(timeout_ms, 0) * 1000)
-
-
-def wait_ready(int set_fd, timeout_ms=None, list to_wake=None):
-    """Wait until files of an epoll set or kqueue are ready; return some of them, at most 64.
-
-    Args:
-        set_fd: Descriptor of a set of the kind READY_SET.
-        timeout_ms: Longest wait, whole or fractional; None: for ever.
-        to_wake: Called, and removed, right before the wait; Waiters when the GIL is released.
-    Returns: a list of (descriptor, selectors' events), each descriptor once.
-    Raises: OSError, also (ENOSYS) where READY_SET is empty.
-    """
-    cdef int[MOST_EVENTS] fds
-    cdef int[MOST_EVENTS] masks
-    cdef int count = wait_files(set_fd, timeout_us_of(timeout_ms), to_wake, fds, masks)
-    cdef int i
-    return [(fds[i], masks[i]) for i in range(count)]
 
 
 def send(int fd, buffers not None):

@@ -3,7 +3,7 @@
 A thread that is woken wants the GIL at once. If the waker still holds it, the woken one takes a processor only to find that
 out, and sleeps again; where both are on one processor, each such hand-over is five switches instead of one. So who wakes
 the other and then waits itself releases the GIL first, wakes, and waits: `Waiter.wait` after `start_with`, and
-`net.socket_calls.wait_ready` with its `to_wake`.
+`net.ready_files.ReadyFiles.poll` with its `to_wake`.
 
 Both classes are compiled also because no signal handler runs between the lines of compiled code. In Python, a handler could
 interrupt a wakeup that has set its flag, or holds a lock, and has not written its byte; if the handler then waits for the
