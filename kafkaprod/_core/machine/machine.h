@@ -48,6 +48,11 @@ static inline int kp_forbid_new(PyObject *type_object) {
     return 0;
 }
 
+/* --- references -------------------------------------------------------------------------------------------------------- */
+
+/* A new reference, as Cython's `object`: declared as a function that returns one, it is not counted again. */
+#define kp_take_reference(reference) (reference)
+
 /* --- atomics, of any type that a register holds ------------------------------------------------------------------------ */
 
 #define kp_load(p) __atomic_load_n((p), __ATOMIC_RELAXED)

@@ -21,12 +21,11 @@ from kafkaprod._core.records.record_view cimport NULL_LENGTH, RecordView
 
 from kafkaprod.errors import IllegalStateError, InvalidRecordError
 
-cdef extern from *:
-    """
-    #define KAFKAPROD_TAKE_REFERENCE(reference) (reference)
-    """
+cdef extern from "Python.h":
     PyObject *PyObject_CallOneArg(object function, object argument)     # a new reference; NULL: it raised
-    object take_reference "KAFKAPROD_TAKE_REFERENCE"(PyObject *new_reference)
+
+cdef extern from "kafkaprod/_core/machine/machine.h":
+    object take_reference "kp_take_reference"(PyObject *new_reference)
 
 
 cdef class RecordSender:
