@@ -1,7 +1,8 @@
 """What clients have set in a cluster: options, quotas, SCRAM credentials and ACLs are records of the metadata log.
 
-A broker sends the records of a change to the controller, and waits until its own metadata shows them. So a change
-outlives any broker and is seen by all of them. The event loop follows the image; the control thread changes.
+A broker sends the records of a change to the controller, and waits until its own metadata shows them, for a second at
+most. So a change outlives any broker and is seen by all of them. The event loop follows the image; the control thread
+makes changes.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class ReplicatedSettings(Settings):
     """See the module docstring.
 
     Attributes:
-        ask_controller: sends a request and waits for the answer, None if there is none; not for the event loop.
+        ask_controller: sends a request to the controller and returns its answer, or None if it gives none. It waits, so
+            the event loop must not call it.
     """
 
     def __init__(self) -> None:
@@ -75,7 +77,7 @@ class ReplicatedSettings(Settings):
         return has_changed
 
     def put(self, section: str, content: Any) -> None:
-        """Have the controller write what has changed in a section; wait until the metadata shows it.
+        """Have the controller write what has changed in a section; wait, for a second at most, until the metadata shows it.
 
         Raises:
             RequestRefusedError: 7, the controller does not answer; or its error.
