@@ -77,7 +77,9 @@ class ReplicatedSettings(Settings):
         return has_changed
 
     def put(self, section: str, content: Any) -> None:
-        """Have the controller write what has changed in a section; wait, for a second at most, until the metadata shows it.
+        """Have the controller write what has changed in a section; wait until the metadata shows it.
+
+        The wait is a second at most.
 
         Raises:
             RequestRefusedError: 7, the controller does not answer; or its error.
