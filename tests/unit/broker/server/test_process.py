@@ -52,6 +52,22 @@ print(round(used_s * 1000))
 """
 
 
+ROOM_FOR_DESCRIPTORS = """
+from kafkaprod.broker.server.process import grow_descriptor_table
+
+grow_descriptor_table()
+with open("/proc/self/status") as file:
+    print(next(line for line in file if line.startswith("FDSize:")).split()[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the size of the table")
+def test_table_of_descriptors_has_room_before_threads_are_started() -> None:
+    done = subprocess.run([sys.executable, "-c", ROOM_FOR_DESCRIPTORS], capture_output=True, text=True, check=True)
+
+    assert int(done.stdout) >= 1024
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has other rules")
 def test_large_blocks_that_are_freed_are_given_back() -> None:
     assert kept_mib("prepared") < 20
