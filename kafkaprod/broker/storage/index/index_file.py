@@ -9,8 +9,6 @@ have 20,000 open files for them. Not thread-safe: the partition's lock guards it
 
 from __future__ import annotations
 
-import os
-
 from kafkaprod.broker.storage.disk import Disk, LogFile, read_file, write_at
 from kafkaprod.broker.storage.lru_cache import LruCache
 
@@ -30,7 +28,10 @@ class IndexFile:
         self._disk = disk
         self._open_files = open_files
         self._is_active = False
-        self._entries = bytearray(read_file(path) if os.path.lexists(path) else b"")
+        try:
+            self._entries = bytearray(read_file(path))
+        except FileNotFoundError:
+            self._entries = bytearray()
         self.count = len(self._entries) // entry_bytes
         del self._entries[self.count * entry_bytes :]
 

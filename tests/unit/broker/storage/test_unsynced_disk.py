@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from kafkaprod.broker.embedding.power_cut import cut_power
-from kafkaprod.broker.storage.disk import UnsyncedDisk, update_file, write_at
+from kafkaprod.broker.storage.disk import UnsyncedDisk, read_file, update_file, write_at
 
 
 def test_a_power_cut_leaves_at_least_what_was_synced(tmp_path: Path) -> None:
@@ -59,5 +61,14 @@ def test_a_file_of_another_size_is_not_read(tmp_path: Path) -> None:
     path.write_bytes(b"one")
     with path.open("r+b") as file:
         file.truncate(1 << 40)  # a hole; reading it would need more memory than there is
+    before = path.stat().st_ino
     update_file(UnsyncedDisk(), str(path), b"one")
     assert path.read_bytes() == b"one"
+    assert path.stat().st_ino == before  # cut, not written again
+
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 10_000])
+def test_files_of_all_sizes_are_read_whole(tmp_path: Path, size: int) -> None:
+    content = os.urandom(size)
+    (tmp_path / "file").write_bytes(content)
+    assert read_file(str(tmp_path / "file")) == content
