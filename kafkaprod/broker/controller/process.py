@@ -88,6 +88,7 @@ class ControllerProcess:
         self.rules = LinkRules()
         self.history: deque[str] = deque(maxlen=_HISTORY_LINES)
         self._links: dict[int, PeerLink] = {}
+        self._at_change: dict[str, tuple[object, Callable[[], None]]] = {}
         self._log = DiskMetadataLog(config.data_dir, config.cluster_id, config.flush_policy, config.disk, self._clock)
         self.controller = Controller(
             config.cluster_id,
@@ -126,6 +127,25 @@ class ControllerProcess:
         """Queue an event; on the loop."""
         self.controller.queue.put(event, self._clock.now_ms())
 
+    def call_at_change(self, name: str, call_later: Callable[[], None]) -> None:
+        """Have a call made once, after the next change of the metadata or of what brokers have applied; on the loop.
+
+        Args:
+            name: Whose call it is; it takes the place of an earlier one.
+            call_later: The call.
+        """
+        self._at_change[name] = (self._progress(), call_later)
+
+    def _progress(self) -> object:
+        return self.controller.log.end_offset, tuple(self.controller.context.applied.items())
+
+    def _report_change(self) -> None:
+        progress = self._progress()
+        for name, (before, call_later) in list(self._at_change.items()):
+            if before != progress:
+                del self._at_change[name]
+                call_later()
+
     def _persist(self, batch: MetadataBatch, image: ClusterImage) -> None:
         self._log.append(batch)
         seconds = self._clock.wall_ms() % 100_000 / 1000
@@ -147,6 +167,8 @@ class ControllerProcess:
         self._push()
         for link in list(self._links.values()):
             link.on_time()
+        if self._at_change:
+            self._report_change()
         self._turned_ms = self._clock.now_ms()
 
     def _timeout_ms(self) -> int:

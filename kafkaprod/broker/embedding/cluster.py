@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
+from kafkaprod.broker.embedding.cluster_changes import ChangeSignal
 from kafkaprod.broker.embedding.cluster_faults import ClusterFaults
 from kafkaprod.broker.embedding.cluster_members import MemberControls
 from kafkaprod.broker.embedding.cluster_options import ClusterOptions
@@ -34,7 +35,9 @@ from kafkaprod.broker.peers.rules import CONTROLLER
 from kafkaprod.errors import ConfigError, IllegalStateError, KafkaError
 
 _WAIT_S = 30.0
-_POLL_S = 0.005
+_LOOK_S = 0.02
+"""How often a condition is looked at without a change of the metadata: it may be about other things as well."""
+
 _HISTORY_LINES = 50
 _SHOWN_TOPICS = 20
 _LAST_CHANGES = "last changes of the embedded cluster:"
@@ -304,16 +307,18 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
         """
         if not callable(condition):
             raise ConfigError(f"condition={condition!r} is not a function of a view: write lambda view: ...")
+        self._require_running()
         deadline = time.monotonic() + timeout_s
-        while True:
-            view = self.view()
-            if condition(view):
-                return view
-            if time.monotonic() >= deadline:
-                failure = EmbeddedBrokerError(f"{what} within {timeout_s} s")
-                failure.add_note(f"{view}\n{self.last_changes()}")  # notes keep their lines
-                raise failure
-            time.sleep(_POLL_S)
+        with ChangeSignal(self._directory) as signal:
+            while True:
+                view = ClusterView(self.controller.tell({"command": "view", "wake": signal.path}))
+                if condition(view):
+                    return view
+                if time.monotonic() >= deadline:
+                    failure = EmbeddedBrokerError(f"{what} within {timeout_s} s")
+                    failure.add_note(f"{view}\n{self.last_changes()}")  # notes keep their lines
+                    raise failure
+                signal.wait(_LOOK_S)
 
     def wait_until_in_sync(self, timeout_s: float = _WAIT_S) -> ClusterView:
         """Wait until every partition has a leader and all its replicas are in sync.
@@ -346,9 +351,12 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
             EmbeddedBrokerError: It answered an error.
             IllegalStateError: The cluster does not run, or belongs to another process.
         """
+        return self._require_running().ask(command)
+
+    def _require_running(self) -> HostProcess:
         if self._host is None or self._owner_pid != os.getpid():
             raise IllegalStateError("the embedded cluster does not run in this process")
-        return self._host.ask(command)
+        return self._host
 
     def _view_with(self, topic: str, partition: int, what: str) -> ClusterView:
         """Return a view that has the partition. Raises ValueError, which `what` begins, if there is none."""

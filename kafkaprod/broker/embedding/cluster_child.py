@@ -16,16 +16,42 @@ from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION
 from kafkaprod.broker.controller.process import ControllerConfig, ControllerProcess
 from kafkaprod.broker.embedding.child import do_fault_command, parse_config
 from kafkaprod.broker.embedding.children import Channel, in_loop
+from kafkaprod.broker.embedding.cluster_changes import send_signal
+from kafkaprod.broker.metadata.records import RECORD_TYPES
 from kafkaprod.broker.server.process import prepare_process
+from kafkaprod.broker.server.router import announced_versions
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.storage.disk import UnsyncedDisk
 from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.errors import KafkaError
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.messages import REQUESTS, RESPONSES
 
 Command = dict[str, Any]
 
 PRELOADED = (marker_sender, member, transaction_partitions)
 """What brokers of a cluster import late: the host has it before it forks."""
+
+_SENT_AT_START = {
+    ApiKey.API_VERSIONS: 4,
+    ApiKey.BROKER_REGISTRATION: 3,
+    ApiKey.BROKER_HEARTBEAT: 0,
+    ApiKey.REPLICATE_METADATA: 0,
+    ApiKey.ALLOCATE_PRODUCER_IDS: 0,
+    ApiKey.FETCH: 18,
+    ApiKey.ALTER_PARTITION: 3,
+}
+"""What a broker and the others send each other until it is in sync: API -> version."""
+
+
+def prepare_to_fork() -> None:
+    """Do once what each process would do at its start: load the messages, compile what reads and writes them."""
+    announced_versions(has_login=True)
+    for api, version in _SENT_AT_START.items():
+        for message in (REQUESTS[api], RESPONSES[api]):
+            message.codec(version, message.is_flexible(version))
+    for record, (_, version) in RECORD_TYPES.items():
+        record.codec(version, True)
 
 
 def run_broker(options: Command, sock: socket.socket) -> int:
@@ -110,12 +136,19 @@ def _do_in_controller(process: ControllerProcess, command: Command) -> Command:
             in_loop(process.post, lambda: process.rules.replace(command["cuts"], command["delays_ms"]))
             return {}
         case "view":
-            view: Command = in_loop(process.post, lambda: describe(process.controller))
+            view: Command = in_loop(process.post, lambda: _view(process, command.get("wake")))
             return view
         case "history":
             return {"lines": in_loop(process.post, lambda: list(process.history))}
         case _:
             return _await_event(process, command)
+
+
+def _view(process: ControllerProcess, wake: str | None) -> Command:
+    """Describe the cluster; have the socket at `wake` sent a signal once that is no longer so."""
+    if wake is not None:
+        process.call_at_change(wake, lambda: send_signal(wake))
+    return describe(process.controller)
 
 
 def _await_event(process: ControllerProcess, command: Command) -> Command:

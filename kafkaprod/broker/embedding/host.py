@@ -27,7 +27,7 @@ from typing import Any
 
 from kafkaprod.broker.config import DEFAULT_HOST
 from kafkaprod.broker.embedding.children import end_with_parent
-from kafkaprod.broker.embedding.cluster_child import run_broker, run_controller
+from kafkaprod.broker.embedding.cluster_child import prepare_to_fork, run_broker, run_controller
 from kafkaprod.broker.listeners import bind_error
 from kafkaprod.broker.peers.rules import CONTROLLER
 from kafkaprod.errors import KafkaError
@@ -352,6 +352,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: host.on_terminated())
     signal.signal(signal.SIGUSR1, lambda *_: host.on_parent_ended(parent_pid))
     end_with_parent(parent_pid, signal.SIGUSR1)  # a forked child of the test may keep stdin open
+    prepare_to_fork()
     gc.collect()
     gc.freeze()
     print(json.dumps({"ports": host.ports}), flush=True)

@@ -7,12 +7,21 @@ import os
 import signal
 import socket
 import time
+import uuid
 from collections.abc import Iterator
 
 import pytest
 
+from kafkaprod.broker.cluster import member
+from kafkaprod.broker.controller.events import Heartbeat, RegisterBroker
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
+from kafkaprod.broker.embedding.cluster_child import prepare_to_fork
+from kafkaprod.broker.peers import wire
+from kafkaprod.broker.replication.lifecycle import BrokerLifecycle
+from kafkaprod.protocol import schema
+from kafkaprod.protocol.messages.alter_partition import AlterPartitionRequest
+from kafkaprod.protocol.messages.fetch import FetchRequest
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +81,29 @@ def test_a_death_is_reported_at_once(cluster: EmbeddedCluster) -> None:
     cluster.wait_for(lambda view: view.active_brokers == [])
     cluster.brokers[0].start()
     cluster.wait_for(lambda view: view.active_brokers == [1])
+
+
+def test_a_wait_ends_with_the_change_it_waits_for(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkaprod.broker.embedding.cluster._LOOK_S", 20.0)
+    began_s = time.monotonic()
+    cluster.brokers[0].kill()
+    cluster.wait_for(lambda view: view.active_brokers == [])
+    cluster.brokers[0].start()
+    cluster.wait_for(lambda view: view.active_brokers == [1])
+    cluster.wait_until_applied()
+    assert time.monotonic() - began_s < 20.0
+
+
+def test_what_brokers_send_at_their_start_is_compiled_before_the_fork() -> None:
+    prepare_to_fork()
+    compiled = schema._codec.cache_info().misses
+    registration = BrokerLifecycle(1, "cluster", uuid.uuid4(), heartbeat_ms=500).next_request(0, 0)
+    assert isinstance(registration, RegisterBroker)
+    wire.registration_request(registration).encode(member._REGISTER_VERSION)
+    wire.heartbeat_request(Heartbeat(1, 0, 0, False, False, 0)).encode(member._BEAT_VERSION)
+    AlterPartitionRequest().encode(member._ALTER_PARTITION_VERSION)
+    FetchRequest().encode(member._FETCH_VERSION)
+    assert schema._codec.cache_info().misses == compiled
 
 
 def test_children_end_with_their_host() -> None:
