@@ -11,11 +11,9 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -27,10 +25,10 @@ from kafkaprod.admin.topics import create_topic
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import DeliveryFailedError, ProducerClosedError
-from tests.stress.scale import IS_FULL, scaled
+from tests.stress.interruption import Interruption
+from tests.stress.scale import scaled
 
 WAIT_S = 20.0  # a deadlock takes longer; nothing else here takes a second
-EVENT = "opcode" if IS_FULL else "line"
 POINTS = scaled(20, 1500)  # to interrupt a call at
 TOPIC_NAMES = [f"topic-{number}" for number in range(3 * POINTS)]
 Use = Callable[[Producer], Any]
@@ -39,36 +37,6 @@ Use = Callable[[Producer], Any]
 def send_and_flush(producer: Producer) -> None:
     producer.send("t", b"v")
     producer.flush(WAIT_S)
-
-
-class Interruption:
-    """Runs `handler` before line or bytecode number `at` of the package; None: counts them only."""
-
-    def __init__(self, handler: Callable[[], Any] = lambda: None, at: int | None = None) -> None:
-        self._handler = handler
-        self._at = at
-        self.count = 0
-
-    def run(self, call: Callable[[], Any]) -> None:
-        previous = sys.gettrace()
-        sys.settrace(self._enter)
-        try:
-            call()
-        finally:
-            sys.settrace(previous)
-
-    def _enter(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_globals.get("__name__", "").startswith("kafkaprod"):
-            return None
-        frame.f_trace_opcodes = IS_FULL
-        return self._step
-
-    def _step(self, frame: FrameType, event: str, _: Any) -> Any:
-        if event == EVENT:
-            self.count += 1
-            if self.count - 1 == self._at:
-                self._handler()
-        return self._step
 
 
 def in_other_thread(call: Callable[[], Any]) -> Callable[[], Any]:

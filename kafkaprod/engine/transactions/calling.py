@@ -80,7 +80,6 @@ class TransactionCalls:
         watch, wakeup = self._engine.topic_watch, self._engine.node_pool.wakeup
         limit_s, waiter = self._limit_s(timeout), make_waiter()
         patience_s = limit_s if timeout is not None else watch.first_patience_s(limit_s)
-        call: Call | None = None
         started_ns = time.perf_counter_ns()
         try:
             call = start(waiter)
@@ -90,17 +89,16 @@ class TransactionCalls:
             has_ended = yield waiter, patience_s
             if not has_ended and patience_s < limit_s and watch.has_contact():
                 has_ended = yield waiter, limit_s - patience_s
-        except BaseException:
-            if call is not None:
-                self.identity.let_go(call)
+            error = None if has_ended else self.identity.time_out(call, limit_s)
+            if error is None:
+                self.identity.finish(call)
+                return
+        except BaseException:  # Ctrl-C, too, at any of these lines
+            self.identity.let_go(waiter)
             wakeup()  # the wait may not have begun, and nothing else wakes the sender for the call
             raise
         finally:
             self._engine.metrics.add_time(timer, time.perf_counter_ns() - started_ns)
-        error = None if has_ended else self.identity.time_out(call, limit_s)
-        if error is None:
-            self.identity.finish(call)
-            return
         if timeout is None and not watch.has_contact():
             error = watch.why_no_contact()
             error.category = "retriable" if isinstance(error, BootstrapError) else "invalid"

@@ -60,6 +60,7 @@ class Call:
         failure: Why it failed; None: it succeeded.
         is_decided: The coordinator has committed or aborted; only the epoch for the next transaction is missing.
         is_waited_for: A thread waits for it now. Else it timed out, and the next call of its kind resumes it.
+        waiter: With what that thread waits; None before it waits.
         wake: Called once it is done.
     """
 
@@ -68,6 +69,7 @@ class Call:
     failure: Failure | None = None
     is_decided: bool = False
     is_waited_for: bool = True
+    waiter: Callable[[], None] | None = None
     wake: Callable[[], None] | None = None
 
     def finish(self, failure: Failure | None = None) -> None:

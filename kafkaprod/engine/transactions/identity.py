@@ -104,9 +104,12 @@ class TransactionalIdentity:
         with self._lock:
             if self._closed is not None:
                 raise self._closed.error()
-            self._machine.begin()
-            self._has_news = True
-            self._accumulator.set_gate(True)
+            try:
+                self._machine.begin()
+            finally:  # Ctrl-C may come right behind it
+                if self._machine.state is State.IN_TRANSACTION:
+                    self._has_news = True
+                    self._accumulator.set_gate(True)
 
     def start_offsets(self, offsets: Any, group_metadata: Any, wake: Callable[[], None]) -> Call | None:
         """Begin or resume adding offsets; None: there are none. Raises as `begin`, InvalidRecordError."""
@@ -139,6 +142,7 @@ class TransactionalIdentity:
             raise self._closed.error()
 
     def _started(self, call: Call, wake: Callable[[], None]) -> Call:
+        call.waiter = wake
         call.wake = partial(self._pool.to_wake.append, wake)  # not at once: the caller needs the lock and the GIL
         self._has_news = True
         if call.is_done:
@@ -157,10 +161,14 @@ class TransactionalIdentity:
         with self._lock:
             return None if call.is_done else self._machine.time_out(call, timeout_s)
 
-    def let_go(self, call: Call) -> None:
-        """Stop waiting for a call because of an exception: the next call of its kind resumes it, done or not."""
+    def let_go(self, wake: Callable[[], None]) -> None:
+        """Stop waiting because of an exception. The next call of its kind resumes the call, done or not.
+
+        Args:
+            wake: What the call was started with.
+        """
         with self._lock:
-            call.is_waited_for = False
+            self._machine.let_go(wake)
 
     def check_sending(self) -> int:
         """Return the number of the open transaction. Raises IllegalStateError, or why the transaction failed."""

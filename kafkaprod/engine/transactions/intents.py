@@ -7,7 +7,7 @@ given up, by aborting their transaction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.transactions.calls import Call, CallKind, Failure, OffsetsCall
@@ -48,15 +48,15 @@ class Intents:
 
     def init(self) -> Call:
         """Begin to get a producer id, or resume a call that timed out. Raises IllegalStateError, or why it failed."""
-        resumed = self._resume(CallKind.INIT)
-        if resumed is not None:
-            return resumed
-        if self.state is not State.UNINITIALIZED:
-            self._raise_failure()
-            raise IllegalStateError(f"init_transactions() is called once, as the first ({self._who()})")
-        self._move(State.INITIALIZING)
-        self._call = Call(CallKind.INIT)
-        return self._call
+        call = self._resume(CallKind.INIT)
+        if call is None:
+            if self.state is not State.UNINITIALIZED:
+                self._raise_failure()
+                raise IllegalStateError(f"init_transactions() is called once, as the first ({self._who()})")
+            self._call = call = Call(CallKind.INIT)
+        if self.state is State.UNINITIALIZED:
+            self._move(State.INITIALIZING)
+        return call
 
     def begin(self) -> None:
         """Begin a transaction. Raises IllegalStateError, or why the previous one failed."""
@@ -68,9 +68,9 @@ class Intents:
                 "init_transactions() comes first" if self.state is State.UNINITIALIZED else "end the present one first"
             )
             raise IllegalStateError(f"begin_transaction(): {first} ({self._who()})")
-        self._move(State.IN_TRANSACTION)
         self.number += 1
         self._has_lost_commit = False
+        self._move(State.IN_TRANSACTION)
 
     def check_sending(self) -> None:
         """Raise IllegalStateError outside a transaction, or why it failed."""
@@ -110,15 +110,15 @@ class Intents:
         return self._end(CallKind.ABORT, State.ABORTING, {State.IN_TRANSACTION, State.ABORTABLE_ERROR})
 
     def _end(self, kind: CallKind, target: State, legal: set[State]) -> Call:
-        resumed = None if self._call is None else self._resume(kind)
-        if resumed is not None:
-            return resumed
-        if self.state not in legal:
-            self._raise_failure()
-            raise IllegalStateError(f"{kind.value}: no transaction is open ({self._who()})")
-        self._move(target)
-        self._call = Call(kind)
-        return self._call
+        call = None if self._call is None else self._resume(kind)
+        if call is None:
+            if self.state not in legal:
+                self._raise_failure()
+                raise IllegalStateError(f"{kind.value}: no transaction is open ({self._who()})")
+            self._call = call = Call(kind)
+        if self.state in legal:  # not so if the call is resumed, unless Ctrl-C came between these lines
+            self._move(target)
+        return call
 
     def _resume(self, kind: CallKind) -> Call | None:
         """Take up the call of this kind that timed out. Raises IllegalStateError if any other call has no end yet."""
@@ -146,7 +146,7 @@ class Intents:
 
     def time_out(self, call: Call, timeout_s: float) -> KafkaError:
         """Note that the caller stopped waiting; return the error to raise. The call continues."""
-        call.is_waited_for = False
+        self._stop_waiting(call)
         text = f"{call.kind.value} did not end within {timeout_s:g} s; it continues ({self._who()}): repeat it"
         if call.kind is CallKind.COMMIT and not call.is_decided:
             return CommitUnknownError(text + " to learn whether the transaction is committed, or close the producer")
@@ -155,6 +155,21 @@ class Intents:
         elif call.kind is CallKind.COMMIT:
             text += "; the transaction is committed, only the epoch for the next one is missing"
         return TransactionTimeoutError(text)
+
+    def let_go(self, waiter: Callable[[], None]) -> None:
+        """Note that a caller does not wait because of an exception: the next call of its kind resumes it, done or not.
+
+        Args:
+            waiter: The caller's. The exception may have come before it was noted.
+        """
+        call = self._call
+        if call is not None and call.waiter in (None, waiter):
+            self._stop_waiting(call)
+
+    @staticmethod
+    def _stop_waiting(call: Call) -> None:
+        call.is_waited_for = False
+        call.waiter = None
 
     def abandon(self) -> bool:
         """Abort whatever is open because the producer closes; return whether there is something to wait for."""

@@ -395,7 +395,10 @@ def test_interrupted_call_keeps_its_outcome_for_the_next_one() -> None:
     call = bench.identity.start_init(nothing)
     bench.answer(Step.FIND_COORDINATOR)
     bench.answer(Step.INIT, 0, (4000, 1))
-    bench.identity.let_go(call)
+    bench.identity.let_go(lambda: None)  # somebody else, who does not wait for it
+    with pytest.raises(IllegalStateError, match="another thread"):
+        bench.identity.start_init(nothing)
+    bench.identity.let_go(nothing)
     with pytest.raises(IllegalStateError, match="must be repeated"):
         bench.identity.begin()
     woken: list[bool] = []
