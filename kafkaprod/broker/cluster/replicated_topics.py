@@ -149,7 +149,8 @@ class ReplicatedTopics(TopicTable):
         return dict(self.image.configs.get((TOPIC_RESOURCE, name), {}))
 
     def _config_of(self, name: str) -> LogConfig:
-        return self._parse(self._properties(name))
+        properties = self._properties(name)
+        return self._parse(properties) if properties else self._defaults
 
     # -- changes go to the controller ----------------------------------------------------------------------------
 

@@ -281,6 +281,13 @@ class PartitionReplica:
             return
         self._propose((*self.committed_isr, follower))
 
+    def propose_joins(self, now_ms: int) -> None:
+        """Propose followers that have fetched all before the metadata made them active: their next fetch is far."""
+        if self.is_leader:
+            for follower, state in self.followers.items():
+                if now_ms - state.fetched_ms <= self.settings.lag_ms:
+                    self._propose_expansion(follower)
+
     def _may_join(self, follower: int) -> bool:
         """Whether a follower has all that may have been acknowledged, in this epoch and by this registration."""
         state = self.followers[follower]

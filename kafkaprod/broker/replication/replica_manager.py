@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kafkaprod.broker.controller.events import AlterPartition, AlterPartitionAnswer
-from kafkaprod.broker.metadata.image import ClusterImage, PartitionImage, PartitionKey
+from kafkaprod.broker.metadata.image import BrokerImage, ClusterImage, PartitionImage, PartitionKey
 from kafkaprod.broker.metadata.records import NO_LEADER
 from kafkaprod.broker.replication.fetcher import Answer, Fetcher, FetchRequest, OffsetAnswer, OffsetLookup
 from kafkaprod.broker.replication.isr_requests import IsrRequests
@@ -60,16 +60,21 @@ class ReplicaManager:
         self._drop_log = drop_log
         self._min_isr = min_isr
         self._settings = settings
+        self._known_brokers: dict[int, BrokerImage] = {}
         self._eligibility = Eligibility(image.is_active, self._epoch_of)
 
     def on_metadata(self, changed: Iterable[PartitionKey], now_ms: int) -> None:
-        """Follow the image in the partitions that have changed."""
+        """Follow the image in the partitions that have changed, and in what it says of brokers."""
         for key in sorted(changed):
             partition = self._image.partitions.get(key)
             if partition is None or self._broker_id not in partition.replicas:
                 self._stop(key)
             else:
                 self._follow(partition, now_ms)
+        if self._known_brokers != self._image.brokers:
+            self._known_brokers = dict(self._image.brokers)
+            for replica in self.replicas.values():
+                replica.propose_joins(now_ms)
 
     def serve(self, request: FetchRequest, now_ms: int) -> dict[PartitionKey, Answer]:
         """Answer a follower's request."""

@@ -123,6 +123,21 @@ def test_a_follower_below_the_epochs_start_does_not_join() -> None:
     assert leader.proposal is not None
 
 
+@pytest.mark.parametrize(
+    ("offset", "later_ms", "joins"),
+    [(5, 0, True), (5, 100, True), (5, 101, False), (4, 0, False)],
+)
+def test_a_follower_that_is_made_active_joins_without_another_fetch(offset: int, later_ms: int, joins: bool) -> None:
+    active = {2}
+    leader = replica(filled(empty_log(), 5), image(epoch=3))
+    leader.eligibility = Eligibility(active.__contains__, lambda _: 10)
+    leader.fetch(fetch(offset, follower=3, epoch=3), 1000)
+    assert leader.proposal is None
+    active.add(3)
+    leader.propose_joins(1000 + later_ms)
+    assert (leader.proposal is not None) is joins
+
+
 def test_slow_followers_leave_and_idle_ones_stay() -> None:
     log = filled(empty_log(), 1)
     leader = replica(log, image())
