@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
+import selectors
 import subprocess
 import sys
 import threading
@@ -67,7 +67,10 @@ def exchange(
             process.stdin.flush()
         except (OSError, ValueError) as error:  # a closed pipe is a ValueError
             raise EmbeddedBrokerError(f"{name} is gone: exit code {process.poll()}") from error
-        if not select.select([process.stdout], [], [], timeout_s)[0]:
+        with selectors.DefaultSelector() as files:  # select() takes no descriptor above 1,023
+            files.register(process.stdout, selectors.EVENT_READ)
+            has_answer = bool(files.select(timeout_s))
+        if not has_answer:
             raise EmbeddedBrokerError(f"{name} did not answer within {timeout_s} s")
         line = process.stdout.readline()
     if not line:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 import uuid
 from typing import Self
@@ -29,7 +28,8 @@ class ChangeSignal:
 
     def wait(self, timeout_s: float) -> None:
         """Return at the next change, or when the time is over."""
-        if select.select([self._sock], [], [], timeout_s)[0]:
+        self._sock.settimeout(timeout_s)
+        with contextlib.suppress(TimeoutError, BlockingIOError):
             self._sock.recv(1)
 
     def __enter__(self) -> Self:
