@@ -4,10 +4,10 @@
 embedded cluster, librdkafka's mock (in the client's process), franz-go's kfake (Go), Apache Kafka (three JVMs; Maven).
 It prints medians: seconds from nothing until a client sees all three brokers, and leaders of 50 partitions; the
 proportional memory of all processes then; for those whose brokers can die, milliseconds from kill -9 until clients see
-a new leader, and from the start of a process until it is in sync again; for the embedded cluster also from the start of
-a process until it listens, with all those partitions. Our modules are compiled first, as pip does at an installation:
-without that each process compiles them again where PYTHONDONTWRITEBYTECODE is set. The load average is printed beside:
-on a busy machine wall times say little.
+a new leader, and from the start of the process until it answers ApiVersions to a client, and until clients see all
+partitions in sync; for the embedded cluster also until it listens. Our modules are compiled first, as pip does at an
+installation: without that each process compiles them again where PYTHONDONTWRITEBYTECODE is set. The load average is
+printed beside: on a busy machine wall times say little.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import kafkaprod
-from benchmarks.macro.cluster_start import memory_mib
+from benchmarks.macro.cluster_start import await_answer, memory_mib
 from benchmarks.peers.build import command
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from tests.kafka.cluster import KafkaCluster
@@ -59,6 +59,7 @@ class Running:
         memory: Of all processes, in MiB.
         kill: Kills a broker; None where none can die.
         start: Starts it again.
+        address: Where a broker listens; needed where they can die.
         is_listening: Whether it listens when `start` returns.
     """
 
@@ -67,6 +68,7 @@ class Running:
     has_topic: bool = False
     kill: Callable[[int], object] | None = None
     start: Callable[[int], object] | None = None
+    address: Callable[[int], tuple[str, int]] = lambda _: ("", 0)
     is_listening: bool = False
 
 
@@ -79,6 +81,7 @@ def embedded() -> Iterator[Running]:
             lambda: sum(map(memory_mib, cluster.ask({"command": "processes"})["pids"].values())),
             kill=lambda node: cluster.broker(node).kill(),
             start=lambda node: cluster.broker(node).start(),
+            address=lambda node: ("127.0.0.1", cluster.broker(node).port),
             is_listening=True,
         )
 
@@ -115,6 +118,7 @@ def kafka() -> Iterator[Running]:
             lambda: sum(memory_mib(cluster.pid(node)) for node in cluster.node_ids),
             kill=cluster.kill9,
             start=cluster.start_node,
+            address=cluster.address,
         )
 
 
@@ -165,20 +169,22 @@ def measure(name: str) -> dict[str, float]:
         found["memory MiB"] = running.memory()
         if running.kill is not None and running.start is not None:
             deaths = [_death(running, running.kill, running.start) for _ in range(DEATHS)]
-            found["kill to new leader ms"] = statistics.median(failover for failover, _, _ in deaths)
+            medians = [statistics.median(times) for times in zip(*deaths, strict=True)]
+            found["kill to new leader ms"] = medians[0]
             if running.is_listening:
-                found["start to listening ms"] = statistics.median(listening for _, listening, _ in deaths)
-            found["start to in sync ms"] = statistics.median(restart for _, _, restart in deaths)
+                found["start to listening ms"] = medians[1]
+            found["start to answering ms"], found["start to in sync ms"] = medians[2:]
     return found
 
 
 def _death(
     running: Running, kill: Callable[[int], object], start: Callable[[int], object]
-) -> tuple[float, float, float]:
+) -> tuple[float, float, float, float]:
     """Kill the leader of the first partition and start it again.
 
     Returns:
-        Milliseconds from the kill to a new leader, and from the start to the end of its call and to all in sync.
+        Milliseconds from the kill to a new leader, and from the start to the end of its call, to an answer to
+        ApiVersions, and to all in sync.
     """
     admin = AdminClient({"bootstrap.servers": running.servers, "log_level": 0})
     dead = leaders(admin)[0][0]
@@ -189,8 +195,10 @@ def _death(
     begun = time.perf_counter()
     start(dead)
     start_ms = 1000 * (time.perf_counter() - begun)
+    await_answer(running.address(dead))
+    answer_ms = 1000 * (time.perf_counter() - begun)
     await_true(lambda: all(count == BROKERS for _, count in leaders(admin).values()))
-    return failover_ms, start_ms, 1000 * (time.perf_counter() - begun)
+    return failover_ms, start_ms, answer_ms, 1000 * (time.perf_counter() - begun)
 
 
 def main() -> None:
