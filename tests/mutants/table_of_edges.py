@@ -180,8 +180,8 @@ EDGES = [
     Mutant(
         "a topic that is being made can be made again",
         "broker/cluster/topics.py",
-        "        names = {**self._topics, **self._intents}",
-        "        names = dict(self._topics)",
+        "        names = {*self._topics, *self._changing}",
+        "        names = {*self._topics}",
         ("tests/unit/broker/cluster/test_topics.py",),
     ),
     # -- the loader -------------------------------------------------------------------------------------------------

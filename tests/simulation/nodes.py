@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kafkaprod.broker.controller.controller import Controller
@@ -357,7 +357,7 @@ class BrokerNode:
         def deliver() -> None:
             is_heartbeat = isinstance(request, Heartbeat)
             changes: dict[str, Any] = {"arrived_ms": controller.now_ms()} if is_heartbeat else {}
-            controller.put(replace(request, reply=reply, **changes))
+            controller.put(request._replace(reply=reply, **changes))
 
         self.world.send(self.process, controller.process, deliver)
 

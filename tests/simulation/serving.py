@@ -14,14 +14,13 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.producer_ids import ClusterProducerIds
+from kafkaprod.broker.cluster.producer_ids import ProducerIds
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.replication.partition_replica_log import PartitionReplicaLog
 from kafkaprod.broker.server.purgatory import Purgatory
 from kafkaprod.broker.server.request import ClientRequest, CloseConnectionError, Deferred, NoResponse, Ready
 from kafkaprod.broker.server.router import HANDLERS, announced_versions, call
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.log.group_commit import never
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import LogDir
@@ -62,7 +61,7 @@ class SimulatedTopics(ReplicatedTopics):
 
     def __init__(self, node: BrokerNode, on_advance: Callable[[TopicPartition], None]) -> None:
         directory = SimpleNamespace(path="", topic_ids={}, partitions={})
-        super().__init__(cast(LogDir, directory), Disk(), LogConfig(), on_advance, 1)
+        super().__init__(cast(LogDir, directory), LogConfig(), on_advance, 1)
         self._node = node
 
     def open_log(self, key: PartitionKey) -> PartitionReplicaLog:
@@ -96,7 +95,7 @@ class HandlerBroker:
         self.clock = node
         self.cluster_id = "simulated"
         self.config = SimpleNamespace(node_id=node.broker_id, flush_policy=never(), auto_create_topics=False)
-        self.producer_ids = ClusterProducerIds()
+        self.producer_ids = ProducerIds()
         self.transactions = SimpleNamespace(level=0)
         self.api_versions = self.peer_api_versions = served_versions()
         self.acls = SimpleNamespace(is_open=True)

@@ -7,21 +7,22 @@ and `producer_ids` belong to the control thread; `purgatory` to the event loop. 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kafkaprod.broker.cluster import broker_options
+from kafkaprod.broker.cluster import broker_options, former_files
 from kafkaprod.broker.cluster.acls import Acls
 from kafkaprod.broker.cluster.client_metrics import ClientMetrics
-from kafkaprod.broker.cluster.producer_ids import ClusterProducerIds, ProducerIds
+from kafkaprod.broker.cluster.own_controller import OwnController
+from kafkaprod.broker.cluster.own_topics import OwnTopics
+from kafkaprod.broker.cluster.producer_ids import ProducerIds
 from kafkaprod.broker.cluster.quotas import Quotas
+from kafkaprod.broker.cluster.replicated_settings import ReplicatedSettings
 from kafkaprod.broker.cluster.scram_store import ScramStore
-from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, SavedSettings, Settings
-from kafkaprod.broker.cluster.settings import FILE_NAME as SETTINGS_FILE
-from kafkaprod.broker.cluster.topics import FILE_NAME as TOPICS_FILE
-from kafkaprod.broker.cluster.topics import Topic, TopicTable, read_saved_topics
+from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS
+from kafkaprod.broker.cluster.topics import Topic, TopicTable
 from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.controller.context import TOPIC_RESOURCE
 from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
@@ -39,13 +40,12 @@ from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.server.login import Credentials
 from kafkaprod.broker.server.purgatory import Purgatory
 from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.storage.disk import Disk
+from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.log.log_config import parse_properties
-from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
+from kafkaprod.broker.storage.log.log_dir import KnownTopics, LogDir, open_log_dir
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segments import OpenHandles
-from kafkaprod.broker.storage.recovery.checkpoints import decode_uuid
 from kafkaprod.clock import Clock
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -76,7 +76,7 @@ class Broker:
         peer_api_versions: what it announces to other processes of the cluster.
         post: has a call made by the event loop, from any thread; set by the server.
         member: its part in a cluster, None without one; set by the server.
-        image: the cluster's metadata, None without a cluster.
+        controller: the one inside a broker alone, None in a cluster; of the control thread.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class Broker:
         run_blocking: RunBlocking,
         run_control: RunBlocking,
         run_long: RunBlocking,
+        endpoints: Mapping[str, Endpoint] | None = None,
     ) -> None:
         """Take the data directory over and read what is in it.
 
@@ -97,6 +98,7 @@ class Broker:
             run_blocking: runs a call on a thread that may block.
             run_control: runs a call on the control thread, after those before it.
             run_long: runs a call on the thread for long calculations, after those before it.
+            endpoints: protocol -> address, of the listeners that are open; None for what the options say.
 
         Raises:
             DirectoryLockedError: another broker uses the directory.
@@ -112,20 +114,19 @@ class Broker:
         self.run_long = run_long
         self.faults = Faults()
         self.credentials = Credentials(config.sasl_users)
-        self.endpoints = {
+        self.endpoints = endpoints or {
             listener.protocol: Endpoint(config.advertised_host or listener.host, listener.port)
             for listener in config.all_listeners
         }
         self.endpoint = next(iter(self.endpoints.values()))
         self.api_versions: Mapping[ApiKey, tuple[int, int]] = {}
         self.peer_api_versions: Mapping[ApiKey, tuple[int, int]] = {}
-        disk = config.disk
         self.post: Callable[[Callable[[], None]], None] = lambda call: call()
         self.member: Membership | None = None
-        self.image: ClusterImage | None = None
-        self.log_dir = _open_log_dir(config, clock, disk)
+        self.controller: OwnController | None = None
+        self.settings = ReplicatedSettings()
+        self.log_dir = self._open_log_dir()
         try:
-            self.settings = self._open_settings(disk)
             self.acls = Acls(
                 self.settings,
                 filter(None, config.super_users.split(";")),
@@ -135,8 +136,8 @@ class Broker:
             self.quotas = Quotas(self.settings)
             self.scram = ScramStore(self.settings, self.credentials)
             self.config = config = self._effective_config(self.settings.get(BROKER_OPTIONS))
-            self.topics = self._open_topics(disk)
-            self.producer_ids = ProducerIds(disk, self.log_dir.path) if config.cluster is None else ClusterProducerIds()
+            self.topics = self._open_topics()
+            self.producer_ids = ProducerIds(self._reserve_producer_ids)
             self._topics_of_groups: tuple[Mapping[str, Topic], Topics] = ({}, {})
             offsets_partition = self.topics.partition(OFFSETS_TOPIC, 0)
             self._load_groups(None if offsets_partition is None else offsets_partition.log)
@@ -149,7 +150,7 @@ class Broker:
                 self.transactions.recover(self._find_open_transactions, self.clock.wall_ms())
             for name, partition_count in config.topics.items():
                 if config.cluster is None and self.topics.get(name) is None:
-                    self.topics.create(name, partition_count, {})
+                    self.own_topics.create(name, partition_count, {})
         except BaseException:
             self.log_dir.close()
             raise
@@ -158,6 +159,17 @@ class Broker:
     def cluster_id(self) -> str:
         """The cluster's id, 22 characters of base64."""
         return self.log_dir.identity.cluster_id
+
+    @property
+    def image(self) -> ClusterImage:
+        """The metadata."""
+        return self.topics.image
+
+    @property
+    def own_topics(self) -> OwnTopics:
+        """The topics of a broker alone, which makes them itself."""
+        assert isinstance(self.topics, OwnTopics)
+        return self.topics
 
     def describe_options(self) -> dict[str, str]:
         """Return the broker's options under Kafka's names."""
@@ -211,25 +223,47 @@ class Broker:
         """Close the logs; return whether the shutdown was clean."""
         return self.log_dir.close()
 
-    def _open_settings(self, disk: Disk) -> Settings:
-        if self.config.cluster is None:
-            return SavedSettings(disk, self.log_dir.path)
-        from kafkaprod.broker.cluster.replicated_settings import ReplicatedSettings  # a broker alone starts without it
+    def _open_log_dir(self) -> LogDir:
+        config = self.config
+        find_topics = self._open_controller if config.cluster is None else _know_nothing
+        return open_log_dir(
+            config.data_dir,
+            LogEnvironment(config.disk, self.clock, config.flush_policy, OpenHandles()),
+            node_id=config.node_id,
+            cluster_id=config.cluster_id,
+            defaults=config.log,
+            find_topics=find_topics,
+        )
 
-        file = os.path.join(self.log_dir.path, SETTINGS_FILE)
-        if os.path.exists(file):
-            logger.warning("%r is not used: options, ACLs and users of a cluster are in its metadata log", file)
-        return ReplicatedSettings()
+    def _open_controller(self, log_dir: LogDir) -> KnownTopics:
+        """Read the metadata of a broker alone; return what it says of topics."""
+        controller = self.controller = OwnController(log_dir, self.clock, self.endpoints)
+        self.settings.ask_controller = controller.ask
+        controller.on_change = self.settings.follow
+        self.settings.follow(controller.image)
+        former_files.take_over(log_dir.path, self.config.disk, controller, self.settings)
+        image, log = controller.image, self.config.log
+        configs = {
+            name: parse_properties(image.configs.get((TOPIC_RESOURCE, name), {}), log) for name in image.topic_ids
+        }
+        return KnownTopics(configs, image.topic_ids)
 
-    def _open_topics(self, disk: Disk) -> TopicTable:
+    def _open_topics(self) -> TopicTable:
         config, notify = self.config, self.purgatory.notify
         if config.cluster is None:
-            return TopicTable(self.log_dir, disk, config.log, notify)
+            assert self.controller is not None
+            return OwnTopics(self.log_dir, self.controller, config.log, notify)
         from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics  # a broker alone starts without it
 
-        topics = ReplicatedTopics(self.log_dir, disk, config.log, notify, config.cluster.min_insync_replicas)
-        self.image = topics.image
-        return topics
+        return ReplicatedTopics(self.log_dir, config.log, notify, config.cluster.min_insync_replicas)
+
+    def _reserve_producer_ids(self) -> None:
+        """Reserve a block of producer ids; in a cluster they come before the last ones are gone."""
+        if self.controller is not None:
+            try:
+                self.producer_ids.add_block(*self.controller.producer_ids())
+            except LogError as error:
+                raise OSError(str(error)) from error
 
     def _find_log(self, topic_partition: TopicPartition) -> PartitionLog | None:
         partition = self.topics.partition(*topic_partition)
@@ -237,7 +271,7 @@ class Broker:
 
     def _internal_log_maker(self, name: str) -> Callable[[], PartitionLog]:
         def make() -> PartitionLog:
-            if self.image is not None:  # in a cluster only the topic's leader has a coordinator, and that has a log
+            if self.config.cluster is not None:  # there only the topic's leader has a coordinator, and that has a log
                 raise RequestRefusedError(ErrorCode.NOT_COORDINATOR, "Another broker is the coordinator.")
             return self.make_internal_topic(name).partitions[0].log
 
@@ -250,7 +284,7 @@ class Broker:
             RequestRefusedError: 56, the disk refused.
             LogError: The same.
         """
-        return self.topics.get(name) or self.topics.create(name, 1, _INTERNAL_TOPIC_PROPERTIES)
+        return self.topics.get(name) or self.own_topics.create(name, 1, _INTERNAL_TOPIC_PROPERTIES)
 
     def coordinators(self) -> tuple[GroupCoordinator, TransactionCoordinator]:
         """Return the coordinators of now, for the control thread's timers."""
@@ -331,14 +365,7 @@ def _nothing() -> None:
     """Follows a call on the control thread that the event loop need not know of."""
 
 
-def _open_log_dir(config: BrokerConfig, clock: Clock, disk: Disk) -> LogDir:
-    saved = read_saved_topics(os.path.join(config.data_dir, TOPICS_FILE))
-    return open_log_dir(
-        config.data_dir,
-        LogEnvironment(disk, clock, config.flush_policy, OpenHandles()),
-        node_id=config.node_id,
-        cluster_id=config.cluster_id,
-        defaults=config.log,
-        topic_configs={name: parse_properties(entry["properties"], config.log) for name, entry in saved.items()},
-        topic_ids={name: decode_uuid(entry["id"]) for name, entry in saved.items()},
-    )
+def _know_nothing(log_dir: LogDir) -> KnownTopics:
+    """The topics of a cluster come with its metadata."""
+    former_files.name_unused(log_dir.path)
+    return KnownTopics({}, {})

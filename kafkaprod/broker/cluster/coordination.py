@@ -113,7 +113,7 @@ class Coordination:
         """Take an office over, or let go of it, when the leader of its log has changed."""
         image = self._broker.image
         for topic, office in self._offices.items():
-            topic_id = None if image is None else image.topic_ids.get(topic)
+            topic_id = image.topic_ids.get(topic)
             if topic_id is not None and (topic_id, 0) in changed:
                 self._follow(topic, office)
 

@@ -75,7 +75,7 @@ class MarkerSender:
         by_leader: dict[int, list[TopicPartition]] = {}
         for key in sorted(delivery.left):
             partition = self._broker.topics.partition(*key)
-            if partition is None or partition.image is None:
+            if partition is None:
                 delivery.left.discard(key)
                 delivery.errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif partition.image.leader != _NO_LEADER:

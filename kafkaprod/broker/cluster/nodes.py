@@ -1,4 +1,4 @@
-"""The brokers and replicas that clients get to know: of a cluster those in the metadata, alone this broker.
+"""The brokers and replicas that clients get to know: those in the metadata.
 
 Any thread may call these: they read what each change replaces as a whole.
 """
@@ -41,8 +41,6 @@ def live_nodes(broker: Broker, endpoint: Endpoint | None) -> list[Node]:
         endpoint: Of the client's listener; None for the first one.
     """
     place = endpoint or broker.endpoint
-    if broker.image is None:
-        return [Node(broker.config.node_id, place.host, place.port, None)]
     protocol = _protocol_of(broker, place)
     nodes = []
     for node_id, other in sorted(broker.image.brokers.copy().items()):
@@ -66,12 +64,9 @@ def controller_id(broker: Broker) -> int:
 def replicas_of(broker: Broker, partition: Partition) -> Replicas:
     """Return who has a partition."""
     image = partition.image
-    if image is None or broker.image is None:
-        node_id = broker.config.node_id
-        return Replicas(node_id, partition.leader_epoch, [node_id], [node_id], [])
     brokers = broker.image.brokers
     offline = [member for member in image.replicas if member not in brokers or brokers[member].is_fenced]
-    return Replicas(image.leader, image.leader_epoch, list(image.replicas), list(image.isr), offline)
+    return Replicas(image.leader, partition.leader_epoch, list(image.replicas), list(image.isr), offline)
 
 
 def _protocol_of(broker: Broker, place: Endpoint) -> str:

@@ -1,8 +1,8 @@
-"""What clients have set in a cluster: options, quotas, SCRAM credentials and ACLs are records of the metadata log.
+"""What clients have set: options, quotas, SCRAM credentials and ACLs are records of the metadata log.
 
 A broker sends the records of a change to the controller, and waits until its own metadata shows them, for a second at
-most. So a change outlives any broker and is seen by all of them. The event loop follows the image; the control thread
-makes changes.
+most. So a change outlives any broker and is seen by all of them. In a cluster the event loop follows the image, of a
+broker alone the control thread; the control thread makes changes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ReplicatedSettings(Settings):
         self._has_moved = threading.Condition()
 
     def follow(self, image: ClusterImage) -> bool:
-        """Take over what the metadata says; return whether a setting has changed. In the event loop."""
+        """Take over what the metadata says; return whether a setting has changed."""
         has_changed = image.settings_offset != self._settings_offset
         with self._has_moved:
             if has_changed:

@@ -10,30 +10,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
-from kafkaprod.broker.cluster.topics import Changes, Partition, Topic, TopicTable
-from kafkaprod.broker.controller.context import TOPIC_RESOURCE
+from kafkaprod.broker.cluster.topics import Changes, Partition, Topic, TopicTable, check_answers
 from kafkaprod.broker.metadata.follower import MetadataFollower
 from kafkaprod.broker.metadata.image import PartitionKey
-from kafkaprod.broker.peers.wire import error_of
 from kafkaprod.broker.replication.partition import PartitionReplica
 from kafkaprod.broker.replication.partition_replica_log import PartitionReplicaLog
 from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import LogDir
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from kafkaprod.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from kafkaprod.protocol.schema import Request, Response
 from kafkaprod.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -46,15 +35,12 @@ class ReplicatedTopics(TopicTable):
     """See the module docstring.
 
     Attributes:
-        follower: The broker's copy of the metadata log.
-        image: What the applied part of it adds up to.
-        ask_controller: Sends a request and waits for the answer, None if there is none; not for the event loop.
+        follower: The broker's copy of the metadata log. The image is what the applied part of it adds up to.
     """
 
     def __init__(
         self,
         log_dir: LogDir,
-        disk: Disk,
         defaults: LogConfig,
         on_advance: Callable[[TopicPartition], None],
         min_isr: int,
@@ -63,17 +49,14 @@ class ReplicatedTopics(TopicTable):
 
         Args:
             log_dir: Holds the replicas.
-            disk: The same as the directory's.
             defaults: Options of topics without their own.
             on_advance: Called with each partition whose high watermark or leader changed; must not block.
             min_isr: `min.insync.replicas` of topics that do not set it.
         """
-        super().__init__(log_dir, disk, defaults, on_advance)
         self.follower = MetadataFollower()
-        self.image = self.follower.image
+        super().__init__(log_dir, self.follower.image, defaults, on_advance)
         self._default_min_isr = min_isr
         self._published = threading.Condition()
-        self.ask_controller: Callable[[Request], Response | None] = lambda _: None
         self._open: dict[PartitionKey, tuple[TopicPartition, PartitionLog]] = {}
 
     # -- what replication needs -----------------------------------------------------------------------------------
@@ -145,21 +128,10 @@ class ReplicatedTopics(TopicTable):
         opened = self._open.get(key)
         return Partition(None if opened is None else opened[1], image.leader_epoch, replica, image)
 
-    def _properties(self, name: str) -> Mapping[str, str]:
-        return dict(self.image.configs.get((TOPIC_RESOURCE, name), {}))
-
-    def _config_of(self, name: str) -> LogConfig:
-        properties = self._properties(name)
-        return self._parse(properties) if properties else self._defaults
-
     # -- changes go to the controller ----------------------------------------------------------------------------
 
-    def save(self, intents: Mapping[str, dict[str, Any]] | None = None) -> None:
-        """Write nothing: the metadata log has the topics."""
-
-    def creating(self, name: str, partition_count: int, properties: Mapping[str, str]) -> Changes[Topic]:
-        """Refuse: CreateTopics is forwarded as it comes."""
-        raise RequestRefusedError(ErrorCode.NOT_CONTROLLER, "Topics of a cluster are made by its controller.")
+    def sync(self) -> None:
+        """Write nothing: the controller has the metadata log."""
 
     def deleting(self, name: str) -> Changes[None]:
         """Have the controller delete a topic; see `TopicTable.deleting`. Blocks."""
@@ -167,30 +139,11 @@ class ReplicatedTopics(TopicTable):
             raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is internal.")
         response = self.ask_controller(DeleteTopicsRequest(topics=[DeleteTopicState(name=name)]))
         results = response.responses if isinstance(response, DeleteTopicsResponse) else []
-        _check([(result.error_code, result.error_message) for result in results])
+        check_answers([(result.error_code, result.error_message) for result in results])
         self._await(lambda: self.get(name) is None)
         yield from ()
 
-    def adding_partitions(self, name: str, partition_count: int, *, validate_only: bool) -> Changes[None]:
-        """Refuse: CreatePartitions is forwarded as it comes."""
-        raise RequestRefusedError(ErrorCode.NOT_CONTROLLER, "Partitions of a cluster are made by its controller.")
-
-    def set_properties(self, name: str, properties: Mapping[str, str], *, validate_only: bool) -> None:
-        """Have the controller set a topic's options; see `TopicTable.set_properties`. Blocks."""
-        before = self._changeable(name).properties
-        self._parse(properties)
-        changes = [
-            AlterableConfig(name=option, config_operation=0, value=value)
-            for option, value in properties.items()
-            if before.get(option) != value
-        ]
-        changes += [AlterableConfig(name=option, config_operation=1) for option in before if option not in properties]
-        if validate_only or not changes:
-            return
-        resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=changes)
-        response = self.ask_controller(IncrementalAlterConfigsRequest(resources=[resource]))
-        results = response.responses if isinstance(response, IncrementalAlterConfigsResponse) else []
-        _check([(result.error_code, result.error_message) for result in results])
+    def _show_properties(self, name: str, properties: Mapping[str, str]) -> None:
         self._await(lambda: self._properties(name) == dict(properties))
 
     def _await(self, condition: Callable[[], bool]) -> None:
@@ -200,17 +153,7 @@ class ReplicatedTopics(TopicTable):
             while not condition() and (left_s := deadline - time.monotonic()) > 0:
                 self._published.wait(left_s)
 
-    def _load(self) -> None:
-        """Wait for the metadata."""
-
     def set_defaults(self, defaults: LogConfig) -> None:
         """Change the options of topics that do not set their own."""
         self._defaults = defaults
         self.follow_configs()
-
-
-def _check(results: list[tuple[int, str | None]]) -> None:
-    """Raise the error of the controller's answer; no answer is a timeout."""
-    code, message = results[0] if results else (int(ErrorCode.REQUEST_TIMED_OUT), "The controller does not answer.")
-    if code:
-        raise RequestRefusedError(error_of(code), message or "")

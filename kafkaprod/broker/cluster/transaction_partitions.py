@@ -48,7 +48,7 @@ def join_transaction(
         is_verification: Only check that they are part of the transaction.
     """
     topic = broker.topics.partition(TRANSACTIONS_TOPIC, 0)
-    if topic is None or topic.image is None or topic.image.leader < 0 or broker.member is None:
+    if topic is None or topic.image.leader < 0 or broker.member is None:
         then(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     topics: dict[str, AddPartitionsToTxnTopic] = {}

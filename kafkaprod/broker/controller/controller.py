@@ -45,6 +45,7 @@ from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
 from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.log import MetadataBatch, MetadataLog
 from kafkaprod.broker.metadata.records import FeatureLevelRecord, NoOpRecord
+from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.schema import Struct
 
@@ -127,7 +128,11 @@ class Controller:
         self.queue.at(now_ms + LEADER_CHECK_MS, "leaders", LookForLeaders())
 
     def turn(self, now_ms: int) -> bool:
-        """Handle one event; return whether there was one."""
+        """Handle one event; return whether there was one.
+
+        Raises:
+            LogError: The disk refused the records; the event is answered 56, and changed nothing.
+        """
         event = self.queue.take(now_ms)
         if event is None:
             return False
@@ -138,7 +143,11 @@ class Controller:
             event.reply(ErrorCode.UNKNOWN_SERVER_ERROR)
             return True
         if decision.records:
-            self._append(decision.records, now_ms)
+            try:
+                self._append(decision.records, now_ms)
+            except LogError:
+                event.reply(ErrorCode.KAFKA_STORAGE_ERROR)
+                raise
         self._follow_registrations(now_ms)
         if isinstance(event, LookForLeaders):
             self.queue.at(now_ms + LEADER_CHECK_MS, "leaders", event)

@@ -1,6 +1,7 @@
 """The metadata log on disk: one partition in the format of all logs, `__cluster_metadata-0`, as Kafka's KRaft log.
 
-`kafka-dump-log --cluster-metadata-decoder` reads it. The controller's process owns it.
+`kafka-dump-log --cluster-metadata-decoder` reads it. A cluster's controller has a data directory for it; a broker alone
+keeps it in its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kafkaprod.broker.storage.log.group_commit import FlushPolicy
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import open_log_dir
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.records import iterate_records
 from kafkaprod.broker.storage.log.segments import OpenHandles
 from kafkaprod.clock import Clock
@@ -26,30 +28,27 @@ from kafkaprod.structs import TopicPartition
 
 METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
 METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
+METADATA_CONFIG: Final = LogConfig(retention_ms=-1, retention_bytes=-1)
 CONTROLLER_NODE_ID: Final = 0
 
 _READ_BYTES = 1024 * 1024
 
 
-class DiskMetadataLog:
+class PartitionOfMetadata:
     """See the module docstring."""
 
-    def __init__(self, data_dir: str, cluster_id: str, policy: FlushPolicy, disk: Disk, clock: Clock) -> None:
-        """Open the log, or make it.
-
-        Raises:
-            DirectoryLockedError, ConfigError, OSError: As `open_log_dir`.
-        """
-        environment = LogEnvironment(disk, clock, policy, OpenHandles())
+    def __init__(self, log: PartitionLog, clock: Clock) -> None:
         self._clock = clock
-        self._log_dir = open_log_dir(
-            data_dir,
-            environment,
-            node_id=CONTROLLER_NODE_ID,
-            cluster_id=cluster_id,
-            defaults=LogConfig(retention_ms=-1, retention_bytes=-1),
-        )
-        self._log = self._log_dir.create(METADATA_PARTITION, METADATA_TOPIC_ID)
+        self._log = log
+
+    @property
+    def is_of_kafka(self) -> bool:
+        """Whether it is the log of Apache Kafka's own controllers: those begin with a control batch of the quorum."""
+        log = self._log
+        if not log.log_end_offset:
+            return False
+        first = log.read(log.log_start_offset, 1, log.log_end_offset).records
+        return first is None or parse_header(memoryview(first.read())).is_control
 
     def batches(self) -> Iterator[MetadataBatch]:
         """Read the log from its start.
@@ -85,6 +84,30 @@ class DiskMetadataLog:
         records = build_batch([(None, encode(record)) for record in batch.records], self._clock.wall_ms())
         self._log.append_internal(records, batch.epoch)
         self._log.commit(self._log.log_end_offset)
+
+    def sync(self) -> None:
+        """Bring all of it to the disk, whatever the flush policy.
+
+        Raises:
+            LogError: The disk refused; the log takes no more batches.
+        """
+        self._log.flush()
+
+
+class DiskMetadataLog(PartitionOfMetadata):
+    """The metadata log of a cluster's controller, in a data directory of its own."""
+
+    def __init__(self, data_dir: str, cluster_id: str, policy: FlushPolicy, disk: Disk, clock: Clock) -> None:
+        """Open the log, or make it.
+
+        Raises:
+            DirectoryLockedError, ConfigError, OSError: As `open_log_dir`.
+        """
+        environment = LogEnvironment(disk, clock, policy, OpenHandles())
+        self._log_dir = open_log_dir(
+            data_dir, environment, node_id=CONTROLLER_NODE_ID, cluster_id=cluster_id, defaults=METADATA_CONFIG
+        )
+        super().__init__(self._log_dir.create(METADATA_PARTITION, METADATA_TOPIC_ID), clock)
 
     def close(self) -> None:
         """Sync and close the log."""

@@ -28,7 +28,7 @@ class EventQueue(Generic[E]):
     def __init__(self) -> None:
         self._events: deque[tuple[int, E]] = deque()
         self._timers: list[tuple[int, int, str, E]] = []
-        self._current: dict[str, int] = {}
+        self._current: dict[str, tuple[int, int, E]] = {}  # number, deadline and event by key
         self._timer_count = 0
         self.times = QueueTimes()
 
@@ -41,8 +41,10 @@ class EventQueue(Generic[E]):
 
     def at(self, deadline_ms: int, key: str, event: E) -> None:
         """Deliver an event at a time; a later call with the same key replaces it."""
+        if key in self._current and self._current[key][1:] == (deadline_ms, event):
+            return
         self._timer_count += 1
-        self._current[key] = self._timer_count
+        self._current[key] = (self._timer_count, deadline_ms, event)
         heapq.heappush(self._timers, (deadline_ms, self._timer_count, key, event))
 
     def cancel(self, key: str) -> None:
@@ -69,8 +71,11 @@ class EventQueue(Generic[E]):
         return self._timers[0][0] if self._timers else None
 
     def _drop_replaced(self) -> None:
-        while self._timers and self._current.get(self._timers[0][2]) != self._timers[0][1]:
+        while self._timers and self._is_replaced(self._timers[0][2], self._timers[0][1]):
             heapq.heappop(self._timers)
+
+    def _is_replaced(self, key: str, number: int) -> bool:
+        return key not in self._current or self._current[key][0] != number
 
     def _count(self, waited_ms: int) -> None:
         self.times.event_count += 1

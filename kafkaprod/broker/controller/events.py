@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kafkaprod.broker.metadata.image import PartitionKey, RecoveryState
@@ -19,8 +19,7 @@ def no_reply(_: Any) -> None:
     """Take an answer that no one waits for."""
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterBroker:
+class RegisterBroker(NamedTuple):
     """A broker process starts. `previous_epoch`: of its last clean stop, -1 if it did not stop cleanly."""
 
     broker_id: int
@@ -39,8 +38,7 @@ class Registered(NamedTuple):
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(NamedTuple):
     """A broker is alive, and has applied the log below `metadata_offset`. `arrived_ms` is when the request came."""
 
     broker_id: int
@@ -60,8 +58,7 @@ class HeartbeatAnswer(NamedTuple):
     should_shut_down: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SessionExpired:
+class SessionExpired(NamedTuple):
     """No heartbeat came in time."""
 
     broker_id: int
@@ -69,16 +66,14 @@ class SessionExpired:
     reply: Reply = no_reply
 
 
-@dataclass(frozen=True, slots=True)
-class UnregisterBroker:
+class UnregisterBroker(NamedTuple):
     """A broker is removed from the cluster: no process of its id comes back."""
 
     broker_id: int
     reply: Reply = no_reply
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerGone:
+class BrokerGone(NamedTuple):
     """A broker's process has ended."""
 
     broker_id: int
@@ -86,22 +81,20 @@ class BrokerGone:
     reply: Reply = no_reply
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopic:
+class CreateTopic(NamedTuple):
     """Create a topic, by counts or with the replicas of each partition given; or only check whether it could be."""
 
     name: str
     partition_count: int = 1
     replication_factor: int = 1
     assignment: tuple[tuple[int, ...], ...] | None = None
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str] = MappingProxyType({})
     topic_id: uuid.UUID | None = None
     validate_only: bool = False
     reply: Reply = no_reply
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePartitions:
+class CreatePartitions(NamedTuple):
     """Raise a topic's number of partitions, or only check whether it could be raised.
 
     Attributes:
@@ -115,16 +108,14 @@ class CreatePartitions:
     reply: Reply = no_reply
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopic:
+class DeleteTopic(NamedTuple):
     """Delete a topic."""
 
     name: str
     reply: Reply = no_reply
 
 
-@dataclass(frozen=True, slots=True)
-class AlterConfig:
+class AlterConfig(NamedTuple):
     """Set an option of a resource; None deletes it."""
 
     resource_type: int
@@ -149,8 +140,7 @@ class IsrMember(NamedTuple):
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class IsrProposal:
+class IsrProposal(NamedTuple):
     """A leader's proposal for one partition."""
 
     key: PartitionKey
@@ -160,8 +150,7 @@ class IsrProposal:
     recovery_state: RecoveryState
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartition:
+class AlterPartition(NamedTuple):
     """A leader proposes ISRs."""
 
     broker_id: int
@@ -196,8 +185,7 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ElectLeaders:
+class ElectLeaders(NamedTuple):
     """Elect leaders of partitions; None means all."""
 
     election_type: ElectionType
@@ -205,8 +193,7 @@ class ElectLeaders:
     reply: Reply = no_reply
 
 
-@dataclass(frozen=True, slots=True)
-class MoveLeader:
+class MoveLeader(NamedTuple):
     """Make a member of the ISR leader."""
 
     key: PartitionKey
@@ -214,8 +201,7 @@ class MoveLeader:
     reply: Reply = no_reply
 
 
-@dataclass(frozen=True, slots=True)
-class Reassign:
+class Reassign(NamedTuple):
     """Move a partition to other replicas; None cancels a reassignment that is in progress."""
 
     key: PartitionKey
@@ -223,12 +209,12 @@ class Reassign:
     reply: Reply = no_reply
 
 
-@dataclass(frozen=True, slots=True)
-class AllocateProducerIds:
-    """Give a broker a block of producer ids."""
+class AllocateProducerIds(NamedTuple):
+    """Give a broker a block of producer ids, none below `least_id`."""
 
     broker_id: int
     broker_epoch: int
+    least_id: int = 0
     reply: Reply = no_reply
 
 
@@ -240,8 +226,7 @@ class ProducerIdBlock(NamedTuple):
     id_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeSettings:
+class ChangeSettings(NamedTuple):
     """Write records of options, access control entries, quotas and credentials."""
 
     records: tuple[Struct, ...]
@@ -255,8 +240,7 @@ class SettingsAnswer(NamedTuple):
     end_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class LookForLeaders:
+class LookForLeaders(NamedTuple):
     """The timer that gives leaderless partitions a leader where unclean elections are allowed."""
 
     reply: Reply = no_reply

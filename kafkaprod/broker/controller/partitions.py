@@ -128,7 +128,7 @@ def allocate_producer_ids(context: ControllerContext, event: AllocateProducerIds
     error = context.broker_error(event.broker_id, event.broker_epoch)
     if error != ErrorCode.NONE:
         return Decision([], ProducerIdBlock(error))
-    start = context.image.next_producer_id
+    start = max(context.image.next_producer_id, event.least_id)
     record = ProducerIdsRecord(
         broker_id=event.broker_id, broker_epoch=event.broker_epoch, next_producer_id=start + PRODUCER_ID_BLOCK
     )

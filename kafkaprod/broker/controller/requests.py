@@ -124,7 +124,7 @@ def _allocate(controller: Controller, request: AllocateProducerIdsRequest, now_m
             )
         )
 
-    controller.queue.put(AllocateProducerIds(request.broker_id, request.broker_epoch, answered), now_ms)
+    controller.queue.put(AllocateProducerIds(request.broker_id, request.broker_epoch, reply=answered), now_ms)
 
 
 def _change_settings(controller: Controller, request: ChangeSettingsRequest, now_ms: int, reply: Reply) -> None:

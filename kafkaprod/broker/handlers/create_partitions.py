@@ -40,7 +40,7 @@ def _grow_all(broker: Broker, request: ClientRequest[CreatePartitionsRequest]) -
             _check_assignments(broker, wanted)
             validate_only = request.body.validate_only
             yield from each_short(
-                broker.topics.adding_partitions(wanted.name, wanted.count, validate_only=validate_only)
+                broker.own_topics.adding_partitions(wanted.name, wanted.count, validate_only=validate_only)
             )
             results.append(CreatePartitionsTopicResult(name=wanted.name))
         except BrokerError as error:

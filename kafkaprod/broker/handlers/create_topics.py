@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import nullcontext, suppress
 from functools import partial
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarded_topics import forward_creation
+from kafkaprod.broker.cluster.own_topics import OwnTopics
 from kafkaprod.broker.cluster.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE
 from kafkaprod.broker.cluster.topics import refuse_internal
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.server.steps import Steps, each_short, run_in_control_steps
+from kafkaprod.broker.server.steps import Pause, Steps, each_short, run_in_control_steps
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -43,30 +43,48 @@ def handle(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> Outco
 
 
 def _create_all(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> Steps[CreateTopicsResponse]:
+    """Write all topics down, which are synced once, then make them."""
     counts = Counter(wanted.name for wanted in request.body.topics)
     results = []
-    with nullcontext() if request.body.validate_only else broker.topics.planning(_plan(broker, request)):
-        for wanted in request.body.topics:
-            try:
-                if counts[wanted.name] > 1:
-                    raise RequestRefusedError(
-                        ErrorCode.INVALID_REQUEST, f"Topic '{wanted.name}' is in the request twice."
-                    )
-                results.append((yield from _create(broker, wanted, validate_only=request.body.validate_only)))
-            except BrokerError as error:
-                code = error.code
-                results.append(CreatableTopicResult(name=wanted.name, error_code=code, error_message=str(error)))
+    for wanted in request.body.topics:
+        try:
+            if counts[wanted.name] > 1:
+                raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{wanted.name}' is in the request twice.")
+            results.append(_begin(broker, wanted, validate_only=request.body.validate_only))
+        except BrokerError as error:
+            results.append(_failed(wanted.name, error))
+        yield Pause.SHORT
+    if not request.body.validate_only:
+        yield from _make_all(broker.own_topics, results)
     return CreateTopicsResponse(topics=results)
 
 
-def _plan(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> dict[str, tuple[int, dict[str, str]]]:
-    """Return partition count and options of the topics of a request for several."""
-    plan: dict[str, tuple[int, dict[str, str]]] = {}
-    for wanted in request.body.topics if len(request.body.topics) > 1 else ():
-        with suppress(BrokerError):  # it gets its answer when its turn comes
-            refuse_internal(wanted.name)
-            plan[wanted.name] = _partition_count(broker, wanted), _properties(wanted)
-    return plan
+def _make_all(topics: OwnTopics, results: list[CreatableTopicResult]) -> Steps[None]:
+    """Make the topics that were written down; a failure takes the place of the result."""
+    begun = [place for place, result in enumerate(results) if not result.error_code]
+    failure = _sync(topics) if begun else None
+    for place in begun:
+        name = results[place].name
+        try:
+            if failure is not None:
+                topics.abandon(name)
+                raise failure
+            topic = yield from each_short(topics.making(name))
+            results[place].topic_id = topic.topic_id
+        except BrokerError as error:
+            results[place] = _failed(name, error)
+
+
+def _sync(topics: OwnTopics) -> BrokerError | None:
+    try:
+        topics.sync()
+    except BrokerError as error:
+        return error
+    return None
+
+
+def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=str(error))
 
 
 def refuse(request: ClientRequest[CreateTopicsRequest], error_code: int) -> CreateTopicsResponse:
@@ -76,18 +94,16 @@ def refuse(request: ClientRequest[CreateTopicsRequest], error_code: int) -> Crea
     )
 
 
-def _create(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> Steps[CreatableTopicResult]:
+def _begin(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+    """Check a topic, and write it down."""
     refuse_internal(wanted.name)
     count = _partition_count(broker, wanted)
     properties = _properties(wanted)
     config = broker.topics.check_new(wanted.name, count, properties)
-    topic_id = None
     if not validate_only:
-        topic = yield from each_short(broker.topics.creating(wanted.name, count, properties))
-        topic_id = topic.topic_id
+        broker.own_topics.begin(wanted.name, count, properties)
     return CreatableTopicResult(
         name=wanted.name,
-        topic_id=topic_id,
         num_partitions=count,
         replication_factor=1,
         configs=_configs(config, properties),

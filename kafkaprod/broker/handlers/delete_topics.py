@@ -39,7 +39,7 @@ def _delete_all(broker: Broker, request: ClientRequest[DeleteTopicsRequest]) -> 
     deleted = [result for result in results if result.error_code == ErrorCode.NONE]
     try:
         if deleted:
-            broker.topics.save()
+            broker.topics.sync()
     except BrokerError as error:
         for result in deleted:
             result.error_code, result.error_message = error.code, str(error)

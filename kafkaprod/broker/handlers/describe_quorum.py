@@ -1,13 +1,13 @@
 """DescribeQuorum (55): in a cluster the controller answers, a quorum of one.
 
-A broker alone is the only controller. There is no log of metadata behind it, so its offsets count the changes of topics
-as 0.
+A broker alone has its controller inside: the same node is the only voter.
 """
 
 from __future__ import annotations
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarding import forward
+from kafkaprod.broker.controller.quorum import METADATA_TOPIC
 from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -26,9 +26,7 @@ API = ApiKey.DESCRIBE_QUORUM
 LANE = Lane.CONTROL
 MAX_VERSION = 2
 
-METADATA_TOPIC = "__cluster_metadata"
 _FIRST_VERSION_WITH_NODES = 2
-_LEADER_EPOCH = 1
 
 
 def handle(broker: Broker, request: ClientRequest[DescribeQuorumRequest]) -> Outcome:
@@ -66,11 +64,18 @@ def refuse(request: ClientRequest[DescribeQuorumRequest], error_code: int) -> De
 def _describe(broker: Broker, topic: str, index: int) -> QuorumPartition:
     if (topic, index) != (METADATA_TOPIC, 0):
         return QuorumPartition(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    now_ms = broker.clock.wall_ms()
-    voter = ReplicaState(replica_id=broker.config.node_id, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms)
+    assert broker.controller is not None
+    now_ms, end_offset = broker.clock.wall_ms(), broker.image.end_offset
+    voter = ReplicaState(
+        replica_id=broker.config.node_id,
+        log_end_offset=end_offset,
+        last_fetch_timestamp=now_ms,
+        last_caught_up_timestamp=now_ms,
+    )
     return QuorumPartition(
         partition_index=0,
         leader_id=broker.config.node_id,
-        leader_epoch=_LEADER_EPOCH,
+        leader_epoch=broker.controller.epoch,
+        high_watermark=end_offset,
         current_voters=[voter],
     )

@@ -28,8 +28,8 @@ def handle(
     if request.body.topics is not None:
         wanted = {(topic.name, index) for topic in request.body.topics for index in topic.partition_indexes}
     found: dict[str, list[OngoingPartitionReassignment]] = defaultdict(list)
-    for partition in [] if image is None else list(image.partitions.values()):
-        topic = None if image is None else image.topics.get(partition.topic_id)
+    for partition in list(image.partitions.values()):
+        topic = image.topics.get(partition.topic_id)
         is_moving = bool(partition.adding or partition.removing)
         if topic is not None and is_moving and (wanted is None or (topic.name, partition.index) in wanted):
             found[topic.name].append(

@@ -15,7 +15,7 @@ from kafkaprod.broker.cluster.authorized_operations import CLUSTER_OPERATIONS, T
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarding import create_in_background
 from kafkaprod.broker.cluster.nodes import NO_LEADER, Replicas, controller_id, live_nodes, replicas_of
-from kafkaprod.broker.cluster.topics import INTERNAL_TOPICS, Topic, check_name
+from kafkaprod.broker.cluster.topics import RESERVED_NAMES, Topic, check_name
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -94,7 +94,7 @@ def _find_name(broker: Broker, name: str, *, may_create: bool, created: list[str
         topic = broker.topics.get(name)
         if topic is None:
             check_name(name)
-            if not may_create or name in INTERNAL_TOPICS:  # those are made by the broker when it needs them
+            if not may_create or name in RESERVED_NAMES:  # those are made by the broker when it needs them
                 return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if broker.topics.is_changing(name) or len(created) == MAX_CREATED_AT_ONCE:
                 return _failed(name, ErrorCode.LEADER_NOT_AVAILABLE)
@@ -102,7 +102,7 @@ def _find_name(broker: Broker, name: str, *, may_create: bool, created: list[str
                 broker.run_control(_nothing, lambda: create_in_background(broker, name))
                 created.append(name)
                 return _failed(name, ErrorCode.LEADER_NOT_AVAILABLE)
-            topic = broker.topics.create(name, broker.config.num_partitions, {})
+            topic = broker.own_topics.create(name, broker.config.num_partitions, {})
             created.append(name)
         return _describe(broker, topic)
     except BrokerError as error:

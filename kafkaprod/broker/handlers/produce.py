@@ -217,9 +217,11 @@ def _append(
     if refusal is ErrorCode.NONE and verification.errors:
         refusal = verification.errors.get(topic_partition, ErrorCode.NONE)
     replica = partition.replica
-    if refusal is ErrorCode.NONE and partition.image is not None:
-        is_leader = replica is not None and replica.is_leader
-        refusal = replica.append_error(request.body.acks) if replica and is_leader else NOT_LEADER
+    if refusal is ErrorCode.NONE:
+        if not partition.is_leader:
+            refusal = NOT_LEADER
+        elif replica is not None:
+            refusal = replica.append_error(request.body.acks)
     if refusal is not ErrorCode.NONE:
         return _failed(data.index, refusal)
     assert isinstance(data.records, memoryview)

@@ -7,15 +7,14 @@ broker was sent is refused, too. Pure state: one owner, no lock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
 from kafkaprod.broker.metadata.log import MetadataBatch, MetadataLog
 from kafkaprod.protocol.error_codes import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataSlice:
+class MetadataSlice(NamedTuple):
     """What the controller sends: batches, and the place behind which they belong."""
 
     controller_epoch: int
@@ -26,8 +25,7 @@ class MetadataSlice:
     batches: tuple[MetadataBatch, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SliceAnswer:
+class SliceAnswer(NamedTuple):
     """Where the broker's log ends after a slice, or where it ended when the slice was refused."""
 
     error: ErrorCode

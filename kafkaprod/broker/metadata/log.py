@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkaprod.protocol.schema import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataBatch:
+class MetadataBatch(NamedTuple):
     """Records that take effect together."""
 
     base_offset: int
@@ -75,6 +74,10 @@ class MetadataLog:
     def batches(self) -> tuple[MetadataBatch, ...]:
         """Return all batches, oldest first."""
         return tuple(self._batches)
+
+    def forget(self) -> None:
+        """Drop all batches but the last: no broker will be sent them."""
+        del self._batches[:-1], self._bases[:-1]
 
     def truncate(self, end_offset: int) -> None:
         """Drop the batches at and above `end_offset`."""

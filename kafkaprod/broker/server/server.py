@@ -85,14 +85,18 @@ class BrokerServer:
         self._purgatory = Purgatory(self._poller.wakeup)
         try:
             self.broker = Broker(
-                config, self._clock, self._purgatory, self._run_blocking, self._run_control, self._run_long
+                config,
+                self._clock,
+                self._purgatory,
+                self._run_blocking,
+                self._run_control,
+                self._run_long,
+                {acceptor.listener.protocol: acceptor.endpoint for acceptor in opened},
             )
         except BaseException:
             close_acceptors(opened)
             self._poller.close()
             raise
-        self.broker.endpoints = {acceptor.listener.protocol: acceptor.endpoint for acceptor in opened}
-        self.broker.endpoint = opened[0].endpoint
         self.broker.post = self.post
         self.broker.api_versions = versions[has_login]
         self.broker.peer_api_versions = peer_versions()

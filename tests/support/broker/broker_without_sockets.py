@@ -31,7 +31,9 @@ class BrokerWithoutSockets:
         options.setdefault("flush_policy", never())
         options.setdefault("groups", GroupConfig(initial_rebalance_delay_ms=0))
         config = BrokerConfig(data_dir=str(data_dir / "data"), **options)
-        self.broker = Broker(config, self.clock, self.purgatory, *[self._run_blocking] * 3)
+        self.broker = Broker(
+            config, self.clock, self.purgatory, self._run_blocking, self._run_blocking, self._run_blocking
+        )
         self.broker.api_versions = announced_versions(has_login=False)
 
     def begin(self, request: Request, version: int, *, client_id: str = "client") -> list[Ready]:

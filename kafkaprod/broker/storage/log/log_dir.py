@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkaprod.broker.storage.directory_lock import lock_directory
 from kafkaprod.broker.storage.disk import (
@@ -69,6 +70,18 @@ class BrokerIdentity:
     directory_id: str
 
 
+class KnownTopics(NamedTuple):
+    """What is known of topics before their partitions are opened.
+
+    Attributes:
+        configs: options by topic.
+        ids: ids of topics, for partitions whose own copy a crash has torn.
+    """
+
+    configs: Mapping[str, LogConfig]
+    ids: Mapping[str, uuid.UUID]
+
+
 class LogDir:
     """See the module docstring. Make one with `open_log_dir`.
 
@@ -93,6 +106,8 @@ class LogDir:
         self._partition_counts: Counter[str] = Counter()
         self._topic_ids: dict[str, uuid.UUID] = {}
         self._saved_watermarks: dict[TopicPartition, int] = {}
+        self._saved_points: dict[TopicPartition, int] = {}
+        self._saved_starts: dict[TopicPartition, int] = {}
         self._last_flush_ms = environment.clock.now_ms()
 
     @property
@@ -129,7 +144,7 @@ class LogDir:
             topic_partition: the partition.
             topic_id: of its topic.
             config: options; None for the defaults.
-            is_id_saved: the id is on the disk, and is given to `open_log_dir` at the next start: the partition's own
+            is_id_saved: the id is on the disk, and is among the `KnownTopics` of the next start: the partition's own
                 copy of it need not be synced, which takes most of the time of a partition.
 
         Raises:
@@ -154,6 +169,18 @@ class LogDir:
                 raise LogError.of_disk(f"cannot make {directory}", error) from error
             self._topic_ids[topic_partition.topic] = topic_id
             return log
+
+    def open_first(self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig) -> PartitionLog:
+        """Open a partition before all others, or make it; to be called by `find_topics` of `open_log_dir`.
+
+        Raises:
+            OSError, LogError: the disk refused.
+        """
+        if not is_directory(os.path.join(self.path, directory_name(topic_partition))):
+            return self.create(topic_partition, topic_id, config, is_id_saved=True)
+        return self._load_partition(
+            topic_partition, KnownTopics({topic_partition.topic: config}, {topic_partition.topic: topic_id})
+        )
 
     def sync(self) -> None:
         """Make the partitions that were created durable.
@@ -308,21 +335,25 @@ class LogDir:
         with ThreadPoolExecutor(_CLOSING_THREADS, thread_name_prefix="kafkaprod-broker-close") as pool:
             return list(pool.map(PartitionLog.close, logs))
 
-    def load(self, topic_configs: Mapping[str, LogConfig], topic_ids: Mapping[str, uuid.UUID]) -> None:
+    def load(self, find_topics: Callable[[LogDir], KnownTopics]) -> None:
         """Take the directory over: marker, checkpoints, partitions. Called once, by `open_log_dir`."""
         marker = os.path.join(self.path, CLEAN_SHUTDOWN)
         self.was_clean = os.path.exists(marker)
         self._disk.unlink(marker)  # before anything is used: a crash from here on must not look clean
         self._disk.sync_dir(self.path)
         self.purge_deleted()
-        points, starts = self._read_offsets(RECOVERY_POINTS), self._read_offsets(LOG_STARTS)
+        self._saved_points, self._saved_starts = self._read_offsets(RECOVERY_POINTS), self._read_offsets(LOG_STARTS)
         self._saved_watermarks = self._read_offsets(HIGH_WATERMARKS)
+        topics = find_topics(self)
         for name in sorted(os.listdir(self.path)):
             key = parse_directory_name(name)
-            if key is not None and is_directory(os.path.join(self.path, name)):
-                self._load_topic_id(key, topic_ids)
-                config = topic_configs.get(key.topic, self._defaults)
-                self._open(key, config, self.was_clean, points.get(key, 0), starts.get(key, 0))
+            if key is not None and key not in self._logs and is_directory(os.path.join(self.path, name)):
+                self._load_partition(key, topics)
+
+    def _load_partition(self, key: TopicPartition, topics: KnownTopics) -> PartitionLog:
+        self._load_topic_id(key, topics.ids)
+        config = topics.configs.get(key.topic, self._defaults)
+        return self._open(key, config, self.was_clean, self._saved_points.get(key, 0), self._saved_starts.get(key, 0))
 
     def _open(
         self, key: TopicPartition, config: LogConfig, is_clean: bool, recovery_point: int = 0, log_start: int = 0
@@ -368,8 +399,7 @@ def open_log_dir(
     node_id: int = 0,
     cluster_id: str | None = None,
     defaults: LogConfig | None = None,
-    topic_configs: Mapping[str, LogConfig] | None = None,
-    topic_ids: Mapping[str, uuid.UUID] | None = None,
+    find_topics: Callable[[LogDir], KnownTopics] = lambda _: KnownTopics({}, {}),
 ) -> LogDir:
     """Take over a data directory, making it if it is missing, and recover all partitions in it.
 
@@ -379,8 +409,7 @@ def open_log_dir(
         node_id: of this broker.
         cluster_id: must match the directory's; None takes the directory's, or a random one.
         defaults: options of topics without their own.
-        topic_configs: options by topic.
-        topic_ids: ids of topics, for partitions that have none.
+        find_topics: called when the directory is locked and its checkpoints are read; may use `open_first`.
 
     Raises:
         DirectoryLockedError: another broker uses it.
@@ -395,7 +424,7 @@ def open_log_dir(
     lock = lock_directory(environment.disk, path)
     identity = _load_identity(environment.disk, path, node_id, cluster_id)
     directory = LogDir(path, environment, defaults or LogConfig(), identity, lock)
-    directory.load(topic_configs or {}, topic_ids or {})
+    directory.load(find_topics)
     return directory
 
 

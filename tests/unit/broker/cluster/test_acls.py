@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.cluster.acls import Acl, AclFilter, Acls, check_new
-from kafkaprod.broker.cluster.settings import SavedSettings
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.protocol.error_codes import ErrorCode
-from tests.support.broker.fixtures_log import UnsyncedDisk
+from tests.support.broker.settings_in_memory import SettingsInMemory
 
 TOPIC = acls.TOPIC
 ANN = "User:ann"
@@ -30,8 +27,8 @@ def entry(
     return Acl(resource_type, name, pattern, principal, host, operation, permission)
 
 
-def make(tmp_path: Path, *entries: Acl, allows_if_none: bool = True) -> Acls:
-    made = Acls(SavedSettings(UnsyncedDisk(), str(tmp_path)), ["User:root"], allows_if_none=allows_if_none)
+def make(*entries: Acl, allows_if_none: bool = True) -> Acls:
+    made = Acls(SettingsInMemory(), ["User:root"], allows_if_none=allows_if_none)
     made.add(entries)
     return made
 
@@ -61,32 +58,30 @@ def make(tmp_path: Path, *entries: Acl, allows_if_none: bool = True) -> Acls:
         ([entry(resource_type=acls.GROUP)], acls.WRITE, "orders", True),
     ],
 )
-def test_decisions_are_those_of_kafka(
-    tmp_path: Path, entries: list[Acl], operation: int, name: str, expected: bool
-) -> None:
-    made = make(tmp_path, *entries)
+def test_decisions_are_those_of_kafka(entries: list[Acl], operation: int, name: str, expected: bool) -> None:
+    made = make(*entries)
     assert made.is_allowed(ANN, "127.0.0.1", operation, TOPIC, name) is expected
     assert made.is_allowed("User:root", "127.0.0.1", operation, TOPIC, name)
 
 
-def test_without_entries_the_default_decides(tmp_path: Path) -> None:
-    assert make(tmp_path).is_open
-    closed = make(tmp_path, allows_if_none=False)
+def test_without_entries_the_default_decides() -> None:
+    assert make().is_open
+    closed = make(allows_if_none=False)
     assert not closed.is_open
     assert not closed.is_allowed(ANN, "h", acls.READ, TOPIC, "orders")
 
 
-def test_entries_are_kept_and_not_doubled(tmp_path: Path) -> None:
-    made = make(tmp_path, entry(), entry())
+def test_entries_are_kept_and_not_doubled() -> None:
+    made = make(entry(), entry())
     made.add([entry(), entry(acls.WRITE)])
     everything = AclFilter(acls.ANY, None, acls.ANY, None, None, acls.ANY, acls.ANY)
-    assert make(tmp_path).find(everything) == made.find(everything) == [entry(), entry(acls.WRITE)]
+    assert made.find(everything) == [entry(), entry(acls.WRITE)]
     made.remove([entry()])
-    assert make(tmp_path).find(everything) == [entry(acls.WRITE)]
+    assert made.find(everything) == [entry(acls.WRITE)]
 
 
-def test_write_to_some_topic_is_enough_for_an_idempotent_producer(tmp_path: Path) -> None:
-    made = make(tmp_path, entry(acls.WRITE), allows_if_none=False)
+def test_write_to_some_topic_is_enough_for_an_idempotent_producer() -> None:
+    made = make(entry(acls.WRITE), allows_if_none=False)
     assert made.is_allowed_for_any(ANN, "h", acls.WRITE, TOPIC)
     assert not made.is_allowed_for_any("User:bob", "h", acls.WRITE, TOPIC)
     made.add([entry(acls.WRITE, name="*", permission=acls.DENY)])
@@ -105,8 +100,8 @@ def test_write_to_some_topic_is_enough_for_an_idempotent_producer(tmp_path: Path
         (acls.LITERAL, "*", ["*"]),
     ],
 )
-def test_filters_find_by_pattern(tmp_path: Path, pattern: int, name: str | None, expected: list[str]) -> None:
-    made = make(tmp_path, entry(), entry(name="ord", pattern=acls.PREFIXED), entry(name="*"))
+def test_filters_find_by_pattern(pattern: int, name: str | None, expected: list[str]) -> None:
+    made = make(entry(), entry(name="ord", pattern=acls.PREFIXED), entry(name="*"))
     found = made.find(AclFilter(TOPIC, name, pattern, None, None, acls.ANY, acls.ANY))
     assert [acl.name for acl in found] == expected
 

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import uuid
-from pathlib import Path
 
 import pytest
 
 from kafkaprod.broker.cluster.client_metrics import MAX_BYTES, ClientMetrics, Push, check_match
-from kafkaprod.broker.cluster.settings import METRICS_OPTIONS, SavedSettings
+from kafkaprod.broker.cluster.settings import METRICS_OPTIONS
 from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.storage.disk import UnsyncedDisk
 from kafkaprod.compression import make_codec
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.error_codes import ErrorCode
+from tests.support.broker.settings_in_memory import SettingsInMemory
 
 HOST = "127.0.0.1"
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> SavedSettings:
-    settings = SavedSettings(UnsyncedDisk(), str(tmp_path))
+def settings() -> SettingsInMemory:
+    settings = SettingsInMemory()
     settings.put(METRICS_OPTIONS, {"all": {"metrics": "a.,b.", "interval.ms": "1000"}})
     return settings
 
 
 @pytest.fixture
-def metrics(settings: SavedSettings) -> ClientMetrics:
+def metrics(settings: SettingsInMemory) -> ClientMetrics:
     return ClientMetrics(settings)
 
 
@@ -38,7 +37,7 @@ def push_code(metrics: ClientMetrics, push: Push, number: int, now_ms: int, code
     return 0
 
 
-def test_matching_subscriptions_are_united(settings: SavedSettings, metrics: ClientMetrics) -> None:
+def test_matching_subscriptions_are_united(settings: SettingsInMemory, metrics: ClientMetrics) -> None:
     settings.put(
         METRICS_OPTIONS,
         {
@@ -62,7 +61,7 @@ def test_a_client_keeps_its_id_and_must_not_ask_too_often(metrics: ClientMetrics
     assert metrics.subscribe(instance_id, "x", HOST, 1000) == (instance_id, subscription)
 
 
-def test_pushes_are_kept_and_checked(settings: SavedSettings, metrics: ClientMetrics) -> None:
+def test_pushes_are_kept_and_checked(settings: SettingsInMemory, metrics: ClientMetrics) -> None:
     instance_id, subscription = metrics.subscribe(None, "x", HOST, 0)
     codec = make_codec("zstd")
     assert codec is not None

@@ -38,7 +38,7 @@ class Rig:
         self.moved: list[TopicPartition] = []
         self.asked: list[Any] = []
         self.answer: Response | None = None
-        self.topics = ReplicatedTopics(log_dir, make_environment().disk, LogConfig(), self.moved.append, 2)
+        self.topics = ReplicatedTopics(log_dir, LogConfig(), self.moved.append, 2)
         self.topics.ask_controller = self._ask
 
     def describe(self, name: str = "t", topic_id: uuid.UUID = TOPIC_ID, partitions: int = 1) -> None:
@@ -117,12 +117,6 @@ def test_options_of_topics_reach_their_logs(rig: Rig) -> None:
     assert (replica.log.config.retention_ms, rig.topics.min_isr("t")) == (5000, 1)
 
 
-def test_topics_are_made_by_the_controller_only(rig: Rig) -> None:
-    with pytest.raises(RequestRefusedError) as refused:
-        drain(rig.topics.creating("t", 1, {}))
-    assert refused.value.code == E.NOT_CONTROLLER
-
-
 @pytest.mark.parametrize(
     ("answer", "code"),
     [
@@ -136,13 +130,6 @@ def test_the_controllers_refusal_is_the_clients(rig: Rig, answer: Response | Non
     with pytest.raises(RequestRefusedError) as refused:
         drain(rig.topics.deleting("t"))
     assert refused.value.code == code
-
-
-def test_partitions_are_added_by_the_controller_only(rig: Rig) -> None:
-    rig.describe()
-    with pytest.raises(RequestRefusedError) as refused:
-        drain(rig.topics.adding_partitions("t", 2, validate_only=False))
-    assert refused.value.code == E.NOT_CONTROLLER
 
 
 def test_only_options_that_differ_are_sent(rig: Rig) -> None:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import errno
 import gc
-import json
 import os
 import resource
+import shutil
 import sys
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from kafkaprod.broker.cluster.topics import FILE_NAME, TopicTable
+from kafkaprod.broker.cluster.own_controller import OwnController
+from kafkaprod.broker.cluster.own_topics import OwnTopics
+from kafkaprod.broker.controller.disk_log import METADATA_PARTITION, METADATA_TOPIC_ID
 from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.log.log_config import LogConfig
-from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
+from kafkaprod.broker.storage.log.log_dir import KnownTopics, LogDir, open_log_dir
 from kafkaprod.broker.storage.log.log_files import PARTITION_METADATA
 from kafkaprod.broker.storage.log.readable_log import ReadableLog
-from kafkaprod.errors import BrokerError, CorruptDataError
+from kafkaprod.errors import BrokerError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -28,6 +30,8 @@ from kafkaprod.protocol.messages.produce import PartitionProduceData, ProduceReq
 from kafkaprod.structs import TopicPartition
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
 from tests.support.broker.fixtures_log import FaultyDisk, failing, make_batch, make_environment
+
+METADATA_DIRECTORY = "__cluster_metadata-0"
 
 
 class Directory:
@@ -38,11 +42,26 @@ class Directory:
         self.moved: list[TopicPartition] = []
         self.log_dir: LogDir | None = None
 
-    def open(self, disk: Disk | None = None) -> TopicTable:
+    def close(self) -> None:
         if self.log_dir is not None:
             self.log_dir.close()
-        self.log_dir = open_log_dir(str(self.path), make_environment(disk))
-        return TopicTable(self.log_dir, disk or Disk(), LogConfig(), self.moved.append)
+        self.log_dir = None
+
+    def open(self, disk: Disk | None = None) -> OwnTopics:
+        self.close()
+        environment = make_environment(disk)
+        controllers: list[OwnController] = []
+
+        def find_topics(log_dir: LogDir) -> KnownTopics:
+            controllers.append(OwnController(log_dir, environment.clock, {}))
+            return KnownTopics({}, controllers[0].image.topic_ids)
+
+        self.log_dir = open_log_dir(str(self.path), environment, find_topics=find_topics)
+        return OwnTopics(self.log_dir, controllers[0], LogConfig(), self.moved.append)
+
+
+def metadata_syncs(disk: FaultyDisk) -> int:
+    return sum(name == "fdatasync" and METADATA_PARTITION.topic in path for name, path in disk.calls)
 
 
 @pytest.fixture
@@ -85,11 +104,11 @@ def test_refused_topic_leaves_no_trace(
 ) -> None:
     table = directory.open()
     table.create("orders.new", 1, {})
-    before = sorted(os.listdir(directory.path)), (directory.path / FILE_NAME).read_bytes()
+    before = sorted(os.listdir(directory.path)), table.image.end_offset
     with pytest.raises(BrokerError) as error:
         table.create(name, count, properties)
     assert refused_with(error) is expected
-    assert (sorted(os.listdir(directory.path)), (directory.path / FILE_NAME).read_bytes()) == before
+    assert (sorted(os.listdir(directory.path)), table.image.end_offset) == before
 
 
 def test_topics_survive_a_restart_with_id_partitions_and_options(directory: Directory) -> None:
@@ -106,21 +125,22 @@ def test_topics_survive_a_restart_with_id_partitions_and_options(directory: Dire
 def test_topic_that_is_being_made_is_not_there_and_its_name_is_taken(directory: Directory) -> None:
     table = directory.open()
     table.create("other", 1, {})
-    steps = table.creating("orders", 3, {})
+    table.begin("orders", 3, {})
+    steps = table.making("orders")
     next(steps)
     assert (table.get("orders"), table.is_changing("orders")) == (None, True)
     with pytest.raises(BrokerError) as error:
         table.create("orders", 1, {})
     assert refused_with(error) is ErrorCode.TOPIC_ALREADY_EXISTS
-    table.set_properties("other", {"flush.ms": "9"}, validate_only=False)  # which writes the file
-    assert json.loads((directory.path / FILE_NAME).read_bytes())["topics"]["orders"]["partitions"] == 3
     for _ in steps:
         pass
     assert (len(table.all()[0].partitions), table.is_changing("orders")) == (3, False)
 
 
 def test_topic_that_was_being_made_at_the_end_is_completed_at_the_start(directory: Directory) -> None:
-    steps = directory.open().creating("orders", 3, {"flush.ms": "9"})
+    table = directory.open()
+    table.begin("orders", 3, {"flush.ms": "9"})
+    steps = table.making("orders")
     next(steps)
     again = directory.open().get("orders")
     assert again is not None
@@ -155,12 +175,12 @@ def test_disk_that_fails_leaves_nothing_of_a_topic(directory: Directory) -> None
     disk = FaultyDisk()
     table = directory.open(disk)
     table.create("other", 1, {})
-    before = (directory.path / FILE_NAME).read_bytes()
     disk.fail = failing("mkdir", after=2, code=errno.EMFILE)
     with pytest.raises(BrokerError) as error:
         table.create("orders", 5, {})
     assert refused_with(error) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert (directory.path / FILE_NAME).read_bytes() == before
+    assert [topic.name for topic in table.image.topics.values()] == ["other"]
+    assert not list(directory.path.glob("orders-?"))
     disk.fail = None
     assert len(table.create("orders", 2, {}).partitions) == 2
     assert len(directory.open().all()) == 2
@@ -172,13 +192,12 @@ def test_partitions_beyond_what_files_may_be_open_are_refused(
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (1024, 4096))
     table = directory.open()
     table.create("orders", 100, {})
-    planned = table.creating("planned", 50, {})
-    next(planned)
+    table.begin("planned", 50, {})
     for change in (
         lambda: table.create("more", 363, {}),
         lambda: table.add_partitions("orders", 463, validate_only=False),
     ):
-        with pytest.raises(BrokerError, match=r"RLIMIT_NOFILE.*room for 362") as error:
+        with pytest.raises(BrokerError, match=r"RLIMIT_NOFILE.*room for 361") as error:
             change()
         assert refused_with(error) is ErrorCode.INVALID_PARTITIONS
 
@@ -192,16 +211,33 @@ def test_validation_alone_changes_nothing(directory: Directory) -> None:
 
 
 def test_topic_without_all_its_partitions_is_completed_at_the_start(directory: Directory) -> None:
-    made = directory.open().create("orders", 2, {})
-    saved = json.loads((directory.path / FILE_NAME).read_bytes())
-    saved["topics"]["orders"]["partitions"] = 4  # a crash after the intent was written
-    (directory.path / FILE_NAME).write_text(json.dumps(saved))
+    made = directory.open().create("orders", 4, {})
+    shutil.rmtree(directory.path / "orders-3")
     again = directory.open().get("orders")
     assert again is not None
     assert (len(again.partitions), again.topic_id) == (4, made.topic_id)
 
 
-def test_ids_of_partitions_that_a_crash_tore_are_those_of_the_topics_file(tmp_path: Path) -> None:
+def test_growth_that_the_disk_refuses_leaves_the_topic_as_it_was(directory: Directory) -> None:
+    disk = FaultyDisk()
+    table = directory.open(disk)
+    table.create("orders", 1, {})
+    for call, after in (("mkdir", 1), ("pwrite", 0)):  # of the third partition; of the record
+        disk.fail = failing(call, after=after, code=errno.ENOSPC)
+        with pytest.raises(BrokerError) as error:
+            table.add_partitions("orders", 4, validate_only=False)
+        assert refused_with(error) is ErrorCode.KAFKA_STORAGE_ERROR
+        disk.fail = None
+        assert (len(table.all()[0].partitions), len(table.image.partitions), table.is_changing("orders")) == (
+            1,
+            1,
+            False,
+        )
+    table.add_partitions("orders", 4, validate_only=False)
+    assert len(directory.open().all()[0].partitions) == 4
+
+
+def test_ids_of_partitions_that_a_crash_tore_are_those_of_the_metadata(tmp_path: Path) -> None:
     box = BrokerWithoutSockets(tmp_path, topics={"orders": 2})
     made = box.broker.topics.get("orders")
     box.broker.close()
@@ -228,21 +264,56 @@ def test_a_partition_keeps_one_file_open(directory: Directory) -> None:
     table.delete("orders")
     del topic, partition
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert len(os.listdir("/proc/self/fd")) <= before + 2  # the indexes of the metadata log
 
 
 def test_partitions_nobody_wrote_down_are_taken_over(directory: Directory) -> None:
     directory.open().create("orders", 2, {})
-    os.unlink(directory.path / FILE_NAME)
+    shutil.rmtree(directory.path / METADATA_DIRECTORY)
     again = directory.open().get("orders")
     assert again is not None
     assert len(again.partitions) == 2
 
 
-def test_damaged_table_stops_the_start(directory: Directory) -> None:
+def test_partitions_of_another_topic_of_the_name_are_taken_over_with_their_id(directory: Directory) -> None:
+    table = directory.open()
+    table.create("orders", 2, {"flush.ms": "9"})
+    other = Directory(directory.path.parent / "other")
+    stranger = other.open().create("orders", 3, {})
+    other.close()
+    for index in range(2):
+        shutil.rmtree(directory.path / f"orders-{index}")
+    for index in range(3):
+        shutil.move(other.path / f"orders-{index}", directory.path)
+    again = directory.open().get("orders")
+    assert again is not None
+    assert (again.topic_id, len(again.partitions), again.properties) == (stranger.topic_id, 3, {"flush.ms": "9"})
+
+
+def test_metadata_log_of_apache_kafka_is_set_aside(directory: Directory, caplog: pytest.LogCaptureFixture) -> None:
     directory.open().create("orders", 2, {})
-    (directory.path / FILE_NAME).write_text("{}")
-    with pytest.raises(CorruptDataError, match=FILE_NAME):
+    directory.close()
+    shutil.rmtree(directory.path / METADATA_DIRECTORY)
+    log_dir = open_log_dir(str(directory.path), make_environment())
+    log = log_dir.create(METADATA_PARTITION, METADATA_TOPIC_ID)
+    log.append_internal(make_batch(attributes=0x20), 1)  # the leader that the quorum has elected
+    log_dir.close()
+    again = directory.open().get("orders")
+    assert again is not None
+    assert len(again.partitions) == 2
+    assert "set aside" in caplog.text
+    assert len(list(directory.path.glob(f"{METADATA_DIRECTORY}.*-stray"))) == 1
+    directory.open().create("more", 1, {})
+    assert [topic.name for topic in directory.open().all()] == ["more", "orders"]
+
+
+def test_damaged_metadata_stops_the_start(directory: Directory) -> None:
+    directory.open().create("orders", 2, {})
+    directory.close()
+    log = directory.path / METADATA_DIRECTORY / "00000000000000000000.log"
+    log.write_bytes(log.read_bytes()[:100] + b"\xff" * 8 + log.read_bytes()[108:])
+    (directory.path / ".kafka_cleanshutdown").unlink()
+    with pytest.raises(KafkaError):
         directory.open()
 
 
@@ -298,22 +369,22 @@ def test_leader_epoch_does_not_fall_below_the_logs(directory: Directory) -> None
     assert again.leader_epoch == 3
 
 
-def test_file_is_written_once_for_many_topics(tmp_path: Path) -> None:
+def test_metadata_is_synced_once_for_many_topics(tmp_path: Path) -> None:
     disk = FaultyDisk()
     box = BrokerWithoutSockets(tmp_path, disk=disk)
     try:
         names = [f"topic-{number}" for number in range(20)]
         wanted = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in [*names, "a b", ".."]]
-        before = disk.names("rename").count(FILE_NAME)
+        before = metadata_syncs(disk)
         made = box.ask(CreateTopicsRequest(topics=wanted), CreateTopicsResponse, 7)
         assert [topic.error_code for topic in made.topics] == [0] * 20 + [17, 17]
-        assert disk.names("rename").count(FILE_NAME) == before + 1
+        assert metadata_syncs(disk) == before + 1
         assert {topic.name: topic.topic_id for topic in made.topics[:20]} == {
             topic.name: topic.topic_id for topic in box.broker.topics.all()
         }
         gone = box.ask(DeleteTopicsRequest(topic_names=names[:10]), DeleteTopicsResponse, 5)
         assert {topic.error_code for topic in gone.responses} == {0}
-        assert disk.names("rename").count(FILE_NAME) == before + 2
+        assert metadata_syncs(disk) == before + 2
     finally:
         box.broker.close()
     again = BrokerWithoutSockets(tmp_path)
@@ -321,33 +392,51 @@ def test_file_is_written_once_for_many_topics(tmp_path: Path) -> None:
     again.broker.close()
 
 
-def test_planned_topics_are_made_at_the_start_after_a_crash_and_others_are_forgotten(directory: Directory) -> None:
+def test_topics_that_were_written_down_are_made_at_the_start_after_a_crash(directory: Directory) -> None:
     table = directory.open()
     table.create("there", 1, {})
-    plan: dict[str, tuple[int, dict[str, str]]] = {"a": (2, {"flush.ms": "9"}), "there": (5, {}), "b": (3, {})}
-    planning = table.planning(plan)
-    planning.__enter__()
-    made_id = table.create("a", 2, {"flush.ms": "9"}).topic_id
+    for name, count in (("a", 2), ("b", 3), ("c", 1)):
+        table.begin(name, count, {"flush.ms": "9"})
+    table.abandon("c")
+    table.sync()
+    for _ in table.making("a"):
+        pass
+    made = table.get("a")
+    assert made is not None
     again = directory.open()
     assert [(topic.name, len(topic.partitions)) for topic in again.all()] == [("a", 2), ("b", 3), ("there", 1)]
-    assert again.all()[0].topic_id == made_id
-    with again.planning({"c": (1, {}), "d": (1, {})}):
-        again.create("d", 2, {})  # not as it was planned
-    assert sorted(json.loads((directory.path / FILE_NAME).read_bytes())["topics"]) == ["a", "b", "d", "there"]
-    assert [topic.name for topic in directory.open().all()] == ["a", "b", "d", "there"]
+    assert again.all()[0].topic_id == made.topic_id
 
 
-def test_plan_that_cannot_be_written_leaves_the_answer_to_each_topic(directory: Directory) -> None:
+def test_topic_that_cannot_be_written_down_leaves_nothing(directory: Directory) -> None:
     disk = FaultyDisk()
     table = directory.open(disk)
-    disk.fail = failing("rename", after=0, code=errno.ENOSPC)
-    with table.planning({"a": (1, {}), "b": (1, {})}):
-        with pytest.raises(BrokerError) as error:
-            table.create("a", 1, {})
-        assert refused_with(error) is ErrorCode.KAFKA_STORAGE_ERROR
-        disk.fail = None
-        table.create("b", 1, {})
+    disk.fail = failing("pwrite", after=0, code=errno.ENOSPC)
+    with pytest.raises(BrokerError) as error:
+        table.create("a", 1, {})
+    assert refused_with(error) is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.fail = None
+    table.create("b", 1, {})
     assert [topic.name for topic in directory.open().all()] == ["b"]
+
+
+def test_topic_whose_deletion_cannot_be_written_down_can_be_made_again(directory: Directory) -> None:
+    disk = FaultyDisk()
+    table = directory.open(disk)
+    old_id = table.create("a", 2, {}).topic_id
+    disk.fail = failing("pwrite", after=0, code=errno.ENOSPC)
+    with pytest.raises(BrokerError) as error:
+        table.delete("a")
+    assert (refused_with(error), table.get("a")) == (ErrorCode.KAFKA_STORAGE_ERROR, None)
+    disk.fail = None
+    assert table.create("a", 1, {}).topic_id != old_id
+    assert [len(topic.partitions) for topic in directory.open().all()] == [1]
+
+
+def test_topics_have_other_ids_in_another_directory_and_after_each_start(directory: Directory) -> None:
+    ids = {directory.open().create(name, 1, {}).topic_id for name in "ab"}
+    ids |= {Directory(directory.path.parent / name).open().create("a", 1, {}).topic_id for name in "cd"}
+    assert len(ids) == 4
 
 
 def test_deleted_partitions_are_freed_without_the_collector_of_cycles(tmp_path: Path) -> None:
@@ -363,7 +452,8 @@ def test_deleted_partitions_are_freed_without_the_collector_of_cycles(tmp_path: 
         waiting = box.begin(fetch, 11)
         box.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1), DeleteTopicsResponse, 5)
         del written, waiting, produce, data, fetch, places
-        left = [log for log in gc.get_objects() if isinstance(log, ReadableLog)]
+        logs = [log for log in gc.get_objects() if isinstance(log, ReadableLog)]
+        left = [log for log in logs if log.topic_partition != METADATA_PARTITION]
     finally:
         gc.enable()
     assert not left

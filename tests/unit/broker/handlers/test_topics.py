@@ -53,6 +53,15 @@ def box(tmp_path: Path) -> BrokerWithoutSockets:
     return BrokerWithoutSockets(tmp_path, topics={TOPIC: 2})
 
 
+def test_the_name_of_the_metadata_log_is_no_topics(box: BrokerWithoutSockets) -> None:
+    name = "__cluster_metadata"
+    wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    (made,) = box.ask(CreateTopicsRequest(topics=[wanted]), CreateTopicsResponse, 7).topics
+    assert made.error_code == ErrorCode.INVALID_REQUEST
+    assert metadata(box, [name]).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [topic.name for topic in metadata(box, None).topics] == [TOPIC]
+
+
 def test_metadata_describes_cluster_and_topics(box: BrokerWithoutSockets) -> None:
     answer = metadata(box, None)
     (broker,) = answer.brokers
@@ -74,8 +83,8 @@ def test_metadata_finds_topics_by_id(box: BrokerWithoutSockets) -> None:
     topic_id = metadata(box, None, version=12).topics[0].topic_id
     request = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=topic_id)])
     assert box.ask(request, MetadataResponse, 12).topics[0].name == TOPIC
-    request.topics[0].topic_id = box.broker.topics.create("gone", 1, {}).topic_id  # type: ignore[index]
-    box.broker.topics.delete("gone")
+    request.topics[0].topic_id = box.broker.own_topics.create("gone", 1, {}).topic_id  # type: ignore[index]
+    box.broker.own_topics.delete("gone")
     answer = box.ask(request, MetadataResponse, 12).topics[0]
     assert (answer.error_code, answer.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
 
@@ -204,7 +213,7 @@ def test_validate_only_creates_nothing(box: BrokerWithoutSockets) -> None:
 
 def test_topics_are_deleted_by_name_or_id_with_their_offsets(box: BrokerWithoutSockets) -> None:
     commit(box, 7)
-    topic_id = box.broker.topics.create("second", 1, {}).topic_id
+    topic_id = box.broker.own_topics.create("second", 1, {}).topic_id
     wanted = [DeleteTopicState(name=TOPIC), DeleteTopicState(topic_id=topic_id), DeleteTopicState(name="nothing")]
     answer = box.ask(DeleteTopicsRequest(topics=wanted), DeleteTopicsResponse, 6)
     assert [(entry.name, entry.error_code) for entry in answer.responses] == [(TOPIC, 0), ("second", 0), ("nothing", 3)]

@@ -656,7 +656,7 @@ def test_marker_that_cannot_be_written_is_written_later(
 
 def test_topic_deleted_within_a_transaction_does_not_keep_it_open(box: BrokerWithoutSockets) -> None:
     client = client_of(box)
-    box.broker.topics.create("gone", 1, {})
+    box.broker.own_topics.create("gone", 1, {})
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="tx",
         v3_and_below_producer_id=client.producer_id,
@@ -665,7 +665,7 @@ def test_topic_deleted_within_a_transaction_does_not_keep_it_open(box: BrokerWit
     )
     box.ask(request, AddPartitionsToTxnResponse, 3)
     client.send(b"x")
-    box.broker.topics.delete("gone")
+    box.broker.own_topics.delete("gone")
     assert client.commit() == 0
     assert (client.send(b"y"), client.commit()) == (0, 0)
     assert read(box) == [b"x", b"y"]

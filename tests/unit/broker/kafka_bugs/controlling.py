@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -127,7 +126,7 @@ def _unclean_restarts_leave() -> None:
 
 def _as_another(context: ControllerContext, event: RegisterBroker, now_ms: int) -> Decision:
     context.sessions[event.broker_id] = -1
-    return registrations.register(context, replace(event, incarnation_id=uuid.uuid4()), now_ms)
+    return registrations.register(context, event._replace(incarnation_id=uuid.uuid4()), now_ms)
 
 
 @CASES.add(

@@ -251,7 +251,7 @@ def _topics_made_again() -> None:
         before.create(PARTITION, old).append(bytearray(make_batch()), 0)
         before.close()
         log_dir = open_log_dir(directory, environment)
-        topics = ReplicatedTopics(log_dir, environment.disk, LogConfig(), lambda _: None, 1)
+        topics = ReplicatedTopics(log_dir, LogConfig(), lambda _: None, 1)
         topics.image.topics[new] = TopicImage("t", new)
         try:
             assert topics.open_log((new, 0)).end_offset == 0

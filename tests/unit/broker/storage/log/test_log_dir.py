@@ -19,6 +19,7 @@ from kafkaprod.broker.storage.log.log_dir import (
     LOG_STARTS,
     META_PROPERTIES,
     RECOVERY_POINTS,
+    KnownTopics,
     LogDir,
     open_log_dir,
     parse_directory_name,
@@ -118,7 +119,7 @@ def test_topics_ids_and_configs_are_found_again(tmp_path: Path) -> None:
     assert content.startswith(b"version: 0\ntopic_id: ")
     assert parse_partition_metadata(content) == TOPIC_ID
     directory.close()
-    again = open_dir(tmp_path, topic_configs={"orders": SMALL})
+    again = open_dir(tmp_path, find_topics=lambda _: KnownTopics({"orders": SMALL}, {}))
     assert set(again.partitions) == {ORDERS, dashed}
     assert again.topic_ids == {"orders": TOPIC_ID, "a-b-7": TOPIC_ID}
     assert again.partitions[ORDERS].config == SMALL

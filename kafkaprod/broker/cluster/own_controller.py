@@ -1,0 +1,190 @@
+"""The controller of a broker alone, which is a cluster of one: called directly, in the broker's own process.
+
+It is the controller of every cluster, without sockets and links: what clients change are records of a metadata log, and
+the image that these add up to is all that the broker knows of its topics, settings and producer ids. The log is
+`__cluster_metadata-0` of the broker's data directory. Of one thread: the control thread, once the broker has started.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafkaprod.broker.controller.controller import Controller
+from kafkaprod.broker.controller.disk_log import (
+    METADATA_CONFIG,
+    METADATA_PARTITION,
+    METADATA_TOPIC_ID,
+    PartitionOfMetadata,
+)
+from kafkaprod.broker.controller.events import (
+    AllocateProducerIds,
+    CreateTopic,
+    Event,
+    Heartbeat,
+    ProducerIdBlock,
+    RegisterBroker,
+    Reply,
+)
+from kafkaprod.broker.controller.requests import on_request
+from kafkaprod.broker.listeners import Endpoint
+from kafkaprod.broker.metadata.image import ClusterImage
+from kafkaprod.broker.peers.wire import SECURITY_PROTOCOLS
+from kafkaprod.broker.storage.errors import LogError
+from kafkaprod.broker.storage.log.log_dir import LogDir
+from kafkaprod.clock import Clock
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.schema import Request, Response
+
+logger = logging.getLogger(__name__)
+
+_FOREVER_MS = 1 << 40  # the broker's session: both are one process
+
+
+class OwnController:
+    """See the module docstring.
+
+    Attributes:
+        image: What the log adds up to; the broker reads the controller's.
+        on_change: Called with the image after each change.
+    """
+
+    def __init__(self, log_dir: LogDir, clock: Clock, endpoints: Mapping[str, Endpoint]) -> None:
+        """Read the log, or make it, and register the broker.
+
+        Args:
+            log_dir: Of the broker; its partitions need not be open yet.
+            clock: For the times in the log.
+            endpoints: Where clients reach the broker, by protocol.
+
+        Raises:
+            CorruptDataError: A record is not known.
+            LogError: The disk refused, or the log is damaged.
+        """
+        self.on_change: Callable[[ClusterImage], object] = lambda _: None
+        self._clock = clock
+        self._node_id = log_dir.identity.node_id
+        self._log = _open_log(log_dir, clock)
+        cluster_id = log_dir.identity.cluster_id
+        self._controller = Controller(
+            cluster_id,
+            session_timeout_ms=_FOREVER_MS,
+            seed=uuid.uuid4().int,
+            now_ms=clock.now_ms(),
+            batches=tuple(self._log.batches()),
+            persist=lambda batch, _: self._log.append(batch),
+        )
+        self.image = self._controller.context.image
+        self._register(cluster_id, endpoints)
+        self.sync()
+
+    @property
+    def epoch(self) -> int:
+        """Of the controller: one more with each start."""
+        return self._controller.epoch
+
+    def ask(self, request: Request, *, is_synced: bool = True) -> Response | None:
+        """Return the answer to a request that brokers of a cluster send their controller.
+
+        Args:
+            request: See `controller.requests`.
+            is_synced: The change is on the disk; else `sync` is to be called before a client hears of it.
+
+        Raises:
+            LogError: 56, the change could not be synced; no further one is possible.
+        """
+        answers: list[Response] = []
+        on_request(self._controller, request, self._clock.now_ms(), answers.append)
+        self._run()
+        if is_synced:
+            self.sync()
+        return answers[0] if answers else None
+
+    def sync(self) -> None:
+        """Bring all changes to the disk.
+
+        Raises:
+            LogError: As `ask`.
+        """
+        self._log.sync()
+
+    def add_topic(self, name: str, topic_id: uuid.UUID, partition_count: int, options: Mapping[str, str]) -> None:
+        """Take a topic over that has its id and its data already; `sync` is to be called.
+
+        Raises:
+            LogError: 56, the disk refused.
+        """
+        assignment = ((self._node_id,),) * partition_count
+        answer = self._put(
+            lambda reply: CreateTopic(
+                name, assignment=assignment, configs=dict(options), topic_id=topic_id, reply=reply
+            )
+        )
+        if answer.error:
+            raise LogError(answer.error, f"topic {name!r} cannot be taken over: {answer.message}")
+
+    def producer_ids(self, least_id: int = 0) -> tuple[int, int]:
+        """Return the first id of a block that was never given out, and how many are in it.
+
+        Raises:
+            LogError: 56, the disk refused; the block is not to be used.
+        """
+        epoch = self.image.brokers[self._node_id].epoch
+        block: ProducerIdBlock = self._put(lambda reply: AllocateProducerIds(self._node_id, epoch, least_id, reply))
+        self.sync()
+        return block.first_id, block.id_count
+
+    def _register(self, cluster_id: str, endpoints: Mapping[str, Endpoint]) -> None:
+        """Register this process, whatever the last one of the directory did: no other has led its partitions."""
+        known = self.image.brokers.get(self._node_id)
+        self._controller.context.sessions.pop(self._node_id, None)
+        registered = self._put(
+            lambda reply: RegisterBroker(
+                self._node_id,
+                uuid.uuid4(),
+                cluster_id,
+                previous_epoch=-1 if known is None else known.epoch,
+                endpoints=tuple(
+                    (name, place.host, place.port, SECURITY_PROTOCOLS[name]) for name, place in endpoints.items()
+                ),
+                reply=reply,
+            )
+        )
+        now_ms = self._clock.now_ms()
+        self._put(
+            lambda reply: Heartbeat(
+                self._node_id, registered.broker_epoch, self.image.end_offset, False, False, now_ms, reply
+            )
+        )
+
+    def _put(self, make: Callable[[Reply], Event]) -> Any:
+        """Return the answer to an event. Raises LogError: it could not be written down."""
+        answers: list[Any] = []
+        self._controller.queue.put(make(answers.append), self._clock.now_ms())
+        self._run()
+        if isinstance(answers[0], ErrorCode):
+            raise LogError(answers[0], "the metadata cannot be written")
+        return answers[0]
+
+    def _run(self) -> None:
+        """Handle all events that are due."""
+        before, is_left = self.image.end_offset, True
+        while is_left:
+            try:
+                is_left = self._controller.turn(self._clock.now_ms())
+            except LogError as error:  # the event is answered
+                logger.error("a change of the metadata was refused: %s", str(error))  # not its frames, with the lock
+        self._controller.log.forget()
+        if self.image.end_offset != before:
+            self.on_change(self.image)
+
+
+def _open_log(log_dir: LogDir, clock: Clock) -> PartitionOfMetadata:
+    log = PartitionOfMetadata(log_dir.open_first(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_CONFIG), clock)
+    if log.is_of_kafka:
+        logger.warning("%s has the metadata log of Apache Kafka, which is set aside: options are lost", log_dir.path)
+        log_dir.set_aside(METADATA_PARTITION)
+        log = PartitionOfMetadata(log_dir.open_first(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_CONFIG), clock)
+    return log

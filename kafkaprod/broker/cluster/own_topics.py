@@ -1,0 +1,291 @@
+"""The topics of a broker alone: its controller writes them down, and it makes and deletes the logs itself.
+
+A topic is in the metadata before its partitions are made, and until they are deleted: what a crash left half-made is
+completed at the start. Directories that the metadata does not know (of a Kafka broker, say) are taken over as they are.
+Changes come from the control thread.
+
+A change of many partitions is long, so it is made in steps: `making`, `deleting` and `adding_partitions` yield between
+two partitions. Until the last step the topic is not there, and nothing else may change it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import TypeVar
+
+from kafkaprod.broker.cluster.own_controller import OwnController
+from kafkaprod.broker.cluster.topics import Changes, Partition, Topic, TopicTable, check_answers, check_count
+from kafkaprod.broker.controller.disk_log import METADATA_PARTITION
+from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.broker.storage.errors import LogError
+from kafkaprod.broker.storage.log.log_config import LogConfig, parse_properties
+from kafkaprod.broker.storage.log.log_dir import LogDir
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from kafkaprod.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from kafkaprod.structs import TopicPartition
+
+T = TypeVar("T")
+
+
+class OwnTopics(TopicTable):
+    """See the module docstring."""
+
+    def __init__(
+        self,
+        log_dir: LogDir,
+        controller: OwnController,
+        defaults: LogConfig,
+        on_advance: Callable[[TopicPartition], None],
+    ) -> None:
+        """Open the topics of the metadata, take over what else is in the directory.
+
+        Args:
+            log_dir: Holds the partitions.
+            controller: Of this broker.
+            defaults: Options of topics without their own.
+            on_advance: Called with each partition whose high watermark moved; must not block.
+
+        Raises:
+            LogError: A missing partition could not be made.
+        """
+        super().__init__(log_dir, controller.image, defaults, on_advance)
+        self._controller = controller
+        self.ask_controller = controller.ask
+        self._take_over_strangers()
+        self._open_all()
+
+    def create(self, name: str, partition_count: int, properties: Mapping[str, str]) -> Topic:
+        """Make a topic at once; see `begin` and `making`."""
+        self.begin(name, partition_count, properties)
+        self.sync()
+        return _run(self.making(name))
+
+    def begin(self, name: str, partition_count: int, properties: Mapping[str, str]) -> None:
+        """Write a new topic down; `sync` and `making` come after it.
+
+        Raises:
+            RequestRefusedError: As `check_new`; 56, the disk refused.
+        """
+        self.check_new(name, partition_count, properties)
+        if name in self.image.topic_ids:
+            self._write_deletion(name)  # its logs are gone, but the disk was full then
+        wanted = CreatableTopic(
+            name=name,
+            num_partitions=partition_count,
+            replication_factor=1,
+            configs=[CreatableTopicConfig(name=option, value=value) for option, value in properties.items()],
+        )
+        response = self._controller.ask(CreateTopicsRequest(topics=[wanted]), is_synced=False)
+        results = response.topics if isinstance(response, CreateTopicsResponse) else []
+        check_answers([(result.error_code, result.error_message) for result in results])
+        self._changing[name] = partition_count
+
+    def making(self, name: str) -> Changes[Topic]:
+        """Make the partitions of a topic that was written down.
+
+        Raises:
+            LogError: 56, the disk refused; nothing is left of the topic.
+        """
+        topic_id, properties = self.image.topic_ids[name], self._properties(name)
+        config = parse_properties(properties, self._defaults)
+        try:
+            partitions = yield from self._make_partitions(name, range(self._changing[name]), topic_id, config)
+        except LogError:
+            with suppress(BrokerError):
+                self._write_deletion(name)
+            raise
+        finally:
+            del self._changing[name]
+        topic = Topic(name, topic_id, tuple(partitions), properties)
+        self._publish({**self._topics, name: topic})
+        return topic
+
+    def abandon(self, name: str) -> None:
+        """Forget a topic that was written down, and is not to be made."""
+        del self._changing[name]
+        with suppress(BrokerError):
+            self._write_deletion(name)
+
+    def delete(self, name: str) -> None:
+        """Delete a topic at once; see `deleting`."""
+        _run(self.deleting(name))
+        self.sync()
+
+    def deleting(self, name: str) -> Changes[None]:
+        """Delete the partitions, then the topic; see `TopicTable`."""
+        topic = self._changeable(name)
+        if topic.is_internal:
+            raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is internal.")
+        self._publish({other: known for other, known in self._topics.items() if other != name})
+        self._changing[name] = len(topic.partitions)
+        try:
+            for index in range(len(topic.partitions)):
+                self._log_dir.delete(TopicPartition(name, index))
+                self._on_advance(TopicPartition(name, index))  # readers that wait find it gone
+                yield
+        finally:
+            del self._changing[name]
+            self._write_deletion(name)
+
+    def add_partitions(self, name: str, partition_count: int, *, validate_only: bool) -> None:
+        """Raise a topic's number of partitions at once; see `adding_partitions`."""
+        _run(self.adding_partitions(name, partition_count, validate_only=validate_only))
+
+    def adding_partitions(self, name: str, partition_count: int, *, validate_only: bool) -> Changes[None]:
+        """Raise a topic's number of partitions: they are made, then written down.
+
+        Raises:
+            RequestRefusedError: 3, there is no such topic; 37, the number is not higher than now, or there is no room;
+                42, it is being changed.
+            LogError: 56, the disk refused.
+        """
+        topic = self._changeable(name)
+        old_count = len(topic.partitions)
+        if partition_count <= old_count:
+            raise RequestRefusedError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"Topic currently has {old_count} partitions, {partition_count} is not more.",
+            )
+        check_count(partition_count)
+        self._check_room(partition_count - old_count)
+        if validate_only:
+            return
+        self._changing[name] = partition_count
+        try:
+            config = parse_properties(topic.properties, self._defaults)
+            indexes = range(old_count, partition_count)
+            logs = yield from self._make_logs(name, indexes, topic.topic_id, config)
+            try:
+                self._write_growth(name, partition_count)
+            except BrokerError:
+                self._delete_logs(name, indexes)
+                raise
+        finally:
+            del self._changing[name]
+        added = [self._partition(topic.topic_id, index, log) for index, log in zip(indexes, logs, strict=True)]
+        topic = self._topics[name]
+        self._publish({**self._topics, name: replace(topic, partitions=(*topic.partitions, *added))})
+
+    def sync(self) -> None:
+        """Bring the changes of topics to the disk; see `TopicTable`."""
+        self._controller.sync()
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _show_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        config = parse_properties(properties, self._defaults)
+        topic = self._topics[name]
+        self._publish({**self._topics, name: replace(topic, properties=self._properties(name))})
+        for partition in topic.partitions:
+            partition.log.config = config
+
+    def _write_deletion(self, name: str) -> None:
+        response = self._controller.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=name)]), is_synced=False)
+        results = response.responses if isinstance(response, DeleteTopicsResponse) else []
+        check_answers([(result.error_code, result.error_message) for result in results])
+
+    def _write_growth(self, name: str, partition_count: int) -> None:
+        wanted = CreatePartitionsTopic(name=name, count=partition_count)
+        response = self._controller.ask(CreatePartitionsRequest(topics=[wanted]))
+        results = response.results if isinstance(response, CreatePartitionsResponse) else []
+        check_answers([(result.error_code, result.error_message) for result in results])
+
+    def _partition(self, topic_id: uuid.UUID, index: int, log: PartitionLog) -> Partition:
+        image = self.image.partitions[topic_id, index]
+        return Partition(log, max(log.latest_epoch, image.leader_epoch), None, image)
+
+    def _make_log(self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig) -> PartitionLog:
+        log = self._log_dir.create(topic_partition, topic_id, config, is_id_saved=True)
+        log.watermark.listeners.append(lambda _: self._on_advance(topic_partition))
+        return log
+
+    def _make_partitions(
+        self, name: str, indexes: range, topic_id: uuid.UUID, config: LogConfig
+    ) -> Changes[list[Partition]]:
+        logs = yield from self._make_logs(name, indexes, topic_id, config)
+        return [self._partition(topic_id, index, log) for index, log in zip(indexes, logs, strict=True)]
+
+    def _make_logs(
+        self, name: str, indexes: range, topic_id: uuid.UUID, config: LogConfig
+    ) -> Changes[list[PartitionLog]]:
+        """Make logs one by one, or none."""
+        made: list[PartitionLog] = []
+        try:
+            for index in indexes:
+                made.append(self._make_log(TopicPartition(name, index), topic_id, config))
+                yield
+            self._log_dir.sync()
+        except LogError:
+            self._delete_logs(name, indexes[: len(made) + 1])
+            raise
+        return made
+
+    def _delete_logs(self, name: str, indexes: range) -> None:
+        with suppress(LogError):
+            for index in indexes:
+                self._log_dir.delete(TopicPartition(name, index))
+
+    def _take_over_strangers(self) -> None:
+        """Write down what the directory has and the metadata has not. The ids of the directory are right."""
+        found = Counter(key.topic for key in self._log_dir.partitions if key != METADATA_PARTITION)
+        last: dict[str, int] = {}
+        for key in self._log_dir.partitions:
+            last[key.topic] = max(last.get(key.topic, 0), key.partition)
+        known = self._partition_counts()
+        ids = self._log_dir.topic_ids
+        for name in sorted(found):
+            count, known_id = last[name] + 1, self.image.topic_ids.get(name)
+            if known_id == ids[name]:
+                if count > known[known_id]:
+                    self._write_growth(name, count)
+                continue
+            options = self._properties(name)
+            if known_id is not None:
+                count = max(count, known[known_id])
+                self._write_deletion(name)
+            self._controller.add_topic(name, ids[name], count, options)
+
+    def _partition_counts(self) -> Counter[uuid.UUID]:
+        return Counter(topic_id for topic_id, _ in self.image.partitions)
+
+    def _open_all(self) -> None:
+        counts = self._partition_counts()
+        topics: dict[str, Topic] = {}
+        for name, topic_id in self.image.topic_ids.items():
+            properties = self._properties(name)
+            config = parse_properties(properties, self._defaults)
+            partitions = []
+            for index in range(counts[topic_id]):
+                log = self._make_log(TopicPartition(name, index), topic_id, config)
+                log.config = config
+                partitions.append(self._partition(topic_id, index, log))
+            topics[name] = Topic(name, topic_id, tuple(partitions), properties)
+        self._log_dir.sync()
+        self._publish(topics)
+        self.sync()
+
+
+def _run(changes: Changes[T]) -> T:
+    try:
+        while True:
+            next(changes)
+    except StopIteration as end:
+        result: T = end.value
+        return result
