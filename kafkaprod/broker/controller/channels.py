@@ -50,15 +50,19 @@ class BrokerChannel:
             self.on_lost(now_ms)
         if now_ms < self._send_at_ms:
             return None
+        batches = tuple(log.read(self.next_offset, MAX_SLICE_RECORDS))
         self._in_flight = MetadataSlice(
             controller_epoch,
             self.broker_epoch,
             self.next_offset,
             log.epoch_before(self.next_offset),
             commit_offset,
-            tuple(log.read(self.next_offset, MAX_SLICE_RECORDS)),
+            batches,
         )
         self._lost_at_ms = now_ms + TIMEOUT_MS
+        # Set here, not at the answer: what the log gets meanwhile is to follow that at once, and `wake` says so.
+        is_all = not batches or batches[-1].end_offset == log.end_offset
+        self._send_at_ms = now_ms + KEEP_ALIVE_MS if is_all else now_ms
         return self._in_flight
 
     def wake(self, now_ms: int) -> None:
@@ -72,7 +76,6 @@ class BrokerChannel:
         self._in_flight = None
         if answer.error == ErrorCode.NONE:
             self.next_offset = answer.end_offset
-            self._send_at_ms = now_ms + KEEP_ALIVE_MS
         elif answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.next_offset = 0  # the broker passes over what it holds already
             self._send_at_ms = now_ms
