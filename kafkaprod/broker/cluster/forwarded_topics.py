@@ -1,4 +1,4 @@
-"""Requests about topics in a cluster: checked here, carried out by the controller."""
+"""Requests about topics: checked here, carried out by the controller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkaprod.broker.cluster.forwarding import are_visible, default_factor, for
 from kafkaprod.broker.cluster.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE
 from kafkaprod.broker.cluster.topics import check_count, refuse_internal
 from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.server.request import Deferred
+from kafkaprod.broker.server.request import Outcome
 from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -30,7 +30,7 @@ from kafkaprod.protocol.schema import Response
 _DEFAULT = -1
 
 
-def forward_creation(broker: Broker, body: CreateTopicsRequest) -> CreateTopicsResponse | Deferred:
+def forward_creation(broker: Broker, body: CreateTopicsRequest) -> Outcome:
     """Check the topics, and have the cluster's controller make those that pass."""
     counts = Counter(wanted.name for wanted in body.topics)
     results: dict[str, CreatableTopicResult] = {}
@@ -39,7 +39,7 @@ def forward_creation(broker: Broker, body: CreateTopicsRequest) -> CreateTopicsR
         try:
             if counts[wanted.name] > 1:
                 raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{wanted.name}' is in the request twice.")
-            results[wanted.name] = _check(broker, wanted)
+            results[wanted.name] = check_topic(broker, wanted)
             passed.append(wanted)
         except BrokerError as error:
             results[wanted.name] = CreatableTopicResult(
@@ -62,7 +62,7 @@ def forward_creation(broker: Broker, body: CreateTopicsRequest) -> CreateTopicsR
     return forward(broker, request, finish, lambda answer: body.validate_only or are_visible(broker, answer))
 
 
-def forward_growth(broker: Broker, body: CreatePartitionsRequest) -> CreatePartitionsResponse | Deferred:
+def forward_growth(broker: Broker, body: CreatePartitionsRequest) -> Outcome:
     """Check the topics, and have the cluster's controller add partitions to those that pass."""
     counts = Counter(wanted.name for wanted in body.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
@@ -103,7 +103,7 @@ def forward_growth(broker: Broker, body: CreatePartitionsRequest) -> CreateParti
     return forward(broker, CreatePartitionsRequest(topics=passed, validate_only=body.validate_only), finish, is_visible)
 
 
-def _check(broker: Broker, wanted: CreatableTopic) -> CreatableTopicResult:
+def check_topic(broker: Broker, wanted: CreatableTopic) -> CreatableTopicResult:
     """Check what needs no controller, and put numbers in the place of defaults."""
     refuse_internal(wanted.name)
     if wanted.assignments:

@@ -1,7 +1,8 @@
-"""Requests that the cluster's controller answers: brokers check them, send them on, and wait for the metadata.
+"""Requests that the controller answers: brokers check them, send them on, and wait for the metadata.
 
-Called on the control thread; links and metadata belong to the event loop, so calls change threads here. As in Kafka the
-request keeps its own format; the client's rights were checked before.
+A broker alone asks the controller inside it, which answers at once. Called on the control thread; links and metadata of
+a cluster belong to the event loop, so calls change threads here. As in Kafka the request keeps its own format; the
+client's rights were checked before.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.topics import INTERNAL_TOPICS
-from kafkaprod.broker.server.request import Deferred
+from kafkaprod.broker.server.request import Deferred, Outcome
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.create_topics import (
     CreatableTopic,
@@ -41,15 +42,17 @@ def forward(
     request: Request,
     finish: Callable[[Response | None], Response],
     is_visible: Callable[[Response | None], bool] = lambda _: True,
-) -> Deferred:
-    """Send a request to the controller; return the outcome that comes later.
+) -> Outcome:
+    """Send a request to the controller; return the outcome, which comes later in a cluster.
 
     Args:
-        broker: Of a cluster.
+        broker: That a client has asked.
         request: What the controller gets.
         finish: Makes the client's answer of the controller's, None if there is none; on the control thread.
         is_visible: Whether this broker's metadata shows the change; the answer waits for it a while.
     """
+    if broker.controller is not None:
+        return finish(broker.controller.ask(request))
     deferred = Deferred()
 
     def complete(response: Response | None) -> None:

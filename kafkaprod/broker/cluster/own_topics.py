@@ -73,29 +73,32 @@ class OwnTopics(TopicTable):
 
     def create(self, name: str, partition_count: int, properties: Mapping[str, str]) -> Topic:
         """Make a topic at once; see `begin` and `making`."""
-        self.begin(name, partition_count, properties)
+        self.check_new(name, partition_count, properties)
+        self.begin(
+            CreatableTopic(
+                name=name,
+                num_partitions=partition_count,
+                replication_factor=1,
+                configs=[CreatableTopicConfig(name=option, value=value) for option, value in properties.items()],
+            )
+        )
         self.sync()
         return _run(self.making(name))
 
-    def begin(self, name: str, partition_count: int, properties: Mapping[str, str]) -> None:
-        """Write a new topic down; `sync` and `making` come after it.
+    def begin(self, wanted: CreatableTopic, *, validate_only: bool = False) -> None:
+        """Write a new topic down, which `check_new` has let pass; `sync` and `making` come after it.
 
         Raises:
-            RequestRefusedError: As `check_new`; 56, the disk refused.
+            RequestRefusedError: 38 or 39, there is no broker but this one; 56, the disk refused.
         """
-        self.check_new(name, partition_count, properties)
-        if name in self.image.topic_ids:
-            self._write_deletion(name)  # its logs are gone, but the disk was full then
-        wanted = CreatableTopic(
-            name=name,
-            num_partitions=partition_count,
-            replication_factor=1,
-            configs=[CreatableTopicConfig(name=option, value=value) for option, value in properties.items()],
-        )
-        response = self._controller.ask(CreateTopicsRequest(topics=[wanted]), is_synced=False)
+        if wanted.name in self.image.topic_ids:
+            self._write_deletion(wanted.name)  # its logs are gone, but the disk was full then
+        request = CreateTopicsRequest(topics=[wanted], validate_only=validate_only)
+        response = self._controller.ask(request, is_synced=False)
         results = response.topics if isinstance(response, CreateTopicsResponse) else []
         check_answers([(result.error_code, result.error_message) for result in results])
-        self._changing[name] = partition_count
+        if not validate_only:
+            self._changing[wanted.name] = len(wanted.assignments) or wanted.num_partitions
 
     def making(self, name: str) -> Changes[Topic]:
         """Make the partitions of a topic that was written down.
@@ -146,24 +149,22 @@ class OwnTopics(TopicTable):
 
     def add_partitions(self, name: str, partition_count: int, *, validate_only: bool) -> None:
         """Raise a topic's number of partitions at once; see `adding_partitions`."""
-        _run(self.adding_partitions(name, partition_count, validate_only=validate_only))
+        wanted = CreatePartitionsTopic(name=name, count=partition_count)
+        _run(self.adding_partitions(wanted, validate_only=validate_only))
 
-    def adding_partitions(self, name: str, partition_count: int, *, validate_only: bool) -> Changes[None]:
+    def adding_partitions(self, wanted: CreatePartitionsTopic, *, validate_only: bool) -> Changes[None]:
         """Raise a topic's number of partitions: they are made, then written down.
 
         Raises:
             RequestRefusedError: 3, there is no such topic; 37, the number is not higher than now, or there is no room;
-                42, it is being changed.
+                39, there is no broker but this one; 42, it is being changed.
             LogError: 56, the disk refused.
         """
+        name, partition_count = wanted.name, wanted.count
         topic = self._changeable(name)
         old_count = len(topic.partitions)
-        if partition_count <= old_count:
-            raise RequestRefusedError(
-                ErrorCode.INVALID_PARTITIONS,
-                f"Topic currently has {old_count} partitions, {partition_count} is not more.",
-            )
         check_count(partition_count)
+        self._write_growth(wanted, validate_only=True)
         self._check_room(partition_count - old_count)
         if validate_only:
             return
@@ -173,7 +174,7 @@ class OwnTopics(TopicTable):
             indexes = range(old_count, partition_count)
             logs = yield from self._make_logs(name, indexes, topic.topic_id, config)
             try:
-                self._write_growth(name, partition_count)
+                self._write_growth(wanted)
             except BrokerError:
                 self._delete_logs(name, indexes)
                 raise
@@ -201,9 +202,8 @@ class OwnTopics(TopicTable):
         results = response.responses if isinstance(response, DeleteTopicsResponse) else []
         check_answers([(result.error_code, result.error_message) for result in results])
 
-    def _write_growth(self, name: str, partition_count: int) -> None:
-        wanted = CreatePartitionsTopic(name=name, count=partition_count)
-        response = self._controller.ask(CreatePartitionsRequest(topics=[wanted]))
+    def _write_growth(self, wanted: CreatePartitionsTopic, *, validate_only: bool = False) -> None:
+        response = self._controller.ask(CreatePartitionsRequest(topics=[wanted], validate_only=validate_only))
         results = response.results if isinstance(response, CreatePartitionsResponse) else []
         check_answers([(result.error_code, result.error_message) for result in results])
 
@@ -254,7 +254,7 @@ class OwnTopics(TopicTable):
             count, known_id = last[name] + 1, self.image.topic_ids.get(name)
             if known_id == ids[name]:
                 if count > known[known_id]:
-                    self._write_growth(name, count)
+                    self._write_growth(CreatePartitionsTopic(name=name, count=count))
                 continue
             options = self._properties(name)
             if known_id is not None:

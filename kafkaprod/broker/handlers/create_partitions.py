@@ -7,16 +7,13 @@ from functools import partial
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarded_topics import forward_growth
 from kafkaprod.broker.cluster.topics import refuse_internal
-from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.server.steps import Steps, each_short, run_in_control_steps
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
-    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 
@@ -37,11 +34,8 @@ def _grow_all(broker: Broker, request: ClientRequest[CreatePartitionsRequest]) -
     for wanted in request.body.topics:
         try:
             refuse_internal(wanted.name)
-            _check_assignments(broker, wanted)
             validate_only = request.body.validate_only
-            yield from each_short(
-                broker.own_topics.adding_partitions(wanted.name, wanted.count, validate_only=validate_only)
-            )
+            yield from each_short(broker.own_topics.adding_partitions(wanted, validate_only=validate_only))
             results.append(CreatePartitionsTopicResult(name=wanted.name))
         except BrokerError as error:
             code = error.code
@@ -54,15 +48,3 @@ def refuse(request: ClientRequest[CreatePartitionsRequest], error_code: int) -> 
     return CreatePartitionsResponse(
         results=[CreatePartitionsTopicResult(name=wanted.name, error_code=error_code) for wanted in request.body.topics]
     )
-
-
-def _check_assignments(broker: Broker, wanted: CreatePartitionsTopic) -> None:
-    topic = broker.topics.get(wanted.name)
-    if wanted.assignments is None or topic is None:
-        return
-    is_here = all(assignment.broker_ids == [broker.config.node_id] for assignment in wanted.assignments)
-    if not is_here or len(wanted.assignments) != wanted.count - len(topic.partitions):
-        raise RequestRefusedError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Each new partition needs one assignment, to broker {broker.config.node_id} alone.",
-        )

@@ -9,20 +9,16 @@ from collections import Counter
 from functools import partial
 
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.forwarded_topics import forward_creation
+from kafkaprod.broker.cluster.forwarded_topics import check_topic, forward_creation
 from kafkaprod.broker.cluster.own_topics import OwnTopics
-from kafkaprod.broker.cluster.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE
-from kafkaprod.broker.cluster.topics import refuse_internal
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.server.steps import Pause, Steps, each_short, run_in_control_steps
-from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.create_topics import (
     CreatableTopic,
-    CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -31,8 +27,6 @@ from kafkaprod.protocol.messages.create_topics import (
 API = ApiKey.CREATE_TOPICS
 LANE = Lane.CONTROL
 MAX_VERSION = 7
-
-_DEFAULT = -1
 
 
 def handle(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> Outcome:
@@ -96,52 +90,6 @@ def refuse(request: ClientRequest[CreateTopicsRequest], error_code: int) -> Crea
 
 def _begin(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
     """Check a topic, and write it down."""
-    refuse_internal(wanted.name)
-    count = _partition_count(broker, wanted)
-    properties = _properties(wanted)
-    config = broker.topics.check_new(wanted.name, count, properties)
-    if not validate_only:
-        broker.own_topics.begin(wanted.name, count, properties)
-    return CreatableTopicResult(
-        name=wanted.name,
-        num_partitions=count,
-        replication_factor=1,
-        configs=_configs(config, properties),
-    )
-
-
-def _properties(wanted: CreatableTopic) -> dict[str, str]:
-    return {config.name: config.value for config in wanted.configs if config.value is not None}
-
-
-def _partition_count(broker: Broker, wanted: CreatableTopic) -> int:
-    if wanted.assignments:
-        if (wanted.num_partitions, wanted.replication_factor) != (_DEFAULT, _DEFAULT):
-            raise RequestRefusedError(
-                ErrorCode.INVALID_REQUEST,
-                "A manual assignment leaves no room for partition count and replication factor.",
-            )
-        indexes = sorted(assignment.partition_index for assignment in wanted.assignments)
-        is_here = all(assignment.broker_ids == [broker.config.node_id] for assignment in wanted.assignments)
-        if indexes != list(range(len(indexes))) or not is_here:
-            raise RequestRefusedError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Partitions must be numbered from 0, each on broker {broker.config.node_id} alone.",
-            )
-        return len(indexes)
-    if wanted.replication_factor not in (_DEFAULT, 1):
-        raise RequestRefusedError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Replication factor {wanted.replication_factor} is impossible: there is 1 broker.",
-        )
-    return broker.config.num_partitions if wanted.num_partitions == _DEFAULT else wanted.num_partitions
-
-
-def _configs(config: LogConfig, properties: dict[str, str]) -> list[CreatableTopicConfigs]:
-    values = {**config.to_properties(), **properties}
-    return [
-        CreatableTopicConfigs(
-            name=name, value=value, config_source=TOPIC_SOURCE if name in properties else DEFAULT_SOURCE
-        )
-        for name, value in sorted(values.items())
-    ]
+    result = check_topic(broker, wanted)
+    broker.own_topics.begin(wanted, validate_only=validate_only)
+    return result

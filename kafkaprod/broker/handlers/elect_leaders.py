@@ -1,5 +1,4 @@
-"""ElectLeaders (43): a broker alone leads all partitions already: 84 for those that are
-named. In a cluster the controller answers.
+"""ElectLeaders (43): the controller answers; a broker alone leads all partitions already, 84 for those that are named.
 
 Where no partitions are named, those that need no election are left out of the answer, as Kafka does.
 """
@@ -25,27 +24,13 @@ MAX_VERSION = 2
 
 _FIRST_VERSION_WITH_ERROR = 1
 _ELECTION_TYPES = (0, 1)  # preferred, unclean
-_MESSAGES = {
-    ErrorCode.ELECTION_NOT_NEEDED: "Leader election not needed for topic partition.",
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
-}
 
 
 def handle(broker: Broker, request: ClientRequest[ElectLeadersRequest]) -> Outcome:
     """Answer each partition."""
     if request.body.election_type not in _ELECTION_TYPES:
         return refuse(request, ErrorCode.INVALID_REQUEST)
-    if broker.member is not None:
-        return forward(broker, request.body, lambda answer: _finish(request, answer))
-    results = []
-    for topic in request.body.topic_partitions or []:
-        outcomes = []
-        for index in topic.partitions:
-            is_known = broker.topics.partition(topic.topic, index) is not None
-            code = ErrorCode.ELECTION_NOT_NEEDED if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            outcomes.append(PartitionResult(partition_id=index, error_code=code, error_message=_MESSAGES[code]))
-        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=outcomes))
-    return ElectLeadersResponse(replica_election_results=results)
+    return forward(broker, request.body, lambda answer: _finish(request, answer))
 
 
 def _finish(request: ClientRequest[ElectLeadersRequest], answer: Response | None) -> ElectLeadersResponse:

@@ -23,7 +23,13 @@ from kafkaprod.broker.storage.log.log_files import PARTITION_METADATA
 from kafkaprod.broker.storage.log.readable_log import ReadableLog
 from kafkaprod.errors import BrokerError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from kafkaprod.protocol.messages.create_partitions import CreatePartitionsTopic
+from kafkaprod.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkaprod.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -58,6 +64,11 @@ class Directory:
 
         self.log_dir = open_log_dir(str(self.path), environment, find_topics=find_topics)
         return OwnTopics(self.log_dir, controllers[0], LogConfig(), self.moved.append)
+
+
+def wanted_topic(name: str, partition_count: int) -> CreatableTopic:
+    options = [CreatableTopicConfig(name="flush.ms", value="9")]
+    return CreatableTopic(name=name, num_partitions=partition_count, replication_factor=1, configs=options)
 
 
 def metadata_syncs(disk: FaultyDisk) -> int:
@@ -125,7 +136,7 @@ def test_topics_survive_a_restart_with_id_partitions_and_options(directory: Dire
 def test_topic_that_is_being_made_is_not_there_and_its_name_is_taken(directory: Directory) -> None:
     table = directory.open()
     table.create("other", 1, {})
-    table.begin("orders", 3, {})
+    table.begin(wanted_topic("orders", 3))
     steps = table.making("orders")
     next(steps)
     assert (table.get("orders"), table.is_changing("orders")) == (None, True)
@@ -139,7 +150,7 @@ def test_topic_that_is_being_made_is_not_there_and_its_name_is_taken(directory: 
 
 def test_topic_that_was_being_made_at_the_end_is_completed_at_the_start(directory: Directory) -> None:
     table = directory.open()
-    table.begin("orders", 3, {"flush.ms": "9"})
+    table.begin(wanted_topic("orders", 3))
     steps = table.making("orders")
     next(steps)
     again = directory.open().get("orders")
@@ -150,7 +161,7 @@ def test_topic_that_was_being_made_at_the_end_is_completed_at_the_start(director
 def test_topic_is_changed_by_one_at_a_time(directory: Directory) -> None:
     table = directory.open()
     table.create("orders", 2, {})
-    growing = table.adding_partitions("orders", 4, validate_only=False)
+    growing = table.adding_partitions(CreatePartitionsTopic(name="orders", count=4), validate_only=False)
     next(growing)
     for change in (
         lambda: table.delete("orders"),
@@ -192,7 +203,7 @@ def test_partitions_beyond_what_files_may_be_open_are_refused(
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (1024, 4096))
     table = directory.open()
     table.create("orders", 100, {})
-    table.begin("planned", 50, {})
+    table.begin(wanted_topic("planned", 50))
     for change in (
         lambda: table.create("more", 363, {}),
         lambda: table.add_partitions("orders", 463, validate_only=False),
@@ -396,7 +407,7 @@ def test_topics_that_were_written_down_are_made_at_the_start_after_a_crash(direc
     table = directory.open()
     table.create("there", 1, {})
     for name, count in (("a", 2), ("b", 3), ("c", 1)):
-        table.begin(name, count, {"flush.ms": "9"})
+        table.begin(wanted_topic(name, count))
     table.abandon("c")
     table.sync()
     for _ in table.making("a"):
