@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import contextlib
 import glob
 import gzip
@@ -282,7 +281,7 @@ def _decompressed(raw: io.RawIOBase, compression: str) -> Any:
         return zstandard.ZstdDecompressor().stream_reader(frames, read_across_frames=True, closefd=False)
     if compression == "lz4":
         return lz4.frame.open(whole, "rb")
-    return bz2.open(whole, "rb")
+    return _bz2_module().open(whole, "rb")
 
 
 def _gzip_module() -> Any:
@@ -291,3 +290,11 @@ def _gzip_module() -> Any:
     except ImportError:
         return gzip
     return igzip
+
+
+def _bz2_module() -> Any:
+    try:
+        import bz2  # some builds of Python lack it, and nothing but such an input needs it
+    except ImportError as error:
+        raise LoadRefusedError("this Python was built without bz2: decompress the input first") from error
+    return bz2

@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import sys
 import threading
 import zipfile
@@ -198,6 +199,6 @@ def test_what_a_pipe_does_not_keep_is_not_skipped_silently(set_stdin: SetStdin) 
     set_stdin("pipe", CSV.encode())
     pipe = source_of("-", "csv").pipe
     assert pipe is not None
-    io.BufferedReader(pipe.open()).read()
+    shutil.copyfileobj(pipe.open(), io.BytesIO(), 1_000)  # more at once would all be kept
     with pytest.raises(LoadError, match="cannot be read twice"):
         io.BufferedReader(pipe.open()).read()
