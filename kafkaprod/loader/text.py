@@ -33,6 +33,7 @@ from kafkaprod.loader.rows import RowBlock, make_block
 from kafkaprod.tables.row_plan import ByteRows, RowPlan
 
 PIECE_BYTES: Final = 4 << 20
+_LEAST_BYTES: Final = 64 << 10  # where a file says it is smaller, which those of /proc do
 NEWLINE: Final = 10
 
 Text = bytes | memoryview
@@ -126,7 +127,7 @@ def text_start(source: Source) -> int:
 
 def _array_start(source: Source) -> int:
     text_start(source)  # is it UTF-8?
-    room = memoryview(bytearray(PIECE_BYTES))
+    room = memoryview(bytearray(_room_for(source, 0)))
     filled = 0
     with open_source(source) as stream:
         while read := _read_into(stream, source, room[filled:]):
@@ -161,7 +162,7 @@ def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, 
     """
     with open_source(source) as stream:
         _skip(stream, source, offset)
-        buffer = bytearray(PIECE_BYTES)
+        buffer = bytearray(_room_for(source, offset))
         filled = 0
         is_last = False
         while not is_last:
@@ -183,7 +184,7 @@ def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, 
                 yield Piece(text, used, views, count, offset - is_end, malformed, offset - used)
             if is_end:
                 rest = bytearray(text[used:])
-                more = memoryview(bytearray(PIECE_BYTES))
+                more = memoryview(bytearray(len(buffer)))
                 if (rest + more[: _read_into(stream, source, more)]).strip():
                     raise LoadError(f"{source.name}: more text follows the end of the JSON array")
                 return
@@ -201,6 +202,13 @@ def _check_rows(source: Source, offset: int, views: bytes, rest: int, max_row_by
             f"{source.name}: behind byte {offset:,} is a row of more than {max_row_bytes:,} bytes. If rows are that "
             "long, raise --max-row-bytes; else check --format"
         )
+
+
+def _room_for(source: Source, offset: int) -> int:
+    """Return the bytes of a piece: not many more than the input has, because a load of small files would clear them."""
+    if source.size is None or not source.has_text_offsets:
+        return PIECE_BYTES
+    return min(PIECE_BYTES, max(source.size - offset + 1, _LEAST_BYTES))  # + 1: the end is a read with room
 
 
 def _grown(rest: memoryview, size: int) -> bytearray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -160,3 +161,16 @@ def test_a_file_name_that_is_not_utf8_can_be_loaded_and_shown(tmp_path: Path) ->
     assert ManifestFile.for_load([str(path)], "t", None).path.parent == tmp_path
     (block,) = read_rows(source, ReadOptions(RowPlan("")))
     assert b"caf" in dead_letter(block.bad[0])
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv", "a.json"])
+def test_a_small_file_takes_little_memory(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path, name, b"[1,\n2]" if name == "a.json" else b"1\n2\n")
+    read(path, column_names=["x"])  # what is imported and kept
+    tracemalloc.start()
+    try:
+        assert len(read(path, column_names=["x"])) == 2
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < text.PIECE_BYTES // 8
