@@ -23,7 +23,7 @@ setup(
         [Extension(sys.argv[1], [f"tests/native/{sys.argv[1]}.pyx"], include_dirs=["."])],
         build_dir=sys.argv[2],
         include_path=["."],
-        compiler_directives={"language_level": 3},
+        compiler_directives={"language_level": 3, "freethreading_compatible": True},
         quiet=True,
     ),
 )
@@ -37,7 +37,8 @@ def load(name: str) -> ModuleType:
         *sorted((ROOT / "kafkaprod" / "_core").rglob("*.pxd")),
         ROOT / HEADER,
     ]
-    version = hashlib.sha256(sys.version.encode() + b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    read = (path.read_bytes() for path in sources)
+    version = hashlib.sha256(sys.version.encode() + SCRIPT.encode() + b"".join(read)).hexdigest()[:16]
     directory = ROOT / "tests" / ".cache" / "native" / version
     if not list(directory.glob(f"{name}.*.so")):
         directory.mkdir(parents=True, exist_ok=True)
