@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import gc
+import itertools
 import os
 import resource
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -442,6 +444,50 @@ def test_topic_whose_deletion_cannot_be_written_down_can_be_made_again(directory
     disk.fail = None
     assert table.create("a", 1, {}).topic_id != old_id
     assert [len(topic.partitions) for topic in directory.open().all()] == [1]
+
+
+def test_disk_that_dies_at_any_call_leaves_whole_topics(directory: Directory, tmp_path: Path) -> None:
+    changes = {
+        "made": lambda table: table.create("new", 2, {"flush.ms": "9"}),
+        "grown": lambda table: table.add_partitions("old", 4, validate_only=False),
+        "deleted": lambda table: table.delete("old"),
+        "set": lambda table: table.set_properties("old", {"flush.ms": "7"}, validate_only=False),
+    }
+    directory.open().create("old", 2, {"flush.ms": "5"})
+    directory.close()
+    for name, change in changes.items():
+        whole = {"old": (2, {"flush.ms": "5"}), "new": (2, {"flush.ms": "9"})}
+        for call in itertools.count():
+            copied = Directory(tmp_path / f"{name}-{call}")
+            shutil.copytree(directory.path, copied.path)
+            disk = FaultyDisk()
+            table = copied.open(disk)
+            disk.fail = dying_after(call)
+            is_acknowledged = True
+            try:
+                change(table)
+            except BrokerError:
+                is_acknowledged = False
+            copied.close()
+            after = {topic.name: (len(topic.partitions), topic.properties) for topic in copied.open().all()}
+            copied.close()
+            shutil.rmtree(copied.path)
+            assert after.get("new", whole["new"]) == whole["new"], (name, call)
+            assert after.get("old", whole["old"])[0] in ((2, 3, 4) if name == "grown" else (2,)), (name, call)
+            options = {"flush.ms": "7"} if name == "set" else {"flush.ms": "5"}
+            assert after.get("old", whole["old"])[1] in (whole["old"][1], options), (name, call)
+            if is_acknowledged:
+                assert ("new" in after, "old" in after) == (name == "made", name != "deleted"), (name, call)
+                assert name != "grown" or after["old"][0] == 4
+                assert name != "set" or after["old"][1] == options
+                break
+            assert call < 100
+
+
+def dying_after(calls: int) -> Callable[[str, str], int | None]:
+    """A disk that refuses every call behind the first ones, as if the process had ended there."""
+    left = itertools.count(calls, -1)
+    return lambda *_: None if next(left) > 0 else errno.EIO
 
 
 def test_topics_have_other_ids_in_another_directory_and_after_each_start(directory: Directory) -> None:
