@@ -30,6 +30,7 @@ from kafkaprod.broker.storage.log.group_commit import FlushPolicy, interval
 from kafkaprod.clock import Clock, SystemClock
 from kafkaprod.net.poller import Poller
 from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataResponse
+from kafkaprod.protocol.primitives import Buffer
 from kafkaprod.protocol.schema import Request, Response
 
 logger = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ class ControllerProcess:
         self.rules = LinkRules()
         self.history: deque[str] = deque(maxlen=_HISTORY_LINES)
         self._links: dict[int, PeerLink] = {}
+        self._encoded: dict[int, list[Buffer]] = {}  # by base offset: a batch of this log never changes
         self._at_change: dict[str, tuple[object, Callable[[], None]]] = {}
         self._log = DiskMetadataLog(config.data_dir, config.cluster_id, config.flush_policy, config.disk, self._clock)
         self.controller = Controller(
@@ -195,7 +197,7 @@ class ControllerProcess:
             else:
                 channel.on_lost(self._clock.now_ms())
 
-        self._link(broker_id).send(wire.slice_request(sent), 0, answered, _PUSH_TIMEOUT_MS)
+        self._link(broker_id).send(wire.slice_request(sent, self._encoded), 0, answered, _PUSH_TIMEOUT_MS)
 
     def _link(self, broker_id: int) -> PeerLink:
         if broker_id not in self._links:

@@ -43,6 +43,7 @@ from kafkaprod.protocol.messages.replicate_metadata import (
     ReplicateMetadataRequest,
     ReplicateMetadataResponse,
 )
+from kafkaprod.protocol.primitives import Buffer
 
 _ERRORS = {int(code): code for code in ErrorCode}
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -229,8 +230,17 @@ def isr_answer(response: AlterPartitionResponse) -> AlterPartitionAnswer:
 # -- metadata ------------------------------------------------------------------------------------------------------
 
 
-def slice_request(sent: MetadataSlice) -> ReplicateMetadataRequest:
-    """Return the request that carries a slice."""
+def slice_request(sent: MetadataSlice, encoded: dict[int, list[Buffer]]) -> ReplicateMetadataRequest:
+    """Return the request that carries a slice.
+
+    Args:
+        sent: The slice.
+        encoded: The records of batches sent before, by base offset; those of others are added. Each batch goes to every
+            broker, and all of them to one that starts.
+    """
+    for batch in sent.batches:
+        if batch.base_offset not in encoded:
+            encoded[batch.base_offset] = [*map(encode, batch.records)]
     return ReplicateMetadataRequest(
         controller_epoch=sent.controller_epoch,
         broker_epoch=sent.broker_epoch,
@@ -238,7 +248,7 @@ def slice_request(sent: MetadataSlice) -> ReplicateMetadataRequest:
         previous_epoch=sent.previous_epoch,
         commit_offset=sent.commit_offset,
         batches=[
-            MetadataBatchData(base_offset=batch.base_offset, epoch=batch.epoch, records=[*map(encode, batch.records)])
+            MetadataBatchData(base_offset=batch.base_offset, epoch=batch.epoch, records=encoded[batch.base_offset])
             for batch in sent.batches
         ],
     )
