@@ -87,6 +87,6 @@ def test_reopened_index_keeps_its_entries_and_takes_more(tmp_path: Path) -> None
 def test_failed_write_adds_no_entry(tmp_path: Path) -> None:
     index = make_index(tmp_path, FaultyDisk(failing("pwrite", after=1)))
     index.append(BASE + 3, 100)
-    with pytest.raises(OSError, match="Input/output"):
+    with pytest.raises(OSError, match="Errno 5"):
         index.append(BASE + 9, 300)
     assert index.file.count == 1
