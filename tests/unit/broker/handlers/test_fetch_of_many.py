@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -64,8 +64,10 @@ class Box(BrokerWithoutSockets):
 
 
 @pytest.fixture
-def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Box:
-    return Box(tmp_path, monkeypatch)
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
+    box = Box(tmp_path, monkeypatch)
+    yield box
+    box.broker.close()  # else its descriptors stay open until the collector runs
 
 
 def fetch_of_all(max_wait_ms: int, min_bytes: int) -> FetchRequest:
