@@ -106,7 +106,10 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([1_000, 20_000]))
     def wait(self, ms: int) -> None:
-        """Time passes; whoever is removed notices before it uses anything more."""
+        self.pass_time(ms)
+
+    def pass_time(self, ms: int) -> None:
+        """Whoever is removed notices before it uses anything more."""
         self.now_ms += ms
         self.group.on_time(self.now_ms)
         for client in self.clients:
@@ -148,8 +151,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
                 client.finish_revocation()
                 self.beat(client)
                 self.no_partition_is_used_twice()
-            self.now_ms += 2_000
-            self.group.on_time(self.now_ms)
+            self.pass_time(2_000)
         members = self.group.members
         live = [client for client in self.clients if client.member_id in members]
         wanted = frozenset().union(
