@@ -40,6 +40,7 @@ def test_text_of_a_broker_is_escaped_and_cut() -> None:
 # What a `%s` of a log call may be: an error (see above), a constant, or a name that does not come from the network.
 _SAFE = {
     "error",
+    "str(error)",  # without the frames that an error keeps
     "failure.error",
     "self._pool.members.bootstrap_error()",
     "api.name",

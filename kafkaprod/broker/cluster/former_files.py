@@ -51,7 +51,7 @@ def take_over(directory: str, disk: Disk, controller: OwnController, settings: S
     for path in found:
         disk.unlink(path)
     disk.sync_dir(directory)
-    logger.info("%s: %d topics and the settings are in the metadata log now", directory, len(topics))
+    logger.info("%r: %d topics and the settings are in the metadata log now", directory, len(topics))
 
 
 def name_unused(directory: str) -> None:

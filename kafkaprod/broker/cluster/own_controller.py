@@ -184,7 +184,7 @@ class OwnController:
 def _open_log(log_dir: LogDir, clock: Clock) -> PartitionOfMetadata:
     log = PartitionOfMetadata(log_dir.open_first(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_CONFIG), clock)
     if log.is_of_kafka:
-        logger.warning("%s has the metadata log of Apache Kafka, which is set aside: options are lost", log_dir.path)
+        logger.warning("%r has the metadata log of Apache Kafka, which is set aside: options are lost", log_dir.path)
         log_dir.set_aside(METADATA_PARTITION)
         log = PartitionOfMetadata(log_dir.open_first(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_CONFIG), clock)
     return log
