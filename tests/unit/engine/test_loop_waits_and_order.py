@@ -152,7 +152,8 @@ class TestMetrics:
         rig.turn()
         latencies = rig.metrics.snapshot(rig.clock.now_ms())["producer-latency-metrics"]
         assert latencies["append-time-us-max"] >= 20_000
-        assert latencies["seal-time-us-max"] > 0
+        assert "seal-time-us-max" in latencies  # a fast machine needs less than a microsecond
+        assert rig.metrics.histograms["seal"].count == 1
         assert latencies["send-time-us-max"] >= 4000
         assert (latencies["ack-time-us-max"] > 0) == (acks == 1)
 
