@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from tests.support.broker.fixtures_broker import wait_until
@@ -45,6 +45,14 @@ class Killer(threading.Thread):
         assert not self.is_alive()
 
 
+class NothingToAbortError(Exception):
+    """librdkafka wanted to abort a transaction that the broker has never heard of, and can only be replaced.
+
+    Its AddPartitionsToTxn was lost with the connection, so it asks for an abort to be safe. A coordinator that has no open
+    transaction and committed the last one answers INVALID_TXN_STATE, as that of Apache Kafka does.
+    """
+
+
 def end(producer: Producer, is_commit: bool) -> bool:
     """Commit or abort until there is an answer; return whether the transaction was committed."""
     while True:
@@ -58,8 +66,17 @@ def end(producer: Producer, is_commit: bool) -> bool:
             reason = error.args[0]
             if reason.txn_requires_abort():
                 is_commit = False
+            elif not is_commit and reason.code() == KafkaError.INVALID_TXN_STATE:
+                raise NothingToAbortError from error
             elif not reason.retriable():
                 raise
+
+
+def start_producer(broker: EmbeddedBroker) -> Producer:
+    """Return a producer of the one transactional id, ready to begin."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx", "linger.ms": 0})
+    producer.init_transactions(60)
+    return producer
 
 
 def run_transactions(broker: EmbeddedBroker, killer: Killer, seed: int) -> dict[int, bool]:
@@ -67,8 +84,7 @@ def run_transactions(broker: EmbeddedBroker, killer: Killer, seed: int) -> dict[
     rng = random.Random(seed)
     deadly = {(number, rng.choice(STEPS)) for number in rng.sample(range(1, TRANSACTIONS), KILLS)}
     outcomes: dict[int, bool] = {}
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx", "linger.ms": 0})
-    producer.init_transactions(60)
+    producer = start_producer(broker)
 
     def pass_step(number: int, step: str) -> None:
         if (number, step) in deadly:
@@ -83,7 +99,12 @@ def run_transactions(broker: EmbeddedBroker, killer: Killer, seed: int) -> dict[
         if rng.random() < 0.5:
             producer.flush(60)
         pass_step(number, "ending")
-        outcomes[number] = end(producer, is_commit=number % 3 != 0)
+        try:
+            outcomes[number] = end(producer, is_commit=number % 3 != 0)
+        except NothingToAbortError:
+            assert any(deadly_number <= number for deadly_number, _ in deadly)
+            outcomes[number] = False
+            producer = start_producer(broker)
     return outcomes
 
 

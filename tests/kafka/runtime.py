@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -27,6 +28,7 @@ TOOLS_VERSION = "4.3.1"  # the newest kafka-tools published
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 _HERE = Path(__file__).parent
 # C1 alone halves the start-up time of a broker; the serial collector needs the fewest threads.
+METADATA_SHELL = "org.apache.kafka.shell.MetadataShell"
 FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 QUIET_LOG = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -81,6 +83,22 @@ def run_java(class_path: str, main_class: str, arguments: Sequence[str], timeout
     if done.returncode != 0:
         raise RuntimeError(f"{main_class} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
     return done.stdout
+
+
+def read_metadata(class_path: str, log: Path, words: Sequence[str], last_change: str) -> str:
+    """Run kafka-metadata-shell on a copy of a metadata log and return what it prints.
+
+    The shell answers as soon as it has applied one batch (MetadataShell.waitUntilCaughtUp). On a busy machine that is
+    before the last one; so it is asked again until its image has what `last_change`, a regular expression, describes.
+
+    Raises:
+        AssertionError: the change was in none of five answers.
+    """
+    for _ in range(5):
+        printed = run_java(class_path, METADATA_SHELL, ["--snapshot", str(log), *words], timeout_s=120)
+        if re.search(last_change, printed):
+            return printed
+    raise AssertionError(f"no {last_change!r} in {printed}")
 
 
 def class_data_archive(version: str) -> Path:

@@ -23,13 +23,12 @@ from confluent_kafka.admin import (
 
 from kafkaprod import Producer
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
-from tests.kafka.runtime import run_java
+from tests.kafka.runtime import read_metadata, run_java
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
-SHELL = "org.apache.kafka.shell.MetadataShell"
 DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
 TIMEOUT_S = 120.0
 FIRST_SEGMENT = "00000000000000000000.log"
@@ -142,16 +141,13 @@ def test_the_metadata_shell_reads_the_log(kafka_tools: str, cluster: EmbeddedClu
     log.parent.mkdir()
     shutil.copy(Path(cluster.data_dir) / "controller" / "__cluster_metadata-0" / FIRST_SEGMENT, log)
 
-    def shell(*words: str) -> str:
-        return run_java(kafka_tools, SHELL, ["--snapshot", str(log), *words], timeout_s=TIMEOUT_S)
-
-    image = shell("tree", "image")
+    credential = r"bob:\s+ScramCredentialData\(salt=73616c74, .*iterations=4096\)"
+    image = read_metadata(kafka_tools, log, ["tree", "image"], credential)
     assert "4.0-IV3" in image
     brokers = re.findall(r"BrokerRegistration\(id=(\d), epoch=(\d+), .*fenced=(\w+)", image)
     assert [(node, fenced) for node, _, fenced in brokers] == [("1", "false"), ("2", "false"), ("3", "false")]
     assert all(int(epoch) > 0 for _, epoch, _ in brokers)
     assert re.search(r"StandardAcl\[resourceType=TOPIC, resourceName=secret, .*principal=User:ann, .*DENY\]", image)
-    assert re.search(r"bob:\s+ScramCredentialData\(salt=73616c74, .*iterations=4096\)", image)
-    partition = shell("cat", "image/topics/byName/orders/0")
-    assert "replicas=[1, 2, 3]" in partition
-    assert f"leader={cluster.view().leader('orders', 0)}, " in partition
+    leader = cluster.view().leader("orders", 0)
+    partition = ["cat", "image/topics/byName/orders/0"]
+    assert "replicas=[1, 2, 3]" in read_metadata(kafka_tools, log, partition, f"leader={leader}, ")
