@@ -25,6 +25,7 @@ from kafkaprod.broker.embedding.cluster_processes import ClusterBroker
 
 ROUNDS = 3
 PARTITIONS = 50
+LIMIT_S = 120.0
 DEATHS = 5
 
 
@@ -35,14 +36,16 @@ def memory_mib(pid: int | str) -> float:
 
 
 def await_answer(address: tuple[str, int]) -> None:
-    """Ask a broker for ApiVersions, version 0, again and again until it answers."""
+    """Ask a broker for ApiVersions, version 0, again and again until it answers; fail after LIMIT_S."""
     header = struct.pack(">hhih", 18, 0, 1, -1)
-    while True:
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection(address, 5) as sock:
             sock.sendall(struct.pack(">i", len(header)) + header)
             if sock.recv(4):
                 return
         time.sleep(0.0002)
+    raise TimeoutError(f"{address} did not answer within {LIMIT_S} s")
 
 
 def measure() -> dict[str, float]:

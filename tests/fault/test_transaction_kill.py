@@ -48,8 +48,8 @@ class Killer(threading.Thread):
 class NothingToAbortError(Exception):
     """librdkafka wanted to abort a transaction that the broker has never heard of, and can only be replaced.
 
-    Its AddPartitionsToTxn was lost with the connection, so it asks for an abort to be safe. A coordinator that has no open
-    transaction and committed the last one answers INVALID_TXN_STATE, as that of Apache Kafka does.
+    Its AddPartitionsToTxn was lost with the connection, so it asks for an abort to be safe. A coordinator that has no
+    open transaction and committed the last one answers INVALID_TXN_STATE, as that of Apache Kafka does.
     """
 
 

@@ -1,8 +1,8 @@
 """Something that happens at a chosen point of the package, because of a signal.
 
 A trace function stands in for the signal: at any line; with KAFKAPROD_STRESS=full at any bytecode. For what raises, a
-profile function does: the interpreter looks for signals where a function begins and behind a call of C, so that it lets
-no exception in between the end of a `with` block and the release of its lock.
+profile function does: the interpreter looks for signals where a function begins and when a C function has returned, so
+it raises nothing between the end of a `with` block and the release of its lock.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Interruption:
 
 
 class RaisingInterruption(Interruption):
-    """Likewise, at the points where the interpreter would raise what a signal handler raises."""
+    """Runs `handler`, which may raise, at point number `at` of those where the interpreter looks for signals."""
 
     def run(self, call: Callable[[], Any]) -> None:
         sys.setprofile(self._look)

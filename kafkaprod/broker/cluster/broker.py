@@ -225,7 +225,7 @@ class Broker:
 
     def _open_log_dir(self) -> LogDir:
         config = self.config
-        find_topics = self._open_controller if config.cluster is None else _know_nothing
+        find_topics = self._open_controller if config.cluster is None else _no_topics_yet
         return open_log_dir(
             config.data_dir,
             LogEnvironment(config.disk, self.clock, config.flush_policy, OpenHandles()),
@@ -365,7 +365,7 @@ def _nothing() -> None:
     """Follows a call on the control thread that the event loop need not know of."""
 
 
-def _know_nothing(log_dir: LogDir) -> KnownTopics:
+def _no_topics_yet(log_dir: LogDir) -> KnownTopics:
     """The topics of a cluster come with its metadata."""
     former_files.name_unused(log_dir.path)
     return KnownTopics({}, {})

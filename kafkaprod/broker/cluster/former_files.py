@@ -65,7 +65,9 @@ def _read_topics(path: str) -> dict[str, Any]:
     try:
         topics = json.loads(read_file(path))["topics"]
         for entry in topics.values():
-            decode_uuid(entry["id"]), int(entry["partitions"]), dict(entry["properties"])
+            decode_uuid(entry["id"]), dict(entry["properties"])
+            if type(entry["partitions"]) is not int:
+                raise TypeError("a count of partitions is not a number")
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -16,7 +16,6 @@ from kafkaprod.broker.cluster.coordination import Coordination
 from kafkaprod.broker.cluster.coordinator_log import ReplicatedCoordinatorLog
 from kafkaprod.broker.cluster.fetch_wire import answers_of, fetch_request, offset_answers, offset_request
 from kafkaprod.broker.cluster.forwarding import FORWARDED_VERSIONS
-from kafkaprod.broker.cluster.producer_ids import ProducerIds
 from kafkaprod.broker.cluster.replicated_settings import ReplicatedSettings
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.controller.events import AlterPartitionAnswer, RegisterBroker
@@ -275,7 +274,7 @@ class ClusterMember:
     def _refill_producer_ids(self) -> None:
         ids = self._broker.producer_ids
         is_running = self.lifecycle.state is BrokerState.RUNNING
-        if self._asks_for_ids or not is_running or not isinstance(ids, ProducerIds) or not ids.is_low:
+        if self._asks_for_ids or not is_running or not ids.is_low:
             return
         self._asks_for_ids = True
 

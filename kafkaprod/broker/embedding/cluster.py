@@ -307,8 +307,10 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
         """
         if not callable(condition):
             raise ConfigError(f"condition={condition!r} is not a function of a view: write lambda view: ...")
-        self._require_running()
         deadline = time.monotonic() + timeout_s
+        view = self.view()
+        if condition(view):
+            return view
         with ChangeSignal(self._directory) as signal:
             while True:
                 view = ClusterView(self.controller.tell({"command": "view", "wake": signal.path}))
@@ -351,12 +353,9 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
             EmbeddedBrokerError: It answered an error.
             IllegalStateError: The cluster does not run, or belongs to another process.
         """
-        return self._require_running().ask(command)
-
-    def _require_running(self) -> HostProcess:
         if self._host is None or self._owner_pid != os.getpid():
             raise IllegalStateError("the embedded cluster does not run in this process")
-        return self._host
+        return self._host.ask(command)
 
     def _view_with(self, topic: str, partition: int, what: str) -> ClusterView:
         """Return a view that has the partition. Raises ValueError, which `what` begins, if there is none."""

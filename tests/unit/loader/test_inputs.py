@@ -1,4 +1,4 @@
-"""What of a Python that was built without a library an input needs, and what it does not."""
+"""Inputs where Python was built without one of its optional libraries."""
 
 from __future__ import annotations
 

@@ -95,6 +95,12 @@ def test_crash_on_the_way_is_completed_by_the_next_start(tmp_path: Path, data: P
     box.broker.close()
 
 
+def test_a_count_that_is_text_stops_the_start(tmp_path: Path, data: Path) -> None:
+    (data / FILES[0]).write_text(json.dumps({"topics": {"orders": {**TOPICS["orders"], "partitions": "2"}}}))
+    with pytest.raises(CorruptDataError, match="not a number"):
+        BrokerWithoutSockets(tmp_path)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_damaged_file_stops_the_start_and_nothing_is_removed(tmp_path: Path, data: Path, name: str) -> None:
     (data / name).write_text('{"version": 0, "sections": {"quotas": {}}}')
