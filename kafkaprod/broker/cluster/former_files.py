@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import struct
 from typing import Any
 
 from kafkaprod.broker.cluster.own_controller import OwnController
+from kafkaprod.broker.cluster.replicated_settings import changes
 from kafkaprod.broker.cluster.settings import EMPTY, Settings
 from kafkaprod.broker.storage.disk import Disk, read_file
 from kafkaprod.broker.storage.recovery.checkpoints import decode_uuid
@@ -81,9 +83,10 @@ def _read_settings(path: str) -> dict[str, Any]:
         for name, content in sections.items():
             if type(content) is not type(EMPTY[name]):
                 raise TypeError(name)
+            changes(name, EMPTY[name], content, {})
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, struct.error) as error:
         raise CorruptDataError(f"{path} is damaged: {error!r}") from error
     return dict(sections)
 

@@ -84,7 +84,7 @@ class ReplicatedSettings(Settings):
         Raises:
             RequestRefusedError: 7, the controller does not answer; or its error.
         """
-        records: list[Buffer] = [encode(record) for record in self._changes(section, content)]
+        records = changes(section, self.get(section), content, self._acl_ids)
         if not records:
             return
         response = self.ask_controller(ChangeSettingsRequest(records=records))
@@ -97,15 +97,25 @@ class ReplicatedSettings(Settings):
             while self._seen_offset < response.end_offset and (left_s := deadline - time.monotonic()) > 0:
                 self._has_moved.wait(left_s)
 
-    def _changes(self, section: str, content: Any) -> Iterator[Struct]:
-        before = self.get(section)
-        if section in _RESOURCE_TYPES:
-            return _option_changes(_RESOURCE_TYPES[section], before, content)
-        if section == QUOTAS:
-            return _quota_changes(before, content)
-        if section == SCRAM:
-            return _scram_changes(before, content)
-        return _acl_changes(self._acl_ids, content)
+
+def changes(section: str, before: Any, after: Any, acl_ids: Mapping[AclFields, uuid.UUID]) -> list[Buffer]:
+    """Return the records that turn one content of a section into another, encoded.
+
+    Args:
+        section: One of `settings`.
+        before: What it holds.
+        after: What it shall hold.
+        acl_ids: The ids of the ACLs before.
+    """
+    if section in _RESOURCE_TYPES:
+        records = _option_changes(_RESOURCE_TYPES[section], before, after)
+    elif section == QUOTAS:
+        records = _quota_changes(before, after)
+    elif section == SCRAM:
+        records = _scram_changes(before, after)
+    else:
+        records = _acl_changes(acl_ids, after)
+    return [encode(record) for record in records]
 
 
 def _sections(image: ClusterImage) -> dict[str, Any]:

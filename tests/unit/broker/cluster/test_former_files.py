@@ -101,6 +101,35 @@ def test_a_count_that_is_text_stops_the_start(tmp_path: Path, data: Path) -> Non
         BrokerWithoutSockets(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("section", "content"),
+    [
+        (BROKER_OPTIONS, {"": {"num.partitions": 7}}),
+        (BROKER_OPTIONS, {"": "text"}),
+        (GROUP_OPTIONS, {"g": [1]}),
+        (QUOTAS, [{"entity": {"user": "ann"}}]),
+        (QUOTAS, [{"entity": {"user": "ann"}, "values": {"producer_byte_rate": "fast"}}]),
+        (SCRAM, {"ann": {"SCRAM-SHA-1": KEYS}}),
+        (SCRAM, {"ann": {"SCRAM-SHA-256": {**KEYS, "iterations": "many"}}}),
+        (SCRAM, {"ann": {"SCRAM-SHA-256": {**KEYS, "salt": "c"}}}),
+        (ACLS, [[2, "orders", 3, "User:ann"]]),
+        (ACLS, [[2, "orders", 300, "User:ann", "*", 3, 3]]),
+        (ACLS, [[2, ["orders"], 3, "User:ann", "*", 3, 3]]),
+    ],
+)
+def test_a_damaged_setting_stops_the_start_before_anything_is_taken_over(
+    tmp_path: Path, data: Path, section: str, content: Any
+) -> None:
+    (data / FILES[1]).write_text(json.dumps({"version": 0, "sections": {**SECTIONS, section: content}}))
+    with pytest.raises(CorruptDataError, match=FILES[1]):
+        BrokerWithoutSockets(tmp_path)
+    gc.collect()  # the lock of the directory is in the exception's frames
+    (data / FILES[1]).write_text(json.dumps({"version": 0, "sections": SECTIONS}))
+    box = BrokerWithoutSockets(tmp_path)
+    check(box)
+    box.broker.close()
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_damaged_file_stops_the_start_and_nothing_is_removed(tmp_path: Path, data: Path, name: str) -> None:
     (data / name).write_text('{"version": 0, "sections": {"quotas": {}}}')
