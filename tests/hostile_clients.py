@@ -26,7 +26,6 @@ from crc32c import crc32c
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.compression import CODEC_IDS, make_codec
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.frames import encode_request
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest
 from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -41,8 +40,16 @@ from kafkaprod.protocol.messages.produce import (
 )
 from kafkaprod.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkaprod.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kafkaprod.protocol.schema import Request
 from tests.support.broker.fixtures_log import make_batch
+from tests.support.broker.hostile_settings import (
+    MANY,
+    deleted_acls,
+    frame_of,
+    looked_up_acls,
+    many_credentials,
+    many_options,
+    many_quotas,
+)
 from tests.support.broker.measured_broker import LongestTurn, longest_turn, measured_brokers
 from tests.support.net.raw_client import RawClient
 
@@ -52,8 +59,6 @@ MAX_TURN_S = 0.25
 MAX_RESIDENT_BYTES = 300 << 20
 MIB = 1 << 20
 TOPIC = "orders"
-MANY = 24_000
-"""Elements of a request, a little below the broker's limit."""
 MANY_PARTITIONS = {"many": 10_000}
 MANY_TOPICS = {f"many-{number}": 10 for number in range(1_000)}
 USERS = {"ada": "lovelace"}
@@ -115,10 +120,6 @@ def batch_of(count: int, section: bytes, codec: int, base_timestamp: int) -> byt
 def produce(batch: bytes, times: int = 1) -> bytes:
     data = [TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)] * times)]
     return frame_of(ProduceRequest(acks=-1, timeout_ms=1, topic_data=data), 9)
-
-
-def frame_of(request: Request, version: int) -> bytes:
-    return b"".join(map(bytes, encode_request(request, version, 1, "hostile")))
 
 
 def raw_frame(api: ApiKey, version: int, body: bytes) -> bytes:
@@ -263,11 +264,25 @@ def repeat(make: Callable[[], bytes]) -> Callable[[str], None]:
     return attack
 
 
-def talk(make: Callable[[], Iterator[bytes]]) -> Callable[[str], None]:
-    """An attack that sends one request after another, each when the one before is answered."""
+def fresh(make: Callable[[], bytes]) -> Callable[[], Iterator[bytes]]:
+    """Requests that are made anew each time, so that each of them changes something."""
+    return lambda: iter(make, b"")
+
+
+def talk(make: Callable[[], Iterator[bytes]], *, is_first_before: bool = False) -> Callable[[str], None]:
+    """An attack that sends one request after another, each when the one before is answered.
+
+    Args:
+        make: Makes the requests.
+        is_first_before: The first one is answered before the attack begins.
+    """
 
     def attack(address: str) -> None:
         frames = make()
+        if is_first_before:
+            with RawClient(address, patience_s=60) as client:
+                client.socket.sendall(next(frames))
+                client.receive_frame()
         frame = next(frames)
         ready()
         while True:
@@ -362,6 +377,11 @@ ATTACKS: dict[str, Callable[[str], None]] = {
     "24,000 offsets by time": talk(looked_up_by_time),
     "3,000 partitions": talk(topic_of_many_partitions),
     "empty gzip members": repeat(empty_members),
+    "24,000 ACLs deleted": talk(deleted_acls, is_first_before=True),
+    "24,000 names in 24,000 ACLs": talk(looked_up_acls, is_first_before=True),
+    "8,000 quotas": talk(fresh(many_quotas)),
+    "24,000 credentials": talk(fresh(many_credentials)),
+    "options of 12,000 groups": talk(many_options),
     "half requests": half_requests,
     "one partition fetched 3M times": repeat(same_partition_fetched),
     "metadata of 3M names": repeat(metadata_of_many),

@@ -9,7 +9,8 @@ for one host or "*". A client that did not log in is "User:ANONYMOUS". Source: K
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafkaprod.broker.cluster.settings import ACLS, Settings
@@ -86,6 +87,43 @@ def covers(acl: Acl, name: str) -> bool:
     return acl.name in (name, WILDCARD)
 
 
+class _Entries:
+    """Entries, found by resource without a look at each: a broker may have many, and a request name many resources."""
+
+    def __init__(self, acls: Iterable[Acl]) -> None:
+        self.all = tuple(acls)
+        self._by_pattern: defaultdict[tuple[int, int, str], list[Acl]] = defaultdict(list)
+        self._prefix_lengths: defaultdict[int, set[int]] = defaultdict(set)
+        for acl in self.all:
+            self._by_pattern[acl.resource_type, acl.pattern_type, acl.name].append(acl)
+            if acl.pattern_type == PREFIXED:
+                self._prefix_lengths[acl.resource_type].add(len(acl.name))
+
+    def covering(self, resource_type: int, name: str) -> list[Acl]:
+        """Return the entries for a resource: of its name, of its prefixes, and of all names."""
+        prefixes = [name[:length] for length in self._prefix_lengths.get(resource_type, ()) if length <= len(name)]
+        return [
+            *self._of(resource_type, LITERAL, name),
+            *(acl for prefix in prefixes for acl in self._of(resource_type, PREFIXED, prefix)),
+            *(self._of(resource_type, LITERAL, WILDCARD) if name != WILDCARD else ()),
+        ]
+
+    def matching(self, wanted: AclFilter) -> Iterator[Acl]:
+        """Return the entries that a filter matches."""
+        return filter(wanted.matches, self.all if wanted.name is None else self._named(wanted, wanted.name))
+
+    def _named(self, wanted: AclFilter, name: str) -> Iterator[Acl]:
+        for resource_type in range(TOPIC, USER + 1) if wanted.resource_type == ANY else (wanted.resource_type,):
+            if wanted.pattern_type == MATCH:
+                yield from self.covering(resource_type, name)
+            else:
+                yield from self._of(resource_type, LITERAL, name)
+                yield from self._of(resource_type, PREFIXED, name)
+
+    def _of(self, resource_type: int, pattern_type: int, name: str) -> Sequence[Acl]:
+        return self._by_pattern.get((resource_type, pattern_type, name), ())
+
+
 class Acls:
     """The entries, and the decisions. Changed on the control thread; decides on any."""
 
@@ -100,12 +138,12 @@ class Acls:
         self._settings = settings
         self._super_users = frozenset(super_users)
         self._allows_if_none = allows_if_none
-        self._known: tuple[Any, tuple[Acl, ...]] = ((), ())  # a section of the settings, and the entries in it
+        self._known: tuple[Any, _Entries] = ((), _Entries(()))  # a section of the settings, and the entries in it
 
     @property
     def is_open(self) -> bool:
         """Everyone may do everything: there are no entries."""
-        return self._allows_if_none and not self._acls
+        return self._allows_if_none and not self._entries.all
 
     def find(self, wanted: AclFilter) -> list[Acl]:
         """Return the entries that a filter matches.
@@ -121,22 +159,22 @@ class Acls:
         )
         if not known:
             raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "The filter contains UNKNOWN elements.")
-        return [acl for acl in self._acls if wanted.matches(acl)]
+        return list(self._entries.matching(wanted))
 
     def add(self, acls: Sequence[Acl]) -> None:
         """Add checked entries; those that exist are not doubled. Raises RequestRefusedError 56: not written."""
-        self._put(dict.fromkeys((*self._acls, *acls)))
+        self._put(dict.fromkeys((*self._entries.all, *acls)))
 
-    def remove(self, acls: Iterable[Acl]) -> None:
+    def remove(self, acls: Collection[Acl]) -> None:
         """Remove entries. Raises RequestRefusedError 56: not written."""
-        gone = set(acls)
-        self._put(acl for acl in self._acls if acl not in gone)
+        gone = frozenset(acls)
+        self._put(acl for acl in self._entries.all if acl not in gone)
 
     def is_allowed(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
         """Decide whether a principal at a host may do something to a resource."""
         if principal in self._super_users:
             return True
-        matching = [acl for acl in self._acls if acl.resource_type == resource_type and covers(acl, name)]
+        matching = self._entries.covering(resource_type, name)
         if not matching:
             return self._allows_if_none
         return self._decide(matching, principal, host, operation)
@@ -145,7 +183,9 @@ class Acls:
         """Decide whether a principal may do something to some resource of a type (KIP-679)."""
         if principal in self._super_users or self.is_open:
             return True
-        names = {acl.name for acl in self._acls if acl.resource_type == resource_type and acl.permission == ALLOW}
+        names = {
+            acl.name for acl in self._entries.all if acl.resource_type == resource_type and acl.permission == ALLOW
+        }
         if self._allows_if_none and not names:
             return self.is_allowed(principal, host, operation, resource_type, WILDCARD)
         return any(self.is_allowed(principal, host, operation, resource_type, name) for name in names)
@@ -163,12 +203,12 @@ class Acls:
         return is_allowed
 
     @property
-    def _acls(self) -> tuple[Acl, ...]:
+    def _entries(self) -> _Entries:
         """The entries; in a cluster other brokers change them, too."""
         section = self._settings.get(ACLS)
         known, entries = self._known
         if known is not section:
-            entries = tuple(Acl(*fields) for fields in section)
+            entries = _Entries(Acl(*fields) for fields in section)
             self._known = (section, entries)
         return entries
 

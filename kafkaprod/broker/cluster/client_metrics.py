@@ -7,7 +7,6 @@ Source: org.apache.kafka.server.ClientMetricsManager, org.apache.kafka.server.me
 
 from __future__ import annotations
 
-import re
 import uuid
 import zlib
 from collections import OrderedDict, deque
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kafkaprod.broker.cluster.settings import METRICS_OPTIONS, Settings
+from kafkaprod.broker.coordinator.topic_regex import TopicRegex
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.clock import NEVER_MS
 from kafkaprod.compression import decompress
@@ -28,6 +28,7 @@ MAX_BYTES: Final = 1 << 20  # telemetry.max.bytes
 DEFAULT_INTERVAL_MS: Final = 300_000
 MATCH_KEYS: Final = ("client_id", "client_instance_id", "client_source_address")
 
+_MAX_VALUE_CHARS: Final = 1_000  # of what a pattern is tried on
 _MAX_CLIENTS: Final = 10_000  # known at once, as in Kafka
 _MAX_PUSHES: Final = 1_000
 _MAX_KEPT_BYTES: Final = 64 << 20
@@ -81,9 +82,9 @@ def check_match(text: str) -> None:
         if key not in MATCH_KEYS:
             raise ConfigError(f"match={text!r}: {key!r} is not one of {', '.join(MATCH_KEYS)}")
         try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ConfigError(f"match={text!r}: {pattern!r} is no regular expression: {error}") from error
+            TopicRegex(pattern)
+        except ValueError as error:
+            raise ConfigError(f"match={text!r}: {error}") from error
 
 
 class ClientMetrics:
@@ -181,7 +182,15 @@ class ClientMetrics:
 
 
 def _matches(match: str, values: Mapping[str, str]) -> bool:
-    return all(key in values and re.fullmatch(pattern, values[key]) for key, pattern in _patterns(match))
+    return all(_fits(pattern, values.get(key, "")) for key, pattern in _patterns(match))
+
+
+def _fits(pattern: str, value: str) -> bool:
+    """Whether a pattern matches the whole value; none matches a long one, or is one that is refused today."""
+    try:
+        return len(value) <= _MAX_VALUE_CHARS and TopicRegex(pattern, frozenset(value)).matches(value)
+    except ValueError:
+        return False
 
 
 def _patterns(text: str) -> list[tuple[str, str]]:

@@ -23,7 +23,7 @@ from kafkaprod.broker.cluster.topic_options import (
     DYNAMIC_DEFAULT_SOURCE,
     TOPIC_SOURCE,
 )
-from kafkaprod.broker.cluster.topics import Topic, refuse_internal
+from kafkaprod.broker.cluster.topics import Changes, Topic, refuse_internal
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.errors import BrokerError, ConfigError
@@ -109,7 +109,9 @@ class Entry(NamedTuple):
     synonyms: list[tuple[str, str, int]]
 
 
-def alter_each(resources: Sequence[R], answer_to: Callable[[R, int], A], alter: Callable[[R], None]) -> list[A]:
+def alter_each(
+    resources: Sequence[R], answer_to: Callable[[R, int], A], alter: Callable[[R], None]
+) -> Changes[list[A]]:
     """Alter each resource as a whole, or not at all; return the answers.
 
     Args:
@@ -130,6 +132,7 @@ def alter_each(resources: Sequence[R], answer_to: Callable[[R, int], A], alter: 
         except BrokerError as error:
             answer.error_code, answer.error_message = error.code, str(error)
         answers.append(answer)
+        yield
     return answers
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkaprod.broker.cluster.settings import QUOTAS, Settings
 from kafkaprod.broker.server.refusal import RequestRefusedError
@@ -75,39 +75,40 @@ class Quotas:
             and (not is_strict or len(entry["entity"]) == len(filters))
         ]
 
-    def alter(self, parts: Iterable[tuple[str, str | None]], changes: Sequence[Change], *, validate_only: bool) -> None:
-        """Change the quotas of one entity, all or none.
+    def check(self, parts: Sequence[tuple[str, str | None]], changes: Sequence[Change]) -> None:
+        """Check what is to be changed of one entity.
 
         Raises:
-            RequestRefusedError: 42, 35 or 40 for what means nothing; 56, the disk refused.
+            RequestRefusedError: 42, 35 or 40 for what means nothing.
         """
-        pairs = list(parts)
-        entity = dict(pairs)
-        if not pairs or len(entity) < len(pairs) or (IP in entity and len(entity) > 1):
+        entity = dict(parts)
+        if not parts or len(entity) < len(parts) or (IP in entity and len(entity) > 1):
             raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "The entity is empty or contradicts itself.")
-        for entity_type, name in pairs:
+        for entity_type, name in parts:
             _check_type(entity_type)
             if name == "":
                 raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"The name of the {entity_type} is empty.")
         for change in changes:
             _check_change(change, _IP_KEYS if IP in entity else _CLIENT_KEYS)
-        if not validate_only:
-            self._save(entity, changes)
 
-    def _save(self, entity: Entity, changes: Sequence[Change]) -> None:
-        others: list[dict[str, Any]] = []
-        values: dict[str, float] = {}
-        for entry in self._settings.get(QUOTAS):
-            if entry["entity"] == entity:
-                values = dict(entry["values"])
-            else:
-                others.append(entry)
-        for change in changes:
-            if change.value is None:
-                values.pop(change.key, None)
-            else:
-                values[change.key] = change.value
-        self._settings.put(QUOTAS, [*others, {"entity": dict(entity), "values": values}] if values else others)
+    def alter(self, wanted: Iterable[tuple[Entity, Sequence[Change]]]) -> None:
+        """Change the quotas of entities, which `check` has let pass, all or none.
+
+        Raises:
+            RequestRefusedError: 56, the disk refused.
+        """
+        entries = {frozenset(entry["entity"].items()): entry for entry in self._settings.get(QUOTAS)}
+        for entity, changes in wanted:
+            before = entries.pop(frozenset(entity.items()), {"values": {}})
+            values = dict(before["values"])
+            for change in changes:
+                if change.value is None:
+                    values.pop(change.key, None)
+                else:
+                    values[change.key] = change.value
+            if values:
+                entries[frozenset(entity.items())] = {"entity": dict(entity), "values": values}
+        self._settings.put(QUOTAS, list(entries.values()))
 
 
 def _matches(entity: Entity, wanted: Filter) -> bool:

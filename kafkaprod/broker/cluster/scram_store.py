@@ -30,9 +30,13 @@ class ScramStore:
 
     def follow(self) -> None:
         """Take over what the settings say; in a cluster other brokers change them, too."""
-        for user, mechanisms in self._settings.get(SCRAM).items():
-            for mechanism, saved in mechanisms.items():
-                self._credentials.set_scram_keys(mechanism, user, None if saved is None else _decode(saved))
+        self._credentials.alter_scram_keys(
+            {
+                (mechanism, user): None if saved is None else _decode(saved)
+                for user, mechanisms in self._settings.get(SCRAM).items()
+                for mechanism, saved in mechanisms.items()
+            }
+        )
 
     def describe(self) -> dict[str, dict[int, int]]:
         """Return the iterations of each mechanism of each user."""
@@ -45,7 +49,7 @@ class ScramStore:
     def check_deletion(self, user: str, mechanism: int) -> None:
         """Raise RequestRefusedError 93, 33 or 91 unless there is such a credential."""
         self._check(user, mechanism)
-        if mechanism not in self.describe().get(user, {}):
+        if not self._credentials.has_scram_keys(MECHANISMS[mechanism], user):
             raise RequestRefusedError(
                 ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
             )
@@ -58,14 +62,19 @@ class ScramStore:
         if iterations > MAX_ITERATIONS:
             raise RequestRefusedError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
 
-    def delete(self, user: str, mechanism: int) -> None:
-        """Delete a credential. Raises RequestRefusedError 56: the disk refused; nothing was changed."""
-        self._put(user, MECHANISMS[mechanism], None)
+    def alter(self, wanted: Mapping[tuple[str, int], ScramKeys | None]) -> None:
+        """Set credentials of users and mechanisms that were checked, or delete them (None); all or none.
 
-    def upsert(self, user: str, mechanism: int, iterations: int, salt: bytes, salted_password: bytes) -> None:
-        """Set a credential. Raises RequestRefusedError 56: the disk refused; nothing was changed."""
-        name = MECHANISMS[mechanism]
-        self._put(user, name, scram_keys_of(SCRAM_HASHES[name], salted_password, salt, iterations))
+        Raises:
+            RequestRefusedError: 56, the disk refused; nothing was changed.
+        """
+        users = dict(self._settings.get(SCRAM))
+        for (user, mechanism), keys in wanted.items():
+            users[user] = {**users.get(user, {}), MECHANISMS[mechanism]: None if keys is None else _encode(keys)}
+        self._settings.put(SCRAM, users)
+        self._credentials.alter_scram_keys(
+            {(MECHANISMS[number], user): keys for (user, number), keys in wanted.items()}
+        )
 
     def _check(self, user: str, mechanism: int) -> None:
         if not user:
@@ -73,11 +82,10 @@ class ScramStore:
         if mechanism not in MECHANISMS:
             raise RequestRefusedError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
 
-    def _put(self, user: str, mechanism: str, keys: ScramKeys | None) -> None:
-        saved = self._settings.get(SCRAM)
-        entry = {**saved.get(user, {}), mechanism: None if keys is None else _encode(keys)}
-        self._settings.put(SCRAM, {**saved, user: entry})
-        self._credentials.set_scram_keys(mechanism, user, keys)
+
+def keys_of(mechanism: int, salted_password: bytes, salt: bytes, iterations: int) -> ScramKeys:
+    """Return the keys that a credential is kept as."""
+    return scram_keys_of(SCRAM_HASHES[MECHANISMS[mechanism]], salted_password, salt, iterations)
 
 
 def _encode(keys: ScramKeys) -> dict[str, Any]:

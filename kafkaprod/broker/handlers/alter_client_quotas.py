@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.quotas import Change
+from kafkaprod.broker.cluster.quotas import Change, Entity
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -19,17 +19,24 @@ MAX_VERSION = 1
 
 
 def handle(broker: Broker, request: ClientRequest[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:
-    """Change each entity as a whole, or not at all."""
+    """Check each entity, then change those that may be, all or none."""
     results = []
+    good: list[tuple[Entity, list[Change]]] = []
     for entry in request.body.entries:
         result = EntryResult(entity=entry.entity)
         parts = [(part.entity_type, part.entity_name) for part in entry.entity]
         changes = [Change(op.key, None if op.remove else op.value) for op in entry.ops]
         try:
-            broker.quotas.alter(parts, changes, validate_only=request.body.validate_only)
+            broker.quotas.check(parts, changes)
+            good.append((dict(parts), changes))
         except BrokerError as error:
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
+    if not request.body.validate_only:
+        try:
+            broker.quotas.alter(good)
+        except BrokerError as error:
+            return refuse(request, error.code)
     return AlterClientQuotasResponse(entries=results)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kafkaprod.broker.cluster import config_resources
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
+from kafkaprod.broker.server.steps import Steps, each_short, run_in_control_steps
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.alter_configs import (
@@ -20,14 +23,18 @@ LANE = Lane.CONTROL
 MAX_VERSION = 2
 
 
-def handle(broker: Broker, request: ClientRequest[AlterConfigsRequest]) -> AlterConfigsResponse:
+def handle(broker: Broker, request: ClientRequest[AlterConfigsRequest]) -> Outcome:
     """Change each resource as a whole, or not at all."""
-    body = request.body
-    return AlterConfigsResponse(
-        responses=config_resources.alter_each(
+    return run_in_control_steps(broker, _alter_all(broker, request.body), partial(refuse, request))
+
+
+def _alter_all(broker: Broker, body: AlterConfigsRequest) -> Steps[AlterConfigsResponse]:
+    answers = yield from each_short(
+        config_resources.alter_each(
             body.resources, _response, lambda resource: _alter(broker, resource, validate_only=body.validate_only)
         )
     )
+    return AlterConfigsResponse(responses=answers)
 
 
 def refuse(request: ClientRequest[AlterConfigsRequest], error_code: int) -> AlterConfigsResponse:

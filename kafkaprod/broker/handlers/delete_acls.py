@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaprod.broker.cluster.acls import AclFilter
+from functools import partial
+
+from kafkaprod.broker.cluster.acls import Acl, AclFilter
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
+from kafkaprod.broker.server.steps import Pause, Steps, run_in_control_steps
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.delete_acls import (
@@ -20,9 +23,22 @@ LANE = Lane.CONTROL
 MAX_VERSION = 3
 
 
-def handle(broker: Broker, request: ClientRequest[DeleteAclsRequest]) -> DeleteAclsResponse:
-    """Delete filter by filter; what two filters match is in the answer of the first."""
-    return DeleteAclsResponse(filter_results=[_delete(broker, wanted) for wanted in request.body.filters])
+def handle(broker: Broker, request: ClientRequest[DeleteAclsRequest]) -> Outcome:
+    """Find filter by filter, then delete at once; what two filters match is in the answer of the first."""
+    return run_in_control_steps(broker, _delete_all(broker, request), partial(refuse, request))
+
+
+def _delete_all(broker: Broker, request: ClientRequest[DeleteAclsRequest]) -> Steps[DeleteAclsResponse]:
+    gone: set[Acl] = set()
+    results = []
+    for wanted in request.body.filters:
+        results.append(_find(broker, wanted, gone))
+        yield Pause.SHORT
+    try:
+        broker.acls.remove(gone)
+    except BrokerError as error:
+        return refuse(request, error.code)
+    return DeleteAclsResponse(filter_results=results)
 
 
 def refuse(request: ClientRequest[DeleteAclsRequest], error_code: int) -> DeleteAclsResponse:
@@ -32,7 +48,8 @@ def refuse(request: ClientRequest[DeleteAclsRequest], error_code: int) -> Delete
     )
 
 
-def _delete(broker: Broker, wanted: DeleteAclsFilter) -> DeleteAclsFilterResult:
+def _find(broker: Broker, wanted: DeleteAclsFilter, gone: set[Acl]) -> DeleteAclsFilterResult:
+    """Answer what a filter matches but others before it do not, and add that to `gone`."""
     acl_filter = AclFilter(
         wanted.resource_type_filter,
         wanted.resource_name_filter,
@@ -43,10 +60,10 @@ def _delete(broker: Broker, wanted: DeleteAclsFilter) -> DeleteAclsFilterResult:
         wanted.permission_type,
     )
     try:
-        found = broker.acls.find(acl_filter)
-        broker.acls.remove(found)
+        found = [acl for acl in broker.acls.find(acl_filter) if acl not in gone]
     except BrokerError as error:
         return DeleteAclsFilterResult(error_code=error.code, error_message=str(error))
+    gone.update(found)
     return DeleteAclsFilterResult(
         matching_acls=[
             DeleteAclsMatchingAcl(

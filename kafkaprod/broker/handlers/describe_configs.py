@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kafkaprod.broker.cluster import config_resources
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
+from kafkaprod.broker.server.steps import Pause, Steps, run_in_control_steps
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.describe_configs import (
@@ -24,20 +27,25 @@ LANE = Lane.CONTROL
 MAX_VERSION = 4
 
 
-def handle(broker: Broker, request: ClientRequest[DescribeConfigsRequest]) -> DescribeConfigsResponse:
+def handle(broker: Broker, request: ClientRequest[DescribeConfigsRequest]) -> Outcome:
     """Describe each resource, once."""
+    return run_in_control_steps(broker, _describe_all(broker, request.body), partial(refuse, request))
+
+
+def _describe_all(broker: Broker, body: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
     asked = {
         (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())): resource
-        for resource in request.body.resources
+        for resource in body.resources
     }
     results = []
     for resource in asked.values():
         result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
         try:
-            result.configs = _describe(broker, resource, with_synonyms=request.body.include_synonyms)
+            result.configs = _describe(broker, resource, with_synonyms=body.include_synonyms)
         except BrokerError as error:
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
+        yield Pause.SHORT
     return DescribeConfigsResponse(results=results)
 
 

@@ -38,14 +38,14 @@ def _finish(request: ClientRequest[ElectLeadersRequest], answer: Response | None
     if not isinstance(answer, ElectLeadersResponse):
         return refuse(request, ErrorCode.REQUEST_TIMED_OUT)
     found = {topic.topic: topic for topic in answer.replica_election_results}
+    known = {(name, result.partition_id) for name, topic in found.items() for result in topic.partition_result}
     for wanted in request.body.topic_partitions or []:
         topic = found.setdefault(wanted.topic, ReplicaElectionResult(topic=wanted.topic))
-        known = {result.partition_id for result in topic.partition_result}
-        topic.partition_result += [
-            PartitionResult(partition_id=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            for index in wanted.partitions
-            if index not in known
-        ]
+        for index in wanted.partitions:
+            if (wanted.topic, index) not in known:
+                known.add((wanted.topic, index))
+                unknown = PartitionResult(partition_id=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                topic.partition_result.append(unknown)
     for topic in found.values():
         for result in topic.partition_result:
             result.error_message = describe(result.error_code).text if result.error_code else None

@@ -57,10 +57,14 @@ class Credentials:
         is_equal = hmac.compare_digest(self._decoy if known is None else known, password)
         return is_equal and known is not None
 
-    def set_scram_keys(self, mechanism: str, user: str, keys: ScramKeys | None) -> None:
-        """Replace or remove a user's keys; counts from the next login on. One thread at a time."""
-        changed = {known: value for known, value in self._keys.items() if known != (mechanism, user)}
-        self._keys = changed if keys is None else {**changed, (mechanism, user): keys}
+    def alter_scram_keys(self, changes: Mapping[tuple[str, str], ScramKeys | None]) -> None:
+        """Replace or remove (None) keys, by mechanism and user; counts from the next login on. One thread at a time."""
+        changed = {**self._keys, **changes}
+        self._keys = {known: keys for known, keys in changed.items() if keys is not None}
+
+    def has_scram_keys(self, mechanism: str, user: str) -> bool:
+        """Return whether the user can log in by the mechanism."""
+        return (mechanism, user) in self._keys
 
     def scram_users(self, mechanism: str) -> dict[str, ScramKeys]:
         """Return the users that can log in by a mechanism, and their keys."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from kafkaprod.broker.cluster import acls
@@ -104,6 +106,27 @@ def test_filters_find_by_pattern(pattern: int, name: str | None, expected: list[
     made = make(entry(), entry(name="ord", pattern=acls.PREFIXED), entry(name="*"))
     found = made.find(AclFilter(TOPIC, name, pattern, None, None, acls.ANY, acls.ANY))
     assert [acl.name for acl in found] == expected
+
+
+def test_entries_are_found_as_a_look_at_each_would_find_them() -> None:
+    generator = random.Random(7)
+    names = ["a", "ab", "abc", "b", "bc", "*"]
+    entries = {
+        entry(
+            generator.choice([acls.READ, acls.WRITE, acls.ALL]),
+            name=generator.choice(names),
+            pattern=generator.choice([acls.LITERAL, acls.PREFIXED]),
+            permission=generator.choice([acls.ALLOW, acls.ALLOW, acls.DENY]),
+            resource_type=generator.choice([TOPIC, acls.GROUP]),
+        )
+        for _ in range(60)
+    }
+    made = make(*entries)
+    for resource_type in (acls.ANY, TOPIC, acls.GROUP):
+        for pattern in (acls.ANY, acls.MATCH, acls.LITERAL, acls.PREFIXED):
+            for name in (None, *names, "abcd", "z"):
+                wanted = AclFilter(resource_type, name, pattern, None, None, acls.ANY, acls.ANY)
+                assert sorted(made.find(wanted)) == sorted(filter(wanted.matches, entries)), wanted
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,16 @@ def test_matching_subscriptions_are_united(settings: SettingsInMemory, metrics: 
     assert (subscription.prefixes, subscription.interval_ms) == (["a.", "d."], 1000)
 
 
+def test_no_pattern_and_no_client_id_stops_the_broker(settings: SettingsInMemory, metrics: ClientMetrics) -> None:
+    """Python's own expressions would try for ages."""
+    settings.put(METRICS_OPTIONS, {"slow": {"metrics": "a.", "match": "client_id=(a+)+"}})
+    assert metrics.subscribe(None, "a" * 900, HOST, 0)[1].prefixes == ["a."]
+    assert metrics.subscribe(None, "a" * 900 + "b", HOST, 0)[1].prefixes == []
+    assert metrics.subscribe(None, "a" * 30_000, HOST, 0)[1].prefixes == []
+    settings.put(METRICS_OPTIONS, {"of an older version": {"metrics": "a.", "match": r"client_id=(?=a).*"}})
+    assert metrics.subscribe(None, "a", HOST, 0)[1].prefixes == []
+
+
 def test_a_client_keeps_its_id_and_must_not_ask_too_often(metrics: ClientMetrics) -> None:
     instance_id, subscription = metrics.subscribe(None, "x", HOST, 0)
     with pytest.raises(RequestRefusedError) as caught:
@@ -90,7 +100,7 @@ def test_a_client_unknown_here_is_served(metrics: ClientMetrics) -> None:
     assert push_code(metrics, Push("x", uuid.uuid4(), False, b""), subscription.number, 0) == 0
 
 
-@pytest.mark.parametrize("match", ["client_software_name=java", "client_id=(", "nothing"])
+@pytest.mark.parametrize("match", ["client_software_name=java", "client_id=(", r"client_id=(a)\1", "nothing"])
 def test_a_bad_match_is_refused(match: str) -> None:
     with pytest.raises(ConfigError, match="match="):
         check_match(match)

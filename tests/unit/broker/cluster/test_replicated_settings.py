@@ -10,7 +10,7 @@ from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.cluster.acls import Acl, AclFilter, Acls
 from kafkaprod.broker.cluster.quotas import Change, Quotas
 from kafkaprod.broker.cluster.replicated_settings import ReplicatedSettings
-from kafkaprod.broker.cluster.scram_store import ScramStore
+from kafkaprod.broker.cluster.scram_store import ScramStore, keys_of
 from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, METRICS_OPTIONS, SCRAM
 from kafkaprod.broker.controller.controller import Controller
 from kafkaprod.broker.controller.events import ChangeSettings, SettingsAnswer
@@ -97,13 +97,13 @@ def test_what_two_brokers_change_at_once_counts_once(rig: Rig) -> None:
 def test_quotas_are_the_same_on_all_brokers(rig: Rig) -> None:
     first, second = map(Quotas, rig.brokers)
     entity = {"user": "ann", "client-id": None}
-    first.alter(entity.items(), [Change("producer_byte_rate", 10.0)], validate_only=False)
-    second.alter(reversed(entity.items()), [Change("consumer_byte_rate", 20.0)], validate_only=False)
+    first.alter([(entity, [Change("producer_byte_rate", 10.0)])])
+    second.alter([(dict(reversed(entity.items())), [Change("consumer_byte_rate", 20.0)])])
     assert first.find([], is_strict=False) == [
         (dict(sorted(entity.items())), {"producer_byte_rate": 10.0, "consumer_byte_rate": 20.0})
     ]
     removals = [Change("producer_byte_rate", None), Change("consumer_byte_rate", None)]
-    first.alter(entity.items(), removals, validate_only=False)
+    first.alter([(entity, removals)])
     assert second.find([], is_strict=False) == []
     assert rig.image_after_restart().quotas == {}
 
@@ -111,8 +111,7 @@ def test_quotas_are_the_same_on_all_brokers(rig: Rig) -> None:
 def test_credentials_are_the_same_on_all_brokers(rig: Rig) -> None:
     users = [Credentials({"ann": "secret"}), Credentials({"ann": "secret"})]
     first, second = (ScramStore(*pair) for pair in zip(rig.brokers, users, strict=True))
-    first.upsert("bob", 1, 4096, b"salt", b"salted")
-    first.delete("ann", 2)
+    first.alter({("bob", 1): keys_of(1, b"salted", b"salt", 4096), ("ann", 2): None})
     second.follow()
     assert second.describe() == first.describe() == {"ann": {1: 4096}, "bob": {1: 4096}}
     assert users[1].scram_keys("SCRAM-SHA-256", "bob") == users[0].scram_keys("SCRAM-SHA-256", "bob")
@@ -159,11 +158,11 @@ def test_the_history_names_changes_without_secrets(rig: Rig) -> None:
     entries = Acls(rig.brokers[0], [], allows_if_none=True)
     entries.add([READ_ORDERS])
     entries.remove([READ_ORDERS])
-    Quotas(rig.brokers[0]).alter([("user", None)], [Change("producer_byte_rate", 10.0)], validate_only=False)
-    Quotas(rig.brokers[0]).alter([("user", None)], [Change("producer_byte_rate", None)], validate_only=False)
+    Quotas(rig.brokers[0]).alter([({"user": None}, [Change("producer_byte_rate", 10.0)])])
+    Quotas(rig.brokers[0]).alter([({"user": None}, [Change("producer_byte_rate", None)])])
     store = ScramStore(rig.brokers[0], Credentials({}))
-    store.upsert("bob", 1, 4096, b"salt", b"salted")
-    store.delete("bob", 1)
+    store.alter({("bob", 1): keys_of(1, b"salted", b"salt", 4096)})
+    store.alter({("bob", 1): None})
     assert lines == [
         "access control entry for User:ann on orders is added",
         "access control entry for User:ann on orders is removed",

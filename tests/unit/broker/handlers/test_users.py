@@ -1,4 +1,4 @@
-"""SCRAM credentials and quotas that clients set."""
+"""SCRAM credentials, quotas and ACLs that clients set."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.controller.disk_log import METADATA_PARTITION
 from kafkaprod.broker.server.login import Login
 from kafkaprod.errors import AuthenticationError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import alter_client_quotas as alter_quotas
 from kafkaprod.protocol.messages import alter_user_scram_credentials as alter_scram
+from kafkaprod.protocol.messages import create_acls, delete_acls
 from kafkaprod.protocol.messages import describe_client_quotas as describe_quotas
 from kafkaprod.protocol.messages import describe_user_scram_credentials as describe_scram
 from kafkaprod.security.scram import ScramMechanism
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
+from tests.support.broker.fixtures_log import split_batches
 
 SHA_256, SHA_512 = 1, 2
 
@@ -119,18 +123,46 @@ def test_changes_of_a_user_are_all_made_or_none(box: BrokerWithoutSockets) -> No
     assert "bob" not in described(box)
 
 
+def metadata_batches(box: BrokerWithoutSockets) -> int:
+    """How many changes the metadata log has seen."""
+    log = box.broker.log_dir.partitions[METADATA_PARTITION]
+    records = log.read(0, 1 << 20, log.log_end_offset).records
+    assert records is not None
+    return len(split_batches(records.read()))
+
+
+def test_all_changes_of_a_request_are_one_of_the_metadata(box: BrokerWithoutSockets) -> None:
+    """With one for each user, a request of many would hold up everybody else for minutes."""
+    before = metadata_batches(box)
+    assert set(alter(box, *(upsertion(f"u{number}", SHA_256, "x") for number in range(50))).values()) == {0}
+    assert metadata_batches(box) == before + 1
+    entries = [quota_entry({"user": f"u{number}"}, producer_byte_rate=1.0) for number in range(50)]
+    request = alter_quotas.AlterClientQuotasRequest(entries=[*entries, quota_entry({}, producer_byte_rate=1.0)])
+    answer = box.ask(request, alter_quotas.AlterClientQuotasResponse, 1)
+    assert [entry.error_code for entry in answer.entries] == [0] * 50 + [ErrorCode.INVALID_REQUEST]
+    assert metadata_batches(box) == before + 2
+    everything = quotas(box)
+    assert isinstance(everything, list)
+    assert len(everything) == 50
+
+
 Entity = dict[str, str | None]
 
 
-def set_quotas(box: BrokerWithoutSockets, entity: Entity, validate_only: bool = False, **values: float | None) -> int:
-    entry = alter_quotas.EntryData(
+def quota_entry(entity: Entity, **values: float | None) -> alter_quotas.EntryData:
+    return alter_quotas.EntryData(
         entity=[
             alter_quotas.EntityData(entity_type=kind.replace("_", "-"), entity_name=name)
             for kind, name in entity.items()
         ],
         ops=[alter_quotas.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in values.items()],
     )
-    request = alter_quotas.AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
+
+
+def set_quotas(box: BrokerWithoutSockets, entity: Entity, validate_only: bool = False, **values: float | None) -> int:
+    request = alter_quotas.AlterClientQuotasRequest(
+        entries=[quota_entry(entity, **values)], validate_only=validate_only
+    )
     return box.ask(request, alter_quotas.AlterClientQuotasResponse, 1).entries[0].error_code
 
 
@@ -210,3 +242,44 @@ def test_filters_that_mean_nothing_are_refused(
     box: BrokerWithoutSockets, filters: list[tuple[str, int, str | None]], expected: ErrorCode
 ) -> None:
     assert quotas(box, *filters) == expected
+
+
+def acl_filter(name: str | None, resource_type: int = acls.TOPIC) -> delete_acls.DeleteAclsFilter:
+    return delete_acls.DeleteAclsFilter(
+        resource_type_filter=resource_type,
+        resource_name_filter=name,
+        pattern_type_filter=acls.LITERAL,
+        operation=acls.ANY,
+        permission_type=acls.ANY,
+    )
+
+
+def test_entries_of_all_filters_are_deleted_together(box: BrokerWithoutSockets) -> None:
+    creations = [
+        create_acls.AclCreation(
+            resource_type=acls.TOPIC,
+            resource_name=name,
+            resource_pattern_type=acls.LITERAL,
+            principal="User:ann",
+            host="*",
+            operation=acls.READ,
+            permission_type=acls.ALLOW,
+        )
+        for name in ("a", "b", "c")
+    ]
+    box.user = "ann"
+    answer = box.ask(create_acls.CreateAclsRequest(creations=creations), create_acls.CreateAclsResponse, 2)
+    assert [result.error_code for result in answer.results] == [0, 0, 0]
+    before = metadata_batches(box)
+    request = delete_acls.DeleteAclsRequest(
+        filters=[acl_filter("b"), acl_filter("none"), acl_filter("b", resource_type=99), acl_filter(None)]
+    )
+    results = box.ask(request, delete_acls.DeleteAclsResponse, 2).filter_results
+    assert [(result.error_code, [acl.resource_name for acl in result.matching_acls]) for result in results] == [
+        (0, ["b"]),
+        (0, []),
+        (ErrorCode.INVALID_REQUEST, []),
+        (0, ["a", "c"]),  # what another filter has matched is in the answer of that
+    ]
+    assert metadata_batches(box) == before + 1
+    assert box.broker.acls.is_open

@@ -1,0 +1,114 @@
+"""Requests of a hostile client about settings: as many entries, users and groups as a request may name."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Iterator
+
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.config_resources import GROUP
+from kafkaprod.protocol.frames import encode_request
+from kafkaprod.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from kafkaprod.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
+from kafkaprod.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from kafkaprod.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from kafkaprod.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkaprod.protocol.messages.fetch import FetchRequest, FetchTopic
+from kafkaprod.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkaprod.protocol.schema import Request
+
+MANY = 24_000
+"""Elements of a request, a little below the broker's limit."""
+
+
+def frame_of(request: Request, version: int) -> bytes:
+    """Encode a request as it goes over the wire."""
+    return b"".join(map(bytes, encode_request(request, version, 1, "hostile")))
+
+
+def many_acls(prefix: str) -> bytes:
+    """Entries for as many names as a request may have; they are for somebody else."""
+    creations = [
+        AclCreation(
+            resource_type=acls.TOPIC,
+            resource_name=f"{prefix}{number}",
+            resource_pattern_type=acls.PREFIXED,
+            principal="User:nobody",
+            host="*",
+            operation=acls.READ,
+            permission_type=acls.ALLOW,
+        )
+        for number in range(MANY)
+    ]
+    return frame_of(CreateAclsRequest(creations=creations), 2)
+
+
+def deleted_acls() -> Iterator[bytes]:
+    """Many entries, then as many filters as a request may have: a half finds one entry each, a half none."""
+    filters = [
+        DeleteAclsFilter(
+            resource_type_filter=acls.TOPIC,
+            resource_name_filter=f"none-{number}",
+            pattern_type_filter=acls.PREFIXED,
+            operation=acls.ANY,
+            permission_type=acls.ANY,
+        )
+        for number in range(MANY // 2, MANY + MANY // 2)
+    ]
+    while True:
+        yield many_acls("none-")
+        yield frame_of(DeleteAclsRequest(filters=filters), 2)
+
+
+def looked_up_acls() -> Iterator[bytes]:
+    """Many entries, and requests of as many names, each of which has to be looked up in them."""
+    yield many_acls("none-")
+    names = [MetadataRequestTopic(name=f"other-{number}") for number in range(MANY)]
+    wanted = [FetchTopic(topic=f"other-{number}", partitions=[]) for number in range(MANY)]
+    while True:
+        yield frame_of(MetadataRequest(topics=names, allow_auto_topic_creation=False), 9)
+        yield frame_of(FetchRequest(max_wait_ms=0, topics=wanted), 11)
+
+
+def many_quotas() -> bytes:
+    entries = [
+        EntryData(
+            entity=[EntityData(entity_type="user", entity_name=f"user-{number}")],
+            ops=[OpData(key="producer_byte_rate", value=time.monotonic_ns() % 1_000_000 + 1.0)],
+        )
+        for number in range(MANY // 3)
+    ]
+    return frame_of(AlterClientQuotasRequest(entries=entries), 1)
+
+
+def many_credentials() -> bytes:
+    upsertions = [
+        ScramCredentialUpsertion(
+            name=f"user-{number}", mechanism=1, iterations=4096, salt=b"salt", salted_password=os.urandom(32)
+        )
+        for number in range(MANY)
+    ]
+    return frame_of(AlterUserScramCredentialsRequest(upsertions=upsertions), 0)
+
+
+def many_options() -> Iterator[bytes]:
+    """Options of as many groups as a request may have: altered, then described."""
+    described = [DescribeConfigsResource(resource_type=GROUP, resource_name=f"group-{each}") for each in range(MANY)]
+    for timeout_ms in itertools.count(50_000):
+        option = AlterableConfig(name="consumer.session.timeout.ms", value=str(timeout_ms))
+        altered = [
+            AlterConfigsResource(resource_type=GROUP, resource_name=f"group-{number}", configs=[option])
+            for number in range(MANY // 2)
+        ]
+        yield frame_of(DescribeConfigsRequest(resources=described, include_synonyms=True), 4)
+        yield frame_of(IncrementalAlterConfigsRequest(resources=altered), 1)
