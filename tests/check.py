@@ -52,6 +52,7 @@ STEPS = [
         ),
     ),
     Step("types", TYPES),
+    Step("types on macOS", (*TYPES, "--platform", "darwin", "--cache-dir", ".mypy_cache/macos")),
     Step("types of tests", ("mypy", "--config-file", "tests/mypy.ini", "tests")),
     Step("build", (PYTHON, "-m", "tests.support.builds.in_place")),
     Step(

@@ -80,8 +80,9 @@ class Pipe:
     """
 
     def __init__(self, descriptor: int, name: str) -> None:
-        with contextlib.suppress(OSError):  # not a pipe, or not allowed: the default size works, too
-            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        if sys.platform == "linux":
+            with contextlib.suppress(OSError):  # not a pipe, or not allowed: the default size works, too
+                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self._raw = io.FileIO(descriptor, closefd=False)
         weakref.finalize(self, os.close, descriptor)
         self._name = name

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import selectors
 import socket
+import sys
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
@@ -51,7 +52,7 @@ def _wakeup_descriptors() -> tuple[int, int]:
 
     A write into a pair makes a buffer for its bytes, and queues it; an eventfd counts.
     """
-    if READY_SET == "epoll" and hasattr(os, "eventfd"):
+    if sys.platform == "linux" and READY_SET == "epoll" and hasattr(os, "eventfd"):
         counter = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         return counter, counter
     pair = socket.socketpair()

@@ -202,3 +202,12 @@ def test_what_a_pipe_does_not_keep_is_not_skipped_silently(set_stdin: SetStdin) 
     shutil.copyfileobj(pipe.open(), io.BytesIO(), 1_000)  # more at once would all be kept
     with pytest.raises(LoadError, match="cannot be read twice"):
         io.BufferedReader(pipe.open()).read()
+
+
+def test_a_pipe_is_read_where_its_size_cannot_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.delattr("fcntl.F_SETPIPE_SZ", raising=False)
+    reading, writing = os.pipe()
+    os.write(writing, b"id\n1\n")
+    os.close(writing)
+    assert pipes.Pipe(reading, "a pipe").open().read(100) == b"id\n1\n"
