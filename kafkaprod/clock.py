@@ -31,11 +31,11 @@ class SystemClock:
     """The machine's clocks. Thread-safe."""
 
     def now_ms(self) -> int:
-        """Monotonic milliseconds (CLOCK_MONOTONIC)."""
+        """Monotonic milliseconds."""
         return time.monotonic_ns() // 1_000_000
 
     def now_us(self) -> int:
-        """Monotonic microseconds (CLOCK_MONOTONIC)."""
+        """Monotonic microseconds."""
         return time.monotonic_ns() // 1_000
 
     def wall_ms(self) -> int:

@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from kafkaprod._core.machine.clock cimport monotonic_us
 from kafkaprod._core.queues.buffer_pool cimport SLAB_OWNED, BufferPool, Slab
 from kafkaprod._core.records.checksum cimport extend_crc_by_table, join_crc
 from kafkaprod._core.records.murmur2 cimport fast_modulo, murmur2, partition_for_key
@@ -27,6 +28,11 @@ cdef const char *_start(const unsigned char[::1] data) noexcept:
     if data.shape[0] > 0:
         start = <const char *>&data[0]
     return start
+
+
+def read_monotonic_us():
+    """Return the core's monotonic time in microseconds."""
+    return monotonic_us()
 
 
 def hash_key(const unsigned char[::1] key not None):

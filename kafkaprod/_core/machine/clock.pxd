@@ -8,7 +8,7 @@ cdef enum:
 
 
 cdef extern from "kafkaprod/_core/machine/machine.h" nogil:
-    # CLOCK_MONOTONIC, what time.monotonic() reads.
+    # What time.monotonic() reads.
     int64_t monotonic_us "kp_monotonic_us"()
     int64_t monotonic_ns "kp_monotonic_ns"()
     # Up to one kernel tick (4 ms) behind, for 7 ns instead of 42; good enough for a timestamp in ms.

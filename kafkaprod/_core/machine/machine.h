@@ -129,15 +129,22 @@ static inline void kp_mutex_unlock(kp_mutex *m) {
 #ifndef CLOCK_REALTIME_COARSE
 #define CLOCK_REALTIME_COARSE CLOCK_REALTIME
 #endif
+/* The clock of time.monotonic(), with which these times are compared. On macOS that one stands still while the machine
+   sleeps, and CLOCK_MONOTONIC does not. */
+#ifdef __APPLE__
+#define KP_MONOTONIC CLOCK_UPTIME_RAW
+#else
+#define KP_MONOTONIC CLOCK_MONOTONIC
+#endif
 static inline long long kp_clock_us(clockid_t clock) {
     struct timespec t;
     clock_gettime(clock, &t);
     return (long long)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
-#define kp_monotonic_us() kp_clock_us(CLOCK_MONOTONIC)
+#define kp_monotonic_us() kp_clock_us(KP_MONOTONIC)
 static inline long long kp_monotonic_ns(void) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(KP_MONOTONIC, &t);
     return (long long)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 #define kp_wall_ms() (kp_clock_us(CLOCK_REALTIME_COARSE) / 1000)

@@ -21,6 +21,7 @@ joined_checksum: Callable[[int, int, int], int] = _built.joined_checksum
 float_text: Callable[[float], str] = _built.float_text
 float32_text: Callable[[float], str] = _built.float32_text
 decimal_text: Callable[[bytes, int], str] = _built.decimal_text
+read_monotonic_us: Callable[[], int] = _built.read_monotonic_us
 SlabLease: Any = _built.SlabLease
 
 Headers = Mapping[str, Buffer | None] | Iterable[tuple[str, Buffer | None]] | None
