@@ -18,6 +18,7 @@ from kafkaprod import Producer
 from kafkaprod.results.batch import BatchCompletion
 from tests.stress.scale import scaled
 from tests.support.builds.sanitized import measures_memory
+from tests.support.processes import open_descriptors
 
 ROOT = Path(__file__).resolve().parents[2]
 MEBIBYTE = 1 << 20
@@ -82,7 +83,7 @@ def test_memory_does_not_grow_with_the_number_of_records(sink: Sink, kind: str, 
 
 
 def descriptor_count() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    return len(open_descriptors())
 
 
 def test_two_hundred_producers_leave_no_descriptor_and_no_thread(sink: Sink) -> None:

@@ -37,7 +37,8 @@ try:
 except Exception as caught:
     error = f"{type(caught).__name__}: {caught}"
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-print(json.dumps([error, time.process_time() - started, peak * 1024]))
+unit = 1 if sys.platform == "darwin" else 1024
+print(json.dumps([error, time.process_time() - started, peak * unit]))
 """
 
 EMPTY_FRAMES = {

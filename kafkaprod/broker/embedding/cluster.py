@@ -122,8 +122,8 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
             options=options,
         )
         self._owner_pid = os.getpid()
-        # Short, as the path of a Unix socket has at most 107 bytes.
-        self._directory = name_temporary("kafkaprod-")
+        # The path of a socket in it has at most 107 bytes, 103 on macOS.
+        self._directory = name_temporary("kafkaprod-", most_bytes=80)
         self._remove = weakref.finalize(self, remove_of_owner, self._directory, self._owner_pid)
         self.data_dir = os.path.join(self._directory, "data") if data_dir is None else os.fspath(data_dir)
         self._topics = dict(topics or {})

@@ -3,8 +3,9 @@
 One thread waits for a command of the test, or the end of a child. It talks to the test in JSON lines on stdin and
 stdout, to each child over a socket pair. A child that ends is reaped at once and, unless the test wants
 sessions to decide, reported to the controller. Each broker's port stays bound here, without listening, so that it is
-refused while the broker is down and no other process takes it. The host ends with its stdin, its children with it. If
-that was the end of the test's process, and no command to close, the host removes the temporary directory.
+refused while the broker is down and no other process takes it; elsewhere than on Linux the broker could not bind it
+then, and it is only chosen here. The host ends with its stdin, its children with it. If that was the end of the test's
+process, and no command to close, the host removes the temporary directory.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _STOP_S = 15.0
 _CLOSE_S = 5.0
 _ORPHAN_S = 1.0
 _LINK_KEYS = ("cuts", "delays_ms", "without_clients")
+_KEEPS_PORTS = sys.platform == "linux"
 
 Command = dict[str, Any]
 
@@ -85,6 +87,7 @@ class Host:
         self.is_orphan = False
         for name, broker in options["brokers"].items():
             self._reserve(name, broker)
+        self._release_ports()
         self._wake_receiver, self._wake_sender = socket.socketpair()
         for end in (self._wake_receiver, self._wake_sender):
             end.setblocking(False)
@@ -94,7 +97,7 @@ class Host:
     @property
     def ports(self) -> dict[str, int]:
         """The port of each broker."""
-        return {name: sock.getsockname()[1] for name, sock in self._reserved.items()}
+        return {name: broker["port"] for name, broker in self._options["brokers"].items()}
 
     def _reserve(self, name: str, broker: Command) -> None:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -107,6 +110,11 @@ class Host:
             raise bind_error(*address, error, "use other ports, or none for free ones") from error
         self._reserved[name] = sock
         broker["port"] = sock.getsockname()[1]
+
+    def _release_ports(self) -> None:
+        """Where a bound port cannot be bound again: let go of them, now that each broker has one of its own."""
+        while self._reserved and not _KEEPS_PORTS:
+            self._reserved.popitem()[1].close()
 
     def serve(self) -> None:
         """Obey until stdin ends."""
@@ -194,13 +202,15 @@ class Host:
                 return self._ask(name, command["what"])
             case "add":
                 self._reserve(name, command["options"])
+                self._release_ports()
                 self._options["brokers"][name] = command["options"]
                 return {"port": command["options"]["port"]}
             case "remove":
                 if name in self._children:
                     raise HostError(f"process {name} still runs")
                 del self._options["brokers"][name]
-                self._reserved.pop(name).close()
+                if name in self._reserved:
+                    self._reserved.pop(name).close()
             case "processes":
                 return {"pids": {name: child.pid for name, child in self._children.items()}}
             case "close":

@@ -11,12 +11,19 @@ _MEMORY = "/dev/shm"
 _MEMORY_BYTES = 2 * 1024 * 1024 * 1024
 
 
-def name_temporary(prefix: str) -> str:
+def name_temporary(prefix: str, most_bytes: int | None = None) -> str:
     """Name a directory in memory (/dev/shm) where that has 2 GiB free and TMPDIR is not set, else where others are.
 
     It is not made yet: an owner that is killed before it starts anything leaves nothing.
+
+    Args:
+        prefix: Its name begins so.
+        most_bytes: A longer path is one in /tmp instead. None: it may be as long as TMPDIR makes it.
     """
-    return os.path.join(_root() or tempfile.gettempdir(), prefix + secrets.token_hex(6))
+    name = prefix + secrets.token_hex(6)
+    path = os.path.join(_root() or tempfile.gettempdir(), name)
+    is_long = most_bytes is not None and len(os.fsencode(path)) > most_bytes
+    return os.path.join("/tmp", name) if is_long else path
 
 
 def make_temporary(directory: str) -> None:

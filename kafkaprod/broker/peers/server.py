@@ -66,6 +66,8 @@ class PeerServer:
                 sock, _ = self._sock.accept()
             except BlockingIOError:
                 return
+            except ConnectionAbortedError:
+                continue  # the peer gave up before we came
             sock.setblocking(False)
             session = PeerSession(self, sock)
             self.sessions.add(session)

@@ -130,10 +130,10 @@ class Acceptors:
                 continue  # the client gave up before we came
             if acceptor.is_peer:
                 self._open_session(acceptor, sock, _PEER_HOST)
-            elif self._has_place(address[0]):
-                self._open_session(acceptor, sock, address[0])
-            else:
+            elif not _is_prepared(sock) or not self._has_place(address[0]):
                 sock.close()
+            else:
+                self._open_session(acceptor, sock, address[0])
 
     def _has_place(self, host: str) -> bool:
         """Whether a client gets a place, maybe that of another one, which is closed."""
@@ -160,8 +160,6 @@ class Acceptors:
 
     def _open_session(self, acceptor: Acceptor, sock: socket.socket, host: str) -> None:
         sock.setblocking(False)
-        if not acceptor.is_peer:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport: Transport = (
             TcpTransport(sock) if acceptor.tls is None else TlsTransport(sock, acceptor.tls, server_hostname=None)
         )
@@ -204,6 +202,15 @@ def close_acceptors(acceptors: list[Acceptor]) -> None:
     """Close their sockets."""
     for acceptor in acceptors:
         acceptor.sock.close()
+
+
+def _is_prepared(sock: socket.socket) -> bool:
+    """Set the options of a client's socket; False if the client is gone, where macOS refuses them with EINVAL."""
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except OSError:
+        return False
+    return True
 
 
 def _listen_for_peers(first: Acceptor, cluster: ClusterConfig, node_id: int) -> Acceptor:

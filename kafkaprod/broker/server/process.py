@@ -16,6 +16,7 @@ _M_MMAP_THRESHOLD = -3
 _LARGE_BYTES = 4 * 1024 * 1024
 _LONG_COLLECTION_S = 0.02
 _TABLE_DESCRIPTORS = 1024
+_DESCRIPTOR_LIMITS = (262_144, 65_536, 24_576, 10_240)
 
 
 def prepare_process() -> None:
@@ -32,9 +33,14 @@ def prepare_process() -> None:
 def raise_descriptor_limit() -> None:
     """Let the process open as many files as it is allowed to: each partition keeps one open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(OSError, ValueError):  # a hard limit above what the kernel takes
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if soft == hard:
+        return
+    # macOS has no hard limit, but refuses a soft one above kern.maxfilesperproc, also "unlimited". It begins with 256.
+    lower = (limit for limit in _DESCRIPTOR_LIMITS if soft < limit and (hard == resource.RLIM_INFINITY or limit < hard))
+    for limit in (hard, *lower):
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            return
 
 
 def grow_descriptor_table() -> None:

@@ -7,6 +7,7 @@ the broker hold one frame and one read. Responses are pushed as far as the socke
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 from collections import deque
@@ -26,7 +27,8 @@ from kafkaprod.protocol.schema import Response
 from kafkaprod.protocol.server import ConnectionRefused, RequestReceived, ServerConnection
 
 _SEND_TURN_BYTES = 4 * 1024 * 1024  # after that other connections get their turn
-_TLS_READ_BYTES = 64 * 1024
+_READ_BYTES = 64 * 1024  # of a file that is read and then sent
+_NO_SENDFILE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # not of this file, or to this socket
 _CLIENT_LEFT = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR  # elsewhere only a reset is seen
 
 
@@ -239,11 +241,17 @@ class Session:
                 count = os.sendfile(self.transport.fileno(), source.file.fileno(), position, length)
             except BlockingIOError:
                 return 0
-        else:
-            content = os.pread(source.file.fileno(), min(length, _TLS_READ_BYTES), position)
-            if content:
-                return self.transport.send([content])
-            count = 0
+            except OSError as error:
+                if error.errno not in _NO_SENDFILE:
+                    raise
+            else:
+                return self._check_sent(source, count, length)
+        content = os.pread(source.file.fileno(), min(length, _READ_BYTES), position)
+        self._check_sent(source, len(content), length)
+        return self.transport.send([content])
+
+    @staticmethod
+    def _check_sent(source: FileSlice, count: int, length: int) -> int:
         if count == 0:
             raise ConnectionAbortedError(f"{source.file.path} ended {length} bytes early: it was truncated")
         return count

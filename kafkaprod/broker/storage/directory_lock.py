@@ -1,7 +1,7 @@
 """The `.lock` file that keeps two brokers out of one directory.
 
 On Linux an open-file-description lock: it excludes a Kafka broker's POSIX lock and also a second broker in this
-process.
+process. macOS has such locks, too, but another `struct flock`, and not in all its versions: `flock` is enough there.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import sys
 
 from kafkaprod.broker.storage.disk import Disk, LogFile
 from kafkaprod.broker.storage.errors import DirectoryLockedError
@@ -24,7 +25,7 @@ def lock_directory(disk: Disk, directory: str) -> LogFile:
     """
     file = disk.create(os.path.join(directory, LOCK_FILE))
     try:
-        if hasattr(fcntl, "F_OFD_SETLK"):
+        if sys.platform == "linux":
             # struct flock: l_type, l_whence, l_start, l_len (0: to the end), l_pid (must be 0)
             fcntl.fcntl(file.fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         else:

@@ -10,6 +10,7 @@ import pytest
 from kafkaprod._core.machine.waking import Waiter
 from kafkaprod.errors import ConfigError
 from kafkaprod.net.poller import READABLE, WRITABLE, Poller
+from tests.support.processes import open_descriptors
 
 
 @pytest.fixture
@@ -127,14 +128,14 @@ def test_no_wakeup_is_lost_among_racing_threads(woken: Poller) -> None:
 
 
 def test_a_closed_poller_leaves_no_descriptor_open(woken: Poller) -> None:
-    before = set(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     others = [Poller() for _ in range(3)]
-    assert len(set(os.listdir("/proc/self/fd")) - before) >= 3
+    assert len(open_descriptors() - before) >= 3
     for other in others:
         other.wakeup()
         other.poll(0)
         other.close()
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_wakeup_after_close_touches_no_foreign_descriptor(woken: Poller) -> None:

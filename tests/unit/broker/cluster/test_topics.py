@@ -8,7 +8,6 @@ import itertools
 import os
 import resource
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -38,6 +37,7 @@ from kafkaprod.protocol.messages.produce import PartitionProduceData, ProduceReq
 from kafkaprod.structs import TopicPartition
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
 from tests.support.broker.fixtures_log import FaultyDisk, failing, make_batch, make_environment
+from tests.support.processes import open_descriptors
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
 
@@ -262,22 +262,21 @@ def test_ids_of_partitions_that_a_crash_tore_are_those_of_the_metadata(tmp_path:
     assert again.topic_id == made.topic_id
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="counts the descriptors in /proc")
 def test_a_partition_keeps_one_file_open(directory: Directory) -> None:
     table = directory.open()
     gc.collect()
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(open_descriptors())
     topic = table.create("orders", 600, {"index.interval.bytes": "1"})
-    assert len(os.listdir("/proc/self/fd")) == before + 600
+    assert len(open_descriptors()) == before + 600
     for partition in topic.partitions:
         for _ in range(2):  # the second one has an entry in the index
             partition.log.append(make_batch([b"v"]), 0)
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) <= before + 600 + 512  # of all indexes together
+    assert len(open_descriptors()) <= before + 600 + 512  # of all indexes together
     table.delete("orders")
     del topic, partition
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) <= before + 2  # the indexes of the metadata log
+    assert len(open_descriptors()) <= before + 2  # the indexes of the metadata log
 
 
 def test_partitions_nobody_wrote_down_are_taken_over(directory: Directory) -> None:

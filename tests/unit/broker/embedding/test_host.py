@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import socket
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from kafkaprod.broker.cluster import member
 from kafkaprod.broker.controller.events import Heartbeat, RegisterBroker
+from kafkaprod.broker.embedding import host
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.broker.embedding.cluster_child import prepare_to_fork
@@ -22,6 +24,7 @@ from kafkaprod.broker.replication.lifecycle import BrokerLifecycle
 from kafkaprod.protocol import schema
 from kafkaprod.protocol.messages.alter_partition import AlterPartitionRequest
 from kafkaprod.protocol.messages.fetch import FetchRequest
+from tests.support.processes import runs
 
 
 @pytest.fixture(scope="module")
@@ -68,12 +71,36 @@ def test_the_port_of_a_broker_that_is_down_is_refused_and_kept(cluster: Embedded
     try:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", broker.port), 5).close()
-        with socket.socket() as other, pytest.raises(OSError) as taken:
-            other.bind(("127.0.0.1", broker.port))
-        assert taken.value.errno == errno.EADDRINUSE
+        if sys.platform == "linux":
+            with socket.socket() as other, pytest.raises(OSError) as taken:
+                other.bind(("127.0.0.1", broker.port))
+            assert taken.value.errno == errno.EADDRINUSE
     finally:
         broker.start()
     cluster.wait_for(lambda view: view.active_brokers == [1])
+
+
+def test_where_a_bound_port_cannot_be_bound_again_brokers_bind_theirs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "_KEEPS_PORTS", False)
+    brokers = {str(number): {"port": 0} for number in range(1, 30)}
+    handler, wakeup_fd = signal.getsignal(signal.SIGCHLD), signal.set_wakeup_fd(-1)
+    try:
+        chosen = host.Host({"brokers": brokers})
+        for port in chosen.ports.values():
+            with socket.socket() as other:
+                other.bind(("127.0.0.1", port))
+        assert len(set(chosen.ports.values())) == len(brokers)
+        chosen._do({"command": "add", "name": "30", "options": {"port": 0}})
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", chosen.ports["30"]))
+        chosen._do({"command": "remove", "name": "30"})
+        assert "30" not in chosen.ports
+        chosen.close()
+        for end in (chosen._wake_receiver, chosen._wake_sender):
+            end.close()
+    finally:
+        signal.set_wakeup_fd(wakeup_fd)
+        signal.signal(signal.SIGCHLD, handler)
 
 
 def test_a_death_is_reported_at_once(cluster: EmbeddedCluster) -> None:
@@ -112,15 +139,7 @@ def test_children_end_with_their_host() -> None:
     assert cluster._host is not None
     os.kill(cluster._host.pid, signal.SIGKILL)
     deadline = time.monotonic() + 20
-    while any(_runs(pid) for pid in pids):
+    while any(runs(pid) for pid in pids):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     cluster.close()
-
-
-def _runs(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

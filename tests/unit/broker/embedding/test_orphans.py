@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes import runs
+
 _BROKER = """
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 made = EmbeddedBroker(topics={"orders": 3}).start()
@@ -40,13 +42,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.parametrize("what", [_BROKER, _CLUSTER], ids=["broker", "cluster"])

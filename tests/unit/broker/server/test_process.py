@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import platform
+import resource
 import subprocess
 import sys
 
 import pytest
+
+from kafkaprod.broker.server.process import raise_descriptor_limit
 
 FREE_ALL_BUT_THE_LAST = """
 import sys
@@ -59,6 +62,35 @@ grow_descriptor_table()
 with open("/proc/self/status") as file:
     print(next(line for line in file if line.startswith("FDSize:")).split()[1])
 """
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "most", "expected"),
+    [
+        (1024, 524_288, 524_288, 524_288),
+        (256, resource.RLIM_INFINITY, 61_440, 24_576),  # macOS: kern.maxfilesperproc
+        (256, resource.RLIM_INFINITY, 10_240, 10_240),
+        (256, 4_096, 4_096, 4_096),
+        (256, 20_000, 12_000, 10_240),
+        (4_096, 4_096, 0, 4_096),
+        (50_000, resource.RLIM_INFINITY, 10_240, 50_000),
+    ],
+)
+def test_as_many_files_may_be_open_as_the_system_takes(
+    soft: int, hard: int, most: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = [soft, hard]
+
+    def set_limits(_: int, wanted: tuple[int, int]) -> None:
+        assert wanted[1] == hard
+        if wanted[0] == resource.RLIM_INFINITY or wanted[0] > most:
+            raise ValueError("Invalid argument")
+        limits[0] = wanted[0]
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(limits))
+    monkeypatch.setattr(resource, "setrlimit", set_limits)
+    raise_descriptor_limit()
+    assert limits == [expected, hard]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the size of the table")

@@ -2,30 +2,85 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafkaprod import Producer
 from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.server.server import BrokerServer
+from kafkaprod.broker.server.session import Session
+from kafkaprod.broker.storage.disk import open_for_read
+from kafkaprod.broker.storage.log.segment import FileSlice
+from kafkaprod.net.transport import TcpTransport
+from tests.support.processes import open_descriptors
 
 
 @pytest.mark.filterwarnings("error")
 def test_port_that_is_taken_leaves_no_descriptor_open(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         config = BrokerConfig(data_dir=str(tmp_path / "data"), port=other.getsockname()[1])
-        before = os.listdir("/proc/self/fd")
+        before = open_descriptors()
         with pytest.raises(OSError, match="in use"):
             BrokerServer(config)
-        assert os.listdir("/proc/self/fd") == before
+        assert open_descriptors() == before
         assert not os.path.exists(config.data_dir)
 
 
 def test_directory_that_is_in_use_leaves_no_descriptor_open(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file")
-    before = os.listdir("/proc/self/fd")
+    before = open_descriptors()
     with pytest.raises(OSError, match="data"):
         BrokerServer(BrokerConfig(data_dir=str(tmp_path / "data"), port=0))
-    assert os.listdir("/proc/self/fd") == before
+    assert open_descriptors() == before
+
+
+def test_client_that_left_before_its_socket_was_set_up_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """macOS refuses options of a socket whose peer is gone."""
+    set_option = socket.socket.setsockopt
+
+    def refuse(sock: socket.socket, *arguments: Any) -> None:
+        if arguments[:2] == (socket.IPPROTO_TCP, socket.TCP_NODELAY):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        set_option(sock, *arguments)
+
+    server = BrokerServer(BrokerConfig(data_dir=str(tmp_path / "data"), port=0))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(socket.socket, "setsockopt", refuse)
+            with socket.create_connection(server.broker.endpoint, 60) as client:
+                assert client.recv(1) == b""
+        with Producer(bootstrap_servers="{}:{}".format(*server.broker.endpoint)) as producer:
+            producer.check(timeout=60)
+    finally:
+        server.stop()
+        thread.join()
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.ENOSYS])
+def test_file_that_the_system_does_not_send_is_read_and_sent(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "sendfile", refuse)
+    (tmp_path / "records").write_bytes(b"0123456789")
+    records = FileSlice(open_for_read(str(tmp_path / "records")), 2, 5)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        session = Session(TcpTransport(ours), "host", {}, 1_000, None, Endpoint("host", 1), 0)
+        assert session._send_file(records, 2, 5) == 5
+        assert theirs.recv(100) == b"23456"
+        with pytest.raises(ConnectionAbortedError, match="was truncated"):
+            session._send_file(records, 10, 1)

@@ -19,6 +19,7 @@ from kafkaprod.broker.storage.lru_cache import LruCache
 from kafkaprod.errors import CorruptDataError
 from tests.images_log import place
 from tests.support.broker.fixtures_log import NOW_MS, FaultyDisk, failing, make_batch, split_batches
+from tests.support.processes import open_descriptors
 
 CONFIG = LogConfig(segment_bytes=1000, segment_ms=500, index_interval_bytes=200, segment_index_bytes=96)
 
@@ -112,10 +113,10 @@ def test_slice_outlives_the_deletion_of_its_file(tmp_path: Path) -> None:
 def test_descriptor_is_closed_with_its_last_reference(tmp_path: Path) -> None:
     segment = make_segment(tmp_path)
     append(segment, 0)
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(open_descriptors())
     segment.close()
     segment.forget_files()
-    assert len(os.listdir("/proc/self/fd")) < before
+    assert len(open_descriptors()) < before
 
 
 def test_flipped_bit_in_a_record_at_rest_is_never_served(tmp_path: Path) -> None:
