@@ -45,10 +45,12 @@ from tests.support.broker.hostile_settings import (
     MANY,
     deleted_acls,
     frame_of,
+    large_offsets,
     looked_up_acls,
     many_credentials,
     many_options,
     many_quotas,
+    validated_topics,
 )
 from tests.support.broker.measured_broker import LongestTurn, longest_turn, measured_brokers
 from tests.support.net.raw_client import RawClient
@@ -382,6 +384,8 @@ ATTACKS: dict[str, Callable[[str], None]] = {
     "8,000 quotas": talk(fresh(many_quotas)),
     "24,000 credentials": talk(fresh(many_credentials)),
     "options of 12,000 groups": talk(many_options),
+    "24,000 offsets of 4 KiB": repeat(large_offsets),
+    "24,000 topics validated": repeat(validated_topics),
     "half requests": half_requests,
     "one partition fetched 3M times": repeat(same_partition_fetched),
     "metadata of 3M names": repeat(metadata_of_many),

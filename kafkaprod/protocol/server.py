@@ -161,6 +161,14 @@ class ServerConnection:
             raise IllegalStateError(f"{type(response).__name__} cannot answer {request.api.name}")
         self._answer(request.position, encode_response(response, header.api_version, header.correlation_id))
 
+    def send_encoded(self, request: RequestReceived, frame: list[Buffer]) -> None:
+        """Answer a request with what `encode_response` has made of the response.
+
+        Raises:
+            IllegalStateError: The request was answered already.
+        """
+        self._answer(request.position, frame)
+
     def send_nothing(self, request: RequestReceived) -> None:
         """Settle a request that has no response (produce with acks=0).
 

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from tests.hostile_clients import ATTACKS, MAX_RESIDENT_BYTES, run_attack
+from tests.hostile_clients import ATTACKS, MAX_RESIDENT_BYTES, MAX_TURN_S, run_attack
 
 PATIENCE_S = 20.0
 
@@ -22,3 +22,4 @@ def test_attack_takes_bounded_memory_and_others_are_served(name: str) -> None:
     assert outcome.request_count > 0
     assert outcome.resident_bytes < MAX_RESIDENT_BYTES
     assert outcome.longest_wait_s < PATIENCE_S
+    assert outcome.longest_turn.cpu_s < 2 * MAX_TURN_S, outcome.longest_turn

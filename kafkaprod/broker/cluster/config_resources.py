@@ -189,10 +189,9 @@ def describe(broker: Broker, kind: int, name: str) -> list[Entry]:
         return _describe_broker(broker, name)
     stored = _STORED[kind]
     defaults = {option_name: default for option_name, (_, default) in stored.options.items()}
-    if kind == GROUP:  # the broker's options
-        defaults = {
-            option_name: broker_options.describe(broker.config)[f"group.{option_name}"] for option_name in defaults
-        }
+    if kind == GROUP:
+        of_broker = broker_options.describe(broker.config)
+        defaults = {option_name: of_broker[f"group.{option_name}"] for option_name in defaults}
     return [
         _stored_entry(stored, option_name, default, values.get(option_name))
         for option_name, default in sorted(defaults.items())

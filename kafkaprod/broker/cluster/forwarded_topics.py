@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarding import are_visible, default_factor, forward
@@ -123,11 +124,17 @@ def check_topic(broker: Broker, wanted: CreatableTopic) -> CreatableTopicResult:
     properties = {config.name: config.value for config in wanted.configs if config.value is not None}
     config = broker.topics.check_new(wanted.name, count, properties)
     return CreatableTopicResult(
-        name=wanted.name, num_partitions=count, replication_factor=factor, configs=_described(config, properties)
+        name=wanted.name,
+        num_partitions=count,
+        replication_factor=factor,
+        configs=_described(config, frozenset(properties.items())),
     )
 
 
-def _described(config: LogConfig, properties: dict[str, str]) -> list[CreatableTopicConfigs]:
+@lru_cache(maxsize=8)  # the topics of a request often have the same options, which take 5 KiB to describe
+def _described(config: LogConfig, options: frozenset[tuple[str, str]]) -> list[CreatableTopicConfigs]:
+    """Return the options of a topic as the answer shows them; not to be changed."""
+    properties = dict(options)
     values = {**config.to_properties(), **properties}
     return [
         CreatableTopicConfigs(

@@ -121,11 +121,7 @@ def changes(section: str, before: Any, after: Any, acl_ids: Mapping[AclFields, u
 def _sections(image: ClusterImage) -> dict[str, Any]:
     """Return the settings of an image as sections."""
     sections: dict[str, Any] = {
-        section: {
-            name: dict(options)
-            for (resource_type, name), options in image.configs.items()
-            if resource_type == wanted and options
-        }
+        section: {name: options for (resource_type, name), options in image.configs.items() if resource_type == wanted}
         for section, wanted in _RESOURCE_TYPES.items()
     }
     sections[QUOTAS] = [
@@ -148,6 +144,8 @@ def _option_changes(
 ) -> Iterator[Struct]:
     for name in dict.fromkeys((*before, *after)):
         old, new = before.get(name, {}), after.get(name, {})
+        if old is new:
+            continue
         for option in dict.fromkeys((*old, *new)):
             if old.get(option) != new.get(option):
                 yield ConfigRecord(resource_type=resource_type, resource_name=name, name=option, value=new.get(option))

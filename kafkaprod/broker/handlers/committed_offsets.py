@@ -1,12 +1,17 @@
-"""What OffsetCommit and TxnOffsetCommit share: the check of one partition's offset."""
+"""What OffsetCommit and TxnOffsetCommit share: the checks of what is to be stored."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.offset_log import Change
 from kafkaprod.broker.coordinator.offsets import MAX_METADATA_BYTES
 from kafkaprod.protocol.error_codes import ErrorCode
+
+MAX_COMMIT_CHARS = 1 << 20
+"""Of the metadata of all offsets in a request; Kafka's limit is that of a batch, message.max.bytes of 1 MiB."""
 
 
 class WantedOffset(Protocol):
@@ -31,3 +36,8 @@ def committed_offset_error(broker: Broker, topic: str | None, wanted: WantedOffs
     if len((wanted.committed_metadata or "").encode()) > MAX_METADATA_BYTES:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
+
+
+def are_too_large(changes: Sequence[Change]) -> bool:
+    """Whether the offsets of a request are too large to be stored together."""
+    return sum(len(committed.metadata) for _, committed in changes if committed is not None) > MAX_COMMIT_CHARS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.offset_log import Change
 from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey
-from kafkaprod.broker.handlers.committed_offsets import committed_offset_error
+from kafkaprod.broker.handlers.committed_offsets import are_too_large, committed_offset_error
 from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -67,6 +67,8 @@ def _write(
     )
     if error_code is not ErrorCode.NONE:
         return error_code
+    if are_too_large(changes):
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     try:
         broker.offsets.write(changes, now_ms)
     except BrokerError:

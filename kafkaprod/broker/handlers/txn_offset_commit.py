@@ -13,7 +13,7 @@ from kafkaprod.broker.coordinator.internal_records import Writer
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION, Change
 from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey
 from kafkaprod.broker.coordinator.transaction import TV2, ProducerIdAndEpoch
-from kafkaprod.broker.handlers.committed_offsets import committed_offset_error
+from kafkaprod.broker.handlers.committed_offsets import are_too_large, committed_offset_error
 from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
 from kafkaprod.broker.server.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.storage.errors import RecordsRefusedError
@@ -114,6 +114,8 @@ def _write(broker: Broker, request: Request, changes: list[Change], now_ms: int,
         )
     if error is not ErrorCode.NONE:
         return error
+    if are_too_large(changes):
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     try:
         broker.offsets.write(changes, now_ms, Writer(body.producer_id, body.producer_epoch))
     except RecordsRefusedError:

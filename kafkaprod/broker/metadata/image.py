@@ -7,7 +7,7 @@ as it was.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Final
@@ -113,7 +113,7 @@ class ClusterImage:
         brokers: By id.
         topics: By topic id; `topic_ids` by name.
         partitions: By topic id and index.
-        configs: Options set, by resource type and name.
+        configs: Options set, by resource type and name; a change replaces those of a resource.
         next_producer_id: The first producer id that no broker has been given.
         acls: Access control entries by id.
         quotas: By entity: quotas by key.
@@ -127,7 +127,7 @@ class ClusterImage:
         self.topics: dict[uuid.UUID, TopicImage] = {}
         self.topic_ids: dict[str, uuid.UUID] = {}
         self.partitions: dict[PartitionKey, PartitionImage] = {}
-        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.configs: dict[tuple[int, str], Mapping[str, str]] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
         self.acls: dict[uuid.UUID, AclFields] = {}
@@ -252,11 +252,14 @@ class ClusterImage:
         return frozenset((before.key,))
 
     def _config(self, _: int, record: ConfigRecord) -> frozenset[PartitionKey]:
-        options = self.configs.setdefault((record.resource_type, record.resource_name), {})
-        if record.value is None:
-            options.pop(record.name, None)
-        else:
+        resource = (record.resource_type, record.resource_name)
+        options = {name: value for name, value in self.configs.get(resource, {}).items() if name != record.name}
+        if record.value is not None:
             options[record.name] = record.value
+        if options:
+            self.configs[resource] = options
+        else:
+            self.configs.pop(resource, None)
         return NOTHING
 
     def _access_control_entry(self, _: int, record: AccessControlEntryRecord) -> frozenset[PartitionKey]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,8 +30,10 @@ from kafkaprod.broker.server.router import BEFORE_LOGIN, HANDLERS, Handler, call
 from kafkaprod.broker.server.session import Session, SessionStage
 from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.frames import encode_response
 from kafkaprod.protocol.messages.produce import ProduceRequest
-from kafkaprod.protocol.schema import Request
+from kafkaprod.protocol.primitives import Buffer
+from kafkaprod.protocol.schema import Request, Response
 from kafkaprod.protocol.server import RequestReceived
 
 if TYPE_CHECKING:
@@ -72,13 +75,18 @@ class Loop(Protocol):
 
 @dataclass(slots=True)
 class _Exchange:
-    """One request on its way."""
+    """One request on its way.
+
+    Attributes:
+        encoded: the answer's frame, if it was encoded outside the event loop.
+    """
 
     session: Session
     received: RequestReceived
     handler: Handler
     request: ClientRequest[Request]
     fault: Fault | None
+    encoded: list[Buffer] | None = None
 
     def has_fault(self, kind: FaultKind) -> bool:
         """Whether the answer gets a fault of this kind."""
@@ -132,9 +140,7 @@ class Dispatcher:
         if exchange.handler.LANE is Lane.DATA:
             self._handle(exchange, lambda ready: self._finish(exchange, ready))
         else:
-            self._loop.submit_control(
-                lambda: self._handle(exchange, lambda ready: self._loop.post(lambda: self._finish(exchange, ready)))
-            )
+            self._loop.submit_control(lambda: self._handle(exchange, lambda ready: self._pass_on(exchange, ready)))
 
     def _replace(self, exchange: _Exchange, fault: Fault) -> bool:
         """Do what a fault does instead of handling the request; False if it only changes the answer."""
@@ -165,6 +171,14 @@ class Dispatcher:
             outcome.then(receiver)
         else:
             receiver(outcome)
+
+    def _pass_on(self, exchange: _Exchange, ready: Ready) -> None:
+        """Encode an answer of the control thread, which may be long, and finish in the event loop."""
+        if isinstance(ready, Response) and exchange.fault is None:
+            header = exchange.received.header
+            with suppress(KafkaError, ValueError):  # the event loop tries again, and says what is wrong
+                exchange.encoded = encode_response(ready, header.api_version, header.correlation_id)
+        self._loop.post(lambda: self._finish(exchange, ready))
 
     def _after_replicas(
         self, member: Membership, exchange: _Exchange, receiver: Callable[[Ready], None]
@@ -228,6 +242,9 @@ class Dispatcher:
 
     def _queue(self, exchange: _Exchange, ready: Ready) -> None:
         session, received = exchange.session, exchange.received
+        if exchange.encoded is not None:
+            session.queue_encoded(received, exchange.encoded)
+            return
         if isinstance(ready, FileResponse):
             response, ranges = ready
         elif isinstance(ready, LastResponse):

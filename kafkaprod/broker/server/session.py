@@ -185,6 +185,10 @@ class Session:
         self._connection.send_response(request, response)
         self._ranges.extend(ranges)
 
+    def queue_encoded(self, request: RequestReceived, frame: list[Buffer]) -> None:
+        """Queue the answer to the request in progress, which is encoded already."""
+        self._connection.send_encoded(request, frame)
+
     def skip_response(self, request: RequestReceived) -> None:
         """The request in progress has no answer."""
         self._connection.send_nothing(request)

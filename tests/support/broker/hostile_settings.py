@@ -1,4 +1,4 @@
-"""Requests of a hostile client about settings: as many entries, users and groups as a request may name."""
+"""Requests of a hostile client about what the control thread keeps: as many elements as a request may have."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.cluster.config_resources import GROUP
+from kafkaprod.broker.coordinator.offsets import MAX_METADATA_BYTES
 from kafkaprod.protocol.frames import encode_request
 from kafkaprod.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from kafkaprod.protocol.messages.alter_user_scram_credentials import (
@@ -16,6 +17,7 @@ from kafkaprod.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from kafkaprod.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkaprod.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kafkaprod.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkaprod.protocol.messages.fetch import FetchRequest, FetchTopic
@@ -25,6 +27,11 @@ from kafkaprod.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkaprod.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kafkaprod.protocol.schema import Request
 
 MANY = 24_000
@@ -112,3 +119,16 @@ def many_options() -> Iterator[bytes]:
         ]
         yield frame_of(DescribeConfigsRequest(resources=described, include_synonyms=True), 4)
         yield frame_of(IncrementalAlterConfigsRequest(resources=altered), 1)
+
+
+def large_offsets() -> bytes:
+    """As many offsets as a request may have, with as much metadata as one may have."""
+    offset = OffsetCommitRequestPartition(partition_index=0, committed_metadata="m" * MAX_METADATA_BYTES)
+    topic = OffsetCommitRequestTopic(name="orders", partitions=[offset] * MANY)
+    return frame_of(OffsetCommitRequest(group_id="g", topics=[topic]), 8)
+
+
+def validated_topics() -> bytes:
+    """As many topics as a request may have, to be checked only; the answer shows the options of each."""
+    topics = [CreatableTopic(name=f"topic-{each}", num_partitions=1, replication_factor=1) for each in range(MANY)]
+    return frame_of(CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True), 7)

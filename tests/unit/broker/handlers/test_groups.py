@@ -118,6 +118,20 @@ def test_commit_is_checked_partition_by_partition(
     assert commit(box, 7, **change) == expected
 
 
+def test_offsets_of_a_request_are_too_large_together(box: BrokerWithoutSockets) -> None:
+    """As in Kafka, where a batch has a limit."""
+
+    def commit_many(count: int) -> set[int]:
+        offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="x" * 4096)
+        topic = OffsetCommitRequestTopic(name=TOPIC, partitions=[offset] * count)
+        request = OffsetCommitRequest(group_id="g", topics=[topic])
+        (answered,) = box.ask(request, OffsetCommitResponse, 8).topics
+        return {partition.error_code for partition in answered.partitions}
+
+    assert commit_many(256) == {ErrorCode.NONE}
+    assert commit_many(257) == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+
+
 def test_stranger_cannot_commit_for_a_group_with_members(box: BrokerWithoutSockets) -> None:
     member = stable_member(box)
     assert commit(box, 7) == ErrorCode.UNKNOWN_MEMBER_ID
