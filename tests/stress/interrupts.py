@@ -9,13 +9,14 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from benchmarks.sink import Sink
 from kafkaprod import Producer
 from tests.stress.scale import wait_until
 
 LIMIT_S = 0.1
-SLACK_S = 0.9  # a loaded machine may not run the main thread at once
+SLACK_S = 0.9  # what a loaded machine adds, beside the time for which it runs others
 
 
 class Stalled:
@@ -52,17 +53,21 @@ def interrupt(
 ) -> float:
     """Send SIGINT once `call` waits; return after how many seconds it raised KeyboardInterrupt.
 
+    Seconds in which the threads of this process could run, and the machine ran others, do not count.
+
     `again_after_s`: send another one then. An event loop without a timer misses a signal that comes in the instant
     before its system call, until something else wakes it; whoever pressed Ctrl-C presses it again.
     """
-    sent: list[float] = []
+    sent: list[tuple[float, float]] = []
     is_over = threading.Event()
 
     def kill() -> None:
-        wait_until(is_waiting, "the call waits")
-        sent.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
-        if again_after_s is not None and not is_over.wait(again_after_s):
+        try:
+            wait_until(is_waiting, "the call waits")
+        finally:  # nothing else ends the call
+            sent.append((queued_s(), time.monotonic()))
+            os.kill(os.getpid(), signal.SIGINT)
+        if not is_over.wait(again_after_s):  # it lives on to be among the threads of queued_s()
             os.kill(os.getpid(), signal.SIGINT)
 
     killer = threading.Thread(target=kill)
@@ -70,7 +75,7 @@ def interrupt(
     try:
         call()
     except KeyboardInterrupt:
-        took_s = time.monotonic() - sent[0]
+        took_s = time.monotonic() - sent[0][1] - (queued_s() - sent[0][0])
     else:
         raise AssertionError("the call returned")
     finally:
@@ -78,6 +83,15 @@ def interrupt(
             is_over.set()
             killer.join(20)
     return took_s
+
+
+def queued_s() -> float:
+    """For how long threads of this process were ready to run and no processor took them; 0.0 if not known."""
+    queued_ns = 0
+    for thread in Path("/proc/self/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # the thread ended
+            queued_ns += int(thread.read_text().split()[1])
+    return queued_ns / 1e9
 
 
 def show(took_s: Sequence[float]) -> None:

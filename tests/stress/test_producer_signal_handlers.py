@@ -77,7 +77,7 @@ def refusing_servers() -> Iterator[str]:
 
 
 class FailingInterceptor:
-    """Whose failures are counted, on both sides."""
+    """Fails on both sides; its failures are counted."""
 
     def on_send(self, record: Any) -> Any:
         raise RuntimeError("on_send")
@@ -91,6 +91,10 @@ def make_producer(servers: str, **options: Any) -> Producer:
     producer.send("t", b"the topic is known")
     producer.flush(WAIT_S)
     return producer
+
+
+def options_for(interrupted: str) -> dict[str, Any]:
+    return {"interceptors": [FailingInterceptor()]} if interrupted == INTERCEPTED else {}
 
 
 def unknown_topic(producer: Producer) -> str:
@@ -131,8 +135,10 @@ def flush_failures(producer: Producer) -> None:
         producer.flush(WAIT_S)
 
 
+INTERCEPTED = "send to an unknown topic, interceptors fail"
 # send() to a known topic is not among them: it runs no Python code that could be interrupted.
 INTERRUPTED: dict[str, Use] = {
+    INTERCEPTED: lambda producer: producer.send(unknown_topic(producer), b"v"),
     "send to an unknown topic": lambda producer: producer.send(unknown_topic(producer), b"v"),
     "send with a full buffer": fill_buffer,
     "result": lambda producer: producer.send("t", b"v").result(WAIT_S),
@@ -170,8 +176,7 @@ def interrupt_everywhere(producer: Producer, call: Use, handler: Callable[[], No
 @pytest.mark.parametrize("in_thread", [False, True])
 @pytest.mark.parametrize("interrupted", INTERRUPTED)
 def test_handler_uses_the_producer_amid_any_other_use(servers: str, interrupted: str, in_thread: bool) -> None:
-    options = {"interceptors": [FailingInterceptor()]} if interrupted == "send" else {}
-    with make_producer(servers, **options) as producer:
+    with make_producer(servers, **options_for(interrupted)) as producer:
         use = partial(use_all, producer)
         interrupt_everywhere(producer, INTERRUPTED[interrupted], in_other_thread(use) if in_thread else use)
 
@@ -189,10 +194,11 @@ def test_handler_hears_of_failures_amid_other_failures(
 @pytest.mark.parametrize("interrupted", [*INTERRUPTED, "close"])
 def test_handler_closes_the_producer_amid_any_use(servers: str, interrupted: str) -> None:
     call = INTERRUPTED.get(interrupted, lambda producer: producer.close(WAIT_S))
-    with make_producer(servers) as producer:
+    options = options_for(interrupted)
+    with make_producer(servers, **options) as producer:
         chosen = points(partial(call, producer))
     for at in chosen:
-        producer = make_producer(servers)
+        producer = make_producer(servers, **options)
         with contextlib.suppress(ProducerClosedError, DeliveryFailedError):
             Interruption(partial(producer.close, WAIT_S), at).run(partial(call, producer))
         producer.close(WAIT_S)
