@@ -113,10 +113,12 @@ class OffsetTable:
 
     def keys(self, *, group_id: str | None = None, topic: str | None = None) -> list[OffsetKey]:
         """The keys of one group, of one topic, or all; with those that are only pending."""
+        groups = self._groups if group_id is None else {group_id: self.of_group(group_id)}
+        committed = (OffsetKey(group, place) for group, offsets in groups.items() for place in offsets)
         pending = (key for offsets in self._pending.values() for key in offsets)
         return [
             key
-            for key in dict.fromkeys((*(key for key, _ in self.items()), *pending))
+            for key in dict.fromkeys((*committed, *pending))
             if group_id in (None, key.group_id) and topic in (None, key.topic_partition.topic)
         ]
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
+from kafkaprod.broker.server.steps import Pause, Steps, run_in_control_steps
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -14,12 +17,16 @@ LANE = Lane.CONTROL
 MAX_VERSION = 2
 
 
-def handle(broker: Broker, request: ClientRequest[DeleteGroupsRequest]) -> DeleteGroupsResponse:
+def handle(broker: Broker, request: ClientRequest[DeleteGroupsRequest]) -> Outcome:
     """Delete each group: 69 if there is none, 68 if it has members."""
-    results = [
-        DeletableGroupResult(group_id=group_id, error_code=_delete(broker, group_id))
-        for group_id in request.body.groups_names
-    ]
+    return run_in_control_steps(broker, _delete_all(broker, request.body), partial(refuse, request))
+
+
+def _delete_all(broker: Broker, body: DeleteGroupsRequest) -> Steps[DeleteGroupsResponse]:
+    results = []
+    for group_id in body.groups_names:
+        results.append(DeletableGroupResult(group_id=group_id, error_code=_delete(broker, group_id)))
+        yield Pause.SHORT
     return DeleteGroupsResponse(results=results)
 
 

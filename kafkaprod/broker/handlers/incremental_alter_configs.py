@@ -59,6 +59,8 @@ def _response(resource: AlterConfigsResource, error_code: int) -> AlterConfigsRe
 
 def _alter(broker: Broker, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     kind, name = resource.resource_type, resource.resource_name
+    if len({change.name for change in resource.configs}) < len(resource.configs):
+        raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "An option is named twice.")
     values = config_resources.set_values(broker, kind, name)
     defaults = {entry.name: entry.value for entry in config_resources.describe(broker, kind, name)}
     for change in resource.configs:
@@ -80,9 +82,9 @@ def _apply(kind: int, change: AlterableConfig, values: dict[str, str], defaults:
     if option is None or option.kind != TYPE_LIST:
         raise RequestRefusedError(ErrorCode.INVALID_CONFIG, f"{name} is no list: it cannot be extended or shortened.")
     items = [item for item in values.get(name, defaults.get(name, "")).split(",") if item]
-    changed = change.value.split(",")
+    changed = dict.fromkeys(change.value.split(","))
     if operation == APPEND:
-        items += [item for item in changed if item not in items]
+        items = list(dict.fromkeys((*items, *changed)))
     else:
         items = [item for item in items if item not in changed]
     values[name] = ",".join(items)

@@ -130,7 +130,9 @@ def listed(box: BrokerWithoutSockets, *types: int, version: int = 1) -> list[tup
 def test_options_of_groups_and_client_metrics_are_kept_and_listed(tmp_path: Path) -> None:
     box = BrokerWithoutSockets(tmp_path, topics={TOPIC: 1})
     assert alter(box, GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")) == 0
-    assert alter(box, METRICS, "m", ("metrics", SET, "a"), ("metrics", APPEND, "b")) == 0
+    assert alter(box, METRICS, "m", ("metrics", SET, "a"), ("metrics", APPEND, "b")) == ErrorCode.INVALID_REQUEST
+    assert alter(box, METRICS, "m", ("metrics", SET, "a")) == 0
+    assert alter(box, METRICS, "m", ("metrics", APPEND, "b,a,b")) == 0
     box.broker.close()
     box = BrokerWithoutSockets(tmp_path)
     assert described(box, GROUP, "g")["consumer.session.timeout.ms"].value == "50000"

@@ -268,9 +268,10 @@ def test_options_are_described_with_their_source(box: BrokerWithoutSockets) -> N
     ("changes", "expected", "policy", "retention"),
     [
         ([("retention.ms", 0, "5")], 0, None, "5"),
-        ([("retention.ms", 0, "5"), ("retention.ms", 1, None)], 0, None, None),
+        ([("retention.ms", 0, "5"), ("retention.ms", 1, None)], ErrorCode.INVALID_REQUEST, None, None),
+        ([("retention.ms", 0, "5"), ("flush.ms", 1, None)], 0, None, "5"),
         ([("cleanup.policy", 2, "compact")], 0, "delete,compact", None),
-        ([("cleanup.policy", 2, "compact"), ("cleanup.policy", 3, "delete")], 0, "compact", None),
+        ([("cleanup.policy", 3, "delete,other"), ("retention.ms", 0, "5")], 0, "", "5"),
         ([("retention.ms", 2, "5")], ErrorCode.INVALID_CONFIG, None, None),
         ([("retention.ms", 0, None)], ErrorCode.INVALID_REQUEST, None, None),
         ([("retention.ms", 9, "5")], ErrorCode.INVALID_REQUEST, None, None),
