@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyspark
 import pytest
@@ -10,14 +11,22 @@ from pyspark.sql import SparkSession
 
 from tests.spark.sessions import local_session
 
+HERE = Path(__file__).parent
+TIMEOUT_S = 900
+"""A timeout cuts py4j off in the midst of an answer, so that every later test fails, too: it is for what hangs only."""
 VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect, and so report, what this PySpark does not have: `@pytest.mark.spark("4.1")` needs 4.1 or later."""
+    """Deselect, and so report, what this PySpark does not have: `@pytest.mark.spark("4.1")` needs 4.1 or later.
+
+    All tests of this directory get TIMEOUT_S.
+    """
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
+        if item.path.parent == HERE:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
         needs = [mark.args[0] for mark in item.iter_markers("spark")]
         is_there = all(tuple(int(part) for part in needed.split(".")) <= VERSION for needed in needs)
         (kept if is_there else left_out).append(item)

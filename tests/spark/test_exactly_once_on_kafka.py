@@ -49,7 +49,6 @@ def test_reader_that_finds_other_rows_is_an_error(numbers: list[int], message: s
 
 @pytest.mark.slow
 @pytest.mark.external
-@pytest.mark.timeout(900)
 def test_stream_into_kafka_writes_each_row_once_whatever_dies() -> None:
     tally = run(SMALL, reads_with_java=False)
     assert (tally.worker_kills, tally.task_failures, tally.driver_kills) == (1, 1, 1)

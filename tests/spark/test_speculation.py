@@ -10,7 +10,6 @@ from tests.spark.two_copies import ROWS, run_two_copies
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(500)
 def test_speculative_copy_repeats_rows_that_the_headers_tell(
     embedded_broker: EmbeddedBroker, topic_name: str, tmp_path: Path
 ) -> None:
@@ -21,7 +20,6 @@ def test_speculative_copy_repeats_rows_that_the_headers_tell(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(500)
 def test_speculative_copy_and_first_attempt_write_each_row_once_in_transactions(
     embedded_broker: EmbeddedBroker, topic_name: str, tmp_path: Path
 ) -> None:
