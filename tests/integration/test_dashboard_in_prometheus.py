@@ -222,7 +222,6 @@ SEEN = {
 }
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(("panel", "target"), TARGETS, ids=[f"{p.title}: {t.legend}" for p, t in TARGETS])
 def test_an_expression_shows_what_happened(watched: Watched, panel: Any, target: Any) -> None:
     stage, subject, low, high = SEEN[panel.title, target.ref]

@@ -30,7 +30,6 @@ def program(version: str, source: str, *arguments: str) -> list[str]:
 
 
 @pytest.mark.parametrize("version", [BROKER_VERSION, OLD_BROKER_VERSION])
-@pytest.mark.timeout(300)
 def test_java_pushes_to_the_embedded_broker(version: str) -> None:
     with EmbeddedBroker(topics={"orders": 1}, client_metrics=True) as broker:
         subscribe(broker, interval_ms="100", metrics="*")

@@ -217,7 +217,6 @@ def test_a_command_with_a_properties_file(cluster: KafkaCluster, issuer: TokenIs
     assert issuer.asked
 
 
-@pytest.mark.timeout(600)
 def test_sql_and_a_stream_of_spark(cluster: KafkaCluster, issuer: TokenIssuer, tmp_path: Path) -> None:
     from kafkaprod.spark import register
 

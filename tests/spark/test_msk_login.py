@@ -18,7 +18,6 @@ TOPIC, USER, SECRET = "t", "AKIDEXAMPLE", "canary"
 SOURCE = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.timeout(400)
 def test_sql_and_a_stream_log_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", USER)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
