@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.scram_store import ScramStore, keys_of
 from kafkaprod.broker.server.login import ScramKeys
 from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
+from kafkaprod.broker.server.steps import Pause, Steps, run_in_control_steps
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -24,27 +26,40 @@ API = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
 LANE = Lane.CONTROL
 MAX_VERSION = 0
 
+_USERS_OF_STEP = 4_000  # a step of 0.2 s; each copies all settings
 _Changes = tuple[list[ScramCredentialDeletion], list[ScramCredentialUpsertion]]
 
 
-def handle(
-    broker: Broker, request: ClientRequest[AlterUserScramCredentialsRequest]
-) -> AlterUserScramCredentialsResponse:
+def handle(broker: Broker, request: ClientRequest[AlterUserScramCredentialsRequest]) -> Outcome:
     """Check all changes of each user, then make those of the users that passed."""
+    return run_in_control_steps(broker, _alter_all(broker.scram, request.body), partial(refuse, request))
+
+
+def _alter_all(store: ScramStore, body: AlterUserScramCredentialsRequest) -> Steps[AlterUserScramCredentialsResponse]:
+    users = list(_by_user(body).items())
+    results = []
+    for first in range(0, len(users), _USERS_OF_STEP):
+        results += _alter(store, users[first : first + _USERS_OF_STEP])
+        yield Pause.SHORT
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+def _alter(store: ScramStore, users: Sequence[tuple[str, _Changes]]) -> list[AlterUserScramCredentialsResult]:
+    """Change some users by one record batch of the metadata."""
     results = []
     good: dict[tuple[str, int], ScramKeys | None] = {}
-    for user, (deletions, upsertions) in _by_user(request.body).items():
+    for user, (deletions, upsertions) in users:
         result = AlterUserScramCredentialsResult(user=user)
         try:
-            good.update(_checked(broker.scram, user, deletions, upsertions))
+            good.update(_checked(store, user, deletions, upsertions))
         except BrokerError as error:
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
     try:
-        broker.scram.alter(good)
+        store.alter(good)
     except BrokerError as error:
-        return refuse(request, error.code)
-    return AlterUserScramCredentialsResponse(results=results)
+        return [AlterUserScramCredentialsResult(user=user, error_code=error.code) for user, _ in users]
+    return results
 
 
 def refuse(

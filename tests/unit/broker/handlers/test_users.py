@@ -9,6 +9,7 @@ import pytest
 
 from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.controller.disk_log import METADATA_PARTITION
+from kafkaprod.broker.handlers import alter_user_scram_credentials
 from kafkaprod.broker.server.login import Login
 from kafkaprod.errors import AuthenticationError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -144,6 +145,19 @@ def test_all_changes_of_a_request_are_one_of_the_metadata(box: BrokerWithoutSock
     everything = quotas(box)
     assert isinstance(everything, list)
     assert len(everything) == 50
+
+
+def test_users_of_a_long_request_are_changed_in_steps(
+    box: BrokerWithoutSockets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alter_user_scram_credentials, "_USERS_OF_STEP", 20)
+    before = metadata_batches(box)
+    users = [upsertion(f"u{number}", SHA_256, "x") for number in range(50)]
+    users[30].iterations = 1
+    codes = alter(box, *users)
+    assert codes == {f"u{number}": 0 if number != 30 else ErrorCode.UNACCEPTABLE_CREDENTIAL for number in range(50)}
+    assert metadata_batches(box) == before + 3
+    assert len(described(box)) == 1 + 49
 
 
 Entity = dict[str, str | None]
