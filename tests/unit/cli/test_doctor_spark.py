@@ -62,6 +62,7 @@ def test_workers_are_asked_whether_spark_will_find_the_source(monkeypatch: pytes
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # without site-packages
     python.chmod(0o755)
     monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     worker = look_at_spark().worker
     assert worker is not None
     assert not worker.finds_source
