@@ -191,7 +191,7 @@ class Host:
                     self._children[name].is_paused = False
                     self._ask(name, self._links)  # they may have changed meanwhile
             case "stop":
-                self._ask(name, {"command": "stop"})
+                self._send(name, {"command": "stop", "quiet": True})  # it may end before it has answered
                 self._await_end(name, _STOP_S)
             case "links":
                 self._links = {"command": "links"} | {key: command[key] for key in _LINK_KEYS}
@@ -318,12 +318,14 @@ class Host:
             controller.sock.sendall(json.dumps(gone).encode() + b"\n")
 
     def _ask(self, name: str, command: Command) -> Command:
+        return self._read_answer(self._send(name, command), _ANSWER_S)
+
+    def _send(self, name: str, command: Command) -> _Child:
         child = self._running(name)
         if child.is_paused:
             raise HostError(f"process {name} is paused")
         child.sock.sendall(json.dumps(command).encode() + b"\n")
-        answer = self._read_answer(child, _ANSWER_S)
-        return answer
+        return child
 
     def _read_answer(self, child: _Child, timeout_s: float) -> Command:
         deadline = time.monotonic() + timeout_s

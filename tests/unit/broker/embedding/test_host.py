@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -80,12 +82,25 @@ def test_the_port_of_a_broker_that_is_down_is_refused_and_kept(cluster: Embedded
     cluster.wait_for(lambda view: view.active_brokers == [1])
 
 
+@contextlib.contextmanager
+def in_process(options: dict[str, Any]) -> Iterator[host.Host]:
+    """A host in this process, whose signals are as before afterwards."""
+    handler, wakeup_fd = signal.getsignal(signal.SIGCHLD), signal.set_wakeup_fd(-1)
+    try:
+        one = host.Host(options)
+        yield one
+        one.close()
+        for end in (one._wake_receiver, one._wake_sender):
+            end.close()
+    finally:
+        signal.set_wakeup_fd(wakeup_fd)
+        signal.signal(signal.SIGCHLD, handler)
+
+
 def test_where_a_bound_port_cannot_be_bound_again_brokers_bind_theirs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "_KEEPS_PORTS", False)
     brokers = {str(number): {"port": 0} for number in range(1, 30)}
-    handler, wakeup_fd = signal.getsignal(signal.SIGCHLD), signal.set_wakeup_fd(-1)
-    try:
-        chosen = host.Host({"brokers": brokers})
+    with in_process({"brokers": brokers}) as chosen:
         for port in chosen.ports.values():
             with socket.socket() as other:
                 other.bind(("127.0.0.1", port))
@@ -95,12 +110,18 @@ def test_where_a_bound_port_cannot_be_bound_again_brokers_bind_theirs_alone(monk
             other.bind(("127.0.0.1", chosen.ports["30"]))
         chosen._do({"command": "remove", "name": "30"})
         assert "30" not in chosen.ports
-        chosen.close()
-        for end in (chosen._wake_receiver, chosen._wake_sender):
-            end.close()
-    finally:
-        signal.set_wakeup_fd(wakeup_fd)
-        signal.signal(signal.SIGCHLD, handler)
+
+
+def test_a_process_that_ends_before_it_could_answer_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def end_at_once(_: object, sock: socket.socket) -> int:
+        sock.sendall(b"{}\n")
+        return len(sock.recv(1000)) == 0  # without an answer
+
+    monkeypatch.setattr(host, "run_controller", end_at_once)
+    with in_process({"brokers": {}, "controller": {}}) as one:
+        one._do({"command": "start", "name": "controller"})
+        one._do({"command": "stop", "name": "controller"})
+        assert one._do({"command": "processes"}) == {"pids": {}}
 
 
 def test_a_death_is_reported_at_once(cluster: EmbeddedCluster) -> None:
