@@ -98,7 +98,7 @@ def sink() -> Iterator[Sink]:
 
 
 def run(sink: Sink, program: str) -> tuple[subprocess.CompletedProcess[str], list[int], float]:
-    """Run a program; return its process, what it told (futures, succeeded, done), and how long it took."""
+    """Run a program; return its process, the numbers it printed (futures, succeeded, done), and how long it took."""
     started = time.monotonic()
     process = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", PROLOGUE + program, sink.bootstrap, str(sink.pid)],
@@ -115,9 +115,9 @@ def run(sink: Sink, program: str) -> tuple[subprocess.CompletedProcess[str], lis
 def test_everything_sent_before_the_end_is_delivered(sink: Sink, program: str, exit_code: int) -> None:
     for _ in range(scaled(2, 120)):
         sink.reset()
-        process, told, took_s = run(sink, program)
+        process, printed, took_s = run(sink, program)
         assert process.returncode == exit_code, process.stderr
-        count, succeeded, done = told
+        count, succeeded, done = printed
         assert count == succeeded == done, process.stderr
         assert sink.counts().records == count
         assert took_s < EXIT_BOUND_S
@@ -136,11 +136,11 @@ send(500)
 """
     for _ in range(scaled(2, 50)):
         try:
-            process, told, took_s = run(sink, program)
+            process, printed, took_s = run(sink, program)
         finally:
             os.kill(sink.pid, signal.SIGCONT)
         assert process.returncode == 0, process.stderr
-        assert told == [501, 1, 501]
+        assert printed == [501, 1, 501]
         assert took_s < EXIT_TIMEOUT_S  # the program has a shorter one
         assert "500 records not delivered" in process.stderr
 

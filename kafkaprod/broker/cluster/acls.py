@@ -110,7 +110,8 @@ class _Entries:
 
     def matching(self, wanted: AclFilter) -> Iterator[Acl]:
         """Return the entries that a filter matches."""
-        return filter(wanted.matches, self.all if wanted.name is None else self._named(wanted, wanted.name))
+        possible = self.all if wanted.name is None else self._named(wanted, wanted.name)
+        return (acl for acl in possible if wanted.matches(acl))
 
     def _named(self, wanted: AclFilter, name: str) -> Iterator[Acl]:
         for resource_type in range(TOPIC, USER + 1) if wanted.resource_type == ANY else (wanted.resource_type,):

@@ -182,7 +182,7 @@ class ClientMetrics:
 
 
 def _matches(match: str, values: Mapping[str, str]) -> bool:
-    return all(_fits(pattern, values.get(key, "")) for key, pattern in _patterns(match))
+    return all(key in values and _fits(pattern, values[key]) for key, pattern in _patterns(match))
 
 
 def _fits(pattern: str, value: str) -> bool:

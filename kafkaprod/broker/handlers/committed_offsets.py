@@ -11,7 +11,11 @@ from kafkaprod.broker.coordinator.offsets import MAX_METADATA_BYTES
 from kafkaprod.protocol.error_codes import ErrorCode
 
 MAX_COMMIT_CHARS = 1 << 20
-"""Of the metadata of all offsets in a request; Kafka's limit is that of a batch, message.max.bytes of 1 MiB."""
+"""Of the metadata of all offsets in a request.
+
+Kafka's limit is that of a batch, message.max.bytes of 1 MiB. Up to 3.9 it answers INVALID_COMMIT_OFFSET_SIZE, as here;
+from 4.0 on UNKNOWN_SERVER_ERROR, which says less.
+"""
 
 
 class WantedOffset(Protocol):

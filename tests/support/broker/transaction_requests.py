@@ -156,7 +156,9 @@ class TransactionalClient:
         generation: int = -1,
         member: str = "",
         metadata: str | None = "",
+        times: int = 1,
     ) -> int:
+        """Commit an offset as often as told in one request; return the first one's error code."""
         wanted = TxnOffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset, committed_metadata=metadata
         )
@@ -165,7 +167,7 @@ class TransactionalClient:
             group_id=group,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[wanted])],
+            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[wanted] * times)],
         )
         if self.versions.offset_commit >= 3:
             request.generation_id_or_member_epoch, request.member_id = generation, member

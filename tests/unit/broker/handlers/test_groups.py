@@ -119,7 +119,7 @@ def test_commit_is_checked_partition_by_partition(
 
 
 def test_offsets_of_a_request_are_too_large_together(box: BrokerWithoutSockets) -> None:
-    """As in Kafka, where a batch has a limit."""
+    """As in Apache Kafka up to 3.9, where a batch has a limit."""
 
     def commit_many(count: int) -> set[int]:
         offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="x" * 4096)

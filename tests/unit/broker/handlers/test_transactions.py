@@ -357,6 +357,8 @@ def test_later_commit_outside_the_transaction_wins(box: BrokerWithoutSockets) ->
         ({"partition": 9}, 3),
         ({"metadata": "x" * 4097}, 12),
         ({"metadata": None}, 0),
+        ({"metadata": "x" * 4096, "times": 256}, 0),
+        ({"metadata": "x" * 4096, "times": 257}, 28),
         ({"generation": 0}, 22),
     ],
 )
