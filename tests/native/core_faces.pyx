@@ -6,7 +6,7 @@ from libc.string cimport memset
 
 from kafkaprod._core.machine.clock cimport monotonic_us
 from kafkaprod._core.queues.buffer_pool cimport SLAB_OWNED, BufferPool, Slab
-from kafkaprod._core.records.checksum cimport extend_crc_by_table, join_crc
+from kafkaprod._core.records.checksum cimport extend_crc_by_table, extend_crc_unfolded, join_crc
 from kafkaprod._core.records.murmur2 cimport fast_modulo, murmur2, partition_for_key
 from kafkaprod._core.records.record_arguments cimport RecordArguments
 from kafkaprod._core.records.record_view cimport AppendStatus, RecordView
@@ -76,6 +76,11 @@ def decode_varint(const unsigned char[::1] data not None, Py_ssize_t position=0)
 def checksum_by_table(const unsigned char[::1] data not None, uint32_t crc=0):
     """Return the CRC-32C as it is computed on a machine that has no instruction for it."""
     return extend_crc_by_table(crc, _start(data), data.shape[0])
+
+
+def unfolded_checksum(const unsigned char[::1] data not None, uint32_t crc=0):
+    """Return the CRC-32C as it is computed on a machine that has an instruction for it, but none that multiplies."""
+    return extend_crc_unfolded(crc, _start(data), data.shape[0])
 
 
 def joined_checksum(uint32_t crc, uint32_t following, Py_ssize_t length):

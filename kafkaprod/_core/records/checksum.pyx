@@ -1,4 +1,4 @@
-"""CRC-32C by the machine's own instruction, by tables where it has none. Any thread, without the GIL; pure.
+"""CRC-32C by the machine's own instructions, by tables where it has none. Any thread, without the GIL; pure.
 
 The instruction takes 8 bytes and answers three cycles later, but takes the next 8 a cycle later: so long data are read
 in three streams side by side, whose CRCs are put together at the end. A CRC is a polynomial modulo another one, and
@@ -6,8 +6,13 @@ what stands before n bytes counts x**(8 * n) as much: for the two lengths of a s
 byte, in tables; for any other length it is multiplied. Inside this file a CRC is meant before its last inversion, which only
 `extend_crc` makes; `join_crc` takes either.
 
+Machines that multiply polynomials of 64 bits, four pairs by one instruction, are twice as fast with long data: 256 bytes are
+folded onto the next 256, again and again, as what stands n bits before the end counts x**n as much; what is left at the end
+goes through the CRC instruction.
+
 Source: RFC 3720, appendix B.4 (vectors); Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32
-Instruction", Intel, 2011 (streams); Kounavis and Berry, "A Systematic Approach to Building High Performance
+Instruction", Intel, 2011 (streams); Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+Instruction", Intel, 2009 (folding); Kounavis and Berry, "A Systematic Approach to Building High Performance
 Software-Based CRC Generators", Intel, 2005 (eight bytes by table).
 """
 
@@ -21,17 +26,27 @@ cdef extern from "kafkaprod/_core/machine/machine.h":
     uint64_t kp_crc_word(uint64_t crc, uint64_t word) noexcept nogil
     uint64_t kp_crc_byte(uint64_t crc, uint8_t byte) noexcept nogil
 
+cdef extern from "kafkaprod/_core/machine/crc_folding.h":
+    int kp_has_folding() noexcept nogil
+    uint64_t kp_crc_folded(uint64_t crc, const char *data, Py_ssize_t blocks, const uint64_t *far,
+                           const uint64_t *near) noexcept nogil
+
 cdef enum:
     POLYNOMIAL = 0x82F63B78
+    FOLDED_BLOCK = 256          # bytes
+    FOLDED_FROM = 2048          # bytes; from about 1,000 it is faster than streams
     LONG_STREAM = 4096          # bytes; putting streams together costs as much as 50
     SHORT_STREAM = 256
 
 ctypedef uint32_t[4][256] Shift         # Shift[k][b]: what byte k of a CRC, if it is b, comes to behind a stream
 
 cdef bint _has_instruction = kp_has_crc()
+cdef bint _has_folding = _has_instruction and kp_has_folding()
 cdef uint32_t[8][256] _tables           # _tables[k][b]: the CRC of byte b and k zeros behind it
 cdef Shift _long_shift
 cdef Shift _short_shift
+cdef uint64_t[2] _over_256
+cdef uint64_t[2] _over_64
 cdef uint32_t[4][256] _powers           # _powers[k][j]: x**(8 * j * 256**k), the factor of a CRC that so many bytes follow
 
 
@@ -89,8 +104,21 @@ cdef void _fill_powers() noexcept:
         step = _product(_powers[k][255], step)
 
 
+cdef void _fill_factors(uint64_t *pair, Py_ssize_t length) noexcept:
+    """Set the factors of the first and of the last 8 of 16 bytes that are folded onto those `length` bytes behind them."""
+    pair[0] = <uint64_t>_zeros(length + 4) << 1     # the instruction's product lacks its lowest bit
+    pair[1] = <uint64_t>_zeros(length - 4) << 1
+
+
+cdef uint32_t _zeros(Py_ssize_t length) noexcept:
+    """Return the factor of a CRC that `length` bytes (below 64 KiB) follow."""
+    return _product(_powers[1][length >> 8], _powers[0][length & 0xFF])
+
+
 _fill_tables()
 _fill_powers()
+_fill_factors(_over_256, 256)
+_fill_factors(_over_64, 64)
 if _has_instruction:
     _fill_shift(&_long_shift, LONG_STREAM)
     _fill_shift(&_short_shift, SHORT_STREAM)
@@ -159,8 +187,19 @@ cdef uint32_t _by_table(uint32_t crc, const char *data, Py_ssize_t length) noexc
 
 cdef uint32_t extend_crc(uint32_t crc, const char *data, Py_ssize_t length) noexcept nogil:
     """Carry `crc` on over `length` bytes at `data`; start with 0."""
+    cdef Py_ssize_t blocks
+    if _has_folding and length >= FOLDED_FROM:
+        blocks = length // FOLDED_BLOCK
+        crc = ~<uint32_t>kp_crc_folded(<uint32_t>~crc, data, blocks, _over_256, _over_64)
+        data += blocks * FOLDED_BLOCK
+        length -= blocks * FOLDED_BLOCK
+    return extend_crc_unfolded(crc, data, length)
+
+
+cdef uint32_t extend_crc_unfolded(uint32_t crc, const char *data, Py_ssize_t length) noexcept nogil:
+    """Do the same as a machine that does not fold."""
     if _has_instruction:
-        return ~<uint32_t>_by_instruction(~crc, data, length)
+        return ~<uint32_t>_by_instruction(<uint32_t>~crc, data, length)
     return ~_by_table(~crc, data, length)
 
 

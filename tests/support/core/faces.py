@@ -17,6 +17,7 @@ encode_varint: Callable[[int], bytes] = _built.encode_varint
 size_of_varint: Callable[[int], int] = _built.size_of_varint
 decode_varint: Callable[..., tuple[int, int]] = _built.decode_varint
 checksum_by_table: Callable[..., int] = _built.checksum_by_table
+unfolded_checksum: Callable[..., int] = _built.unfolded_checksum
 joined_checksum: Callable[[int, int, int], int] = _built.joined_checksum
 float_text: Callable[[float], str] = _built.float_text
 float32_text: Callable[[float], str] = _built.float32_text
