@@ -1,8 +1,9 @@
-"""Compare kafkaprod with other clients: ``python -m benchmarks.compare [--quick|--full] --json OUT``.
+"""Compare kafkaprod with other clients: ``python -m benchmarks.compare [--quick|--full|--grid] --json OUT``.
 
 Every client of a case runs once a turn, in a process of its own, one after the other; the far end's count of arrived
 records is checked after each run. ``--quick`` (the default) is what the README's table needs: one case at the sink, one
-at Apache Kafka. ``python -m benchmarks.compare.report OUT`` makes tables and a chart of the JSON.
+at Apache Kafka. ``--grid`` crosses sizes, codecs, TLS and idempotence. ``python -m benchmarks.compare.report OUT``
+makes tables and a chart of the JSON.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.compare.cases import CASES, Case
+from benchmarks.compare.grid import GRID
 from benchmarks.compare.report import case_lines
 from benchmarks.compare.turns import run_case
 from benchmarks.far_ends import ROOT
@@ -60,6 +62,7 @@ def main() -> None:
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--quick", action="store_true", help="the cases of the README (default)")
     kind.add_argument("--full", action="store_true", help="every case")
+    kind.add_argument("--grid", action="store_true", help="sizes, codecs, TLS and idempotence crossed: 48 cases")
     kind.add_argument("--case", action="append", default=[], metavar="NAME", help="one case; may be repeated")
     kind.add_argument("--list", action="store_true", help="name the cases and end")
     parser.add_argument("--turns", type=int, default=5)
@@ -69,7 +72,8 @@ def main() -> None:
     if options.list:
         print("\n".join(f"{case.name:20} {case.title} ({case.far_end})" for case in CASES))
         return
-    measure(_chosen(options.case, is_full=options.full), options.json, turns=options.turns, seconds=options.seconds)
+    cases = GRID if options.grid else _chosen(options.case, is_full=options.full)
+    measure(cases, options.json, turns=options.turns, seconds=options.seconds)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from typing import Any
 
 from benchmarks.compare.chart import chart
 from benchmarks.compare.figures import CaseFigures, PeerFigures, Spread
+from benchmarks.compare.grid import PREFIX, grid_table
 from benchmarks.compare.ranges import HEAD, range_rows, versions
 from benchmarks.far_ends import ROOT
 from benchmarks.peers.task import Turn
@@ -31,6 +32,12 @@ Every case that was compared, with the lowest and highest median of the comparis
 confluent-kafka's `produce()`, turn by turn; "CPU, bare sends" is the CPU time a record as a multiple of sending
 prebuilt requests with the same bytes. `benchmarks/README.md` says how it is measured; this page is written by
 `python -m benchmarks.compare.report benchmarks/results/20*.json --readme`.
+"""
+GRID_HEAD = """## Sizes, codecs, TLS, idempotence
+
+Records/s, CPU ns a record and, without compression and TLS, its multiple of the bare send; of the last comparison,
+medians of its turns. Values are random bytes without compression, JSON with it. Behind TLS client and decrypting proxy
+share the two cores: look at the CPU. The last column names who was faster or thriftier than the best of ours.
 """
 BUSY = (
     "**The machine was busy with other work: all rates are low, and clients that need many threads or a warm virtual "
@@ -116,8 +123,12 @@ def readme_section(results: Sequence[Mapping[str, Any]], cases: Mapping[str, Seq
 def all_cases_page(results: Sequence[Mapping[str, Any]], cases: Mapping[str, Sequence[CaseFigures]]) -> str:
     """The page of every case."""
     lines = [ALL_CASES_HEAD]
-    for same in cases.values():
-        lines += [f"## {_title(same)}", "", *_table(range_rows(same)), ""]
+    for name, same in cases.items():
+        if not name.startswith(PREFIX):
+            lines += [f"## {_title(same)}", "", *_table(range_rows(same)), ""]
+    cells = [same[-1] for name, same in cases.items() if name.startswith(PREFIX)]
+    if cells:
+        lines += [GRID_HEAD, *grid_table(cells), ""]
     every = [case for same in cases.values() for case in same]
     return "\n".join([*lines, "## Where and when", "", runs_sentence(results), "", f"Versions: {versions(every)}.", ""])
 

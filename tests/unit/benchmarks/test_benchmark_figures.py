@@ -12,9 +12,10 @@ import pytest
 
 from benchmarks import guard
 from benchmarks.compare import turns
-from benchmarks.compare.cases import BARE_SEND, CASES, JAVA, SEND, YARDSTICK, Case
+from benchmarks.compare.cases import BARE_SEND, CASES, FRANZ_GO, JAVA, SEND, YARDSTICK, Case
 from benchmarks.compare.chart import chart
 from benchmarks.compare.figures import CaseFigures, Spread
+from benchmarks.compare.grid import GRID, grid_table
 from benchmarks.compare.ranges import range_rows
 from benchmarks.compare.report import (
     README_BEGIN,
@@ -238,3 +239,30 @@ def test_guard_compares_with_the_bare_socket_of_the_same_run() -> None:
 
 def test_kept_baseline_has_every_way() -> None:
     assert set(json.loads(guard.BASELINE.read_text())["multiples"]) == set(guard.YARDSTICKS)
+
+
+def test_every_cell_of_the_grid_has_a_name_of_its_own() -> None:
+    assert len({case.name for case in GRID}) == len(GRID) == 2 * 2 * 3 * 4
+    assert sum(BARE_SEND in case.peers for case in GRID) == 2 * 3  # neither behind TLS nor compressed
+
+
+def test_grid_names_who_is_before_the_best_of_ours() -> None:
+    cell = next(case for case in GRID if BARE_SEND in case.peers)
+    runs = {
+        YARDSTICK: [_figures(1e6, 800)],
+        SEND: [_figures(2e6, 400)],
+        FRANZ_GO: [_figures(3e6, 500)],
+        JAVA: [_figures(1e6, 200)],
+        BARE_SEND: [_figures(9e6, 100)],
+    }
+    *_, row = grid_table([CaseFigures.of(cell, "the sink", runs, {})])
+    assert "| 2.00 M, 400 ns, x4.0 |" in row
+    assert row.endswith("| franz-go (Go) (rate, x1.50), Java producer (CPU, x2.00) |")
+
+
+def test_page_of_all_cases_has_the_grid_as_one_table() -> None:
+    cases = {case.name: [CaseFigures.of(case, "the sink", {SEND: [_figures(2e6, 400)]}, {})] for case in GRID[:2]}
+    page = all_cases_page([], cases)
+    assert page.count("## Sizes, codecs") == 1
+    assert "## 100 B" not in page
+    assert all(f"| {case.title} |" in page for case in GRID[:2])
