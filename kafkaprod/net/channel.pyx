@@ -9,7 +9,7 @@ from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t
 
 from kafkaprod.net.socket_calls cimport NOTHING_NOW, receive_bytes, send_buffers
-from kafkaprod.protocol.exchange cimport ANSWERED, NOT_TAKEN, Exchange
+from kafkaprod.protocol.exchange cimport Exchange
 from kafkaprod.protocol.outgoing cimport OutgoingBytes
 
 cdef enum:
@@ -106,14 +106,12 @@ cdef class Channel:
         """Take the bytes that were read into the receive buffer, which begins at `data`."""
         cdef Exchange protocol = self.protocol
         cdef int64_t answered = 0
-        cdef int taken
+        cdef Py_ssize_t taken
         self.last_active_ms = now_ms
         self._metrics.bytes_received += size
-        taken = protocol.take_answer(data, size, now_ms)
-        if taken == NOT_TAKEN:
-            answered = protocol._receive_parts(self._receive_buffer[:size], now_ms)
-        elif taken == ANSWERED:
-            answered = 1
+        taken = protocol.take_answers(data, size, now_ms, &answered)
+        if taken < size:
+            answered += <int64_t>protocol._receive_parts(self._receive_buffer[taken:size], now_ms)
         if answered > 0:
             self._metrics.responses_received += answered
             self.has_answered = True

@@ -7,10 +7,9 @@ from kafkaprod.protocol.outgoing cimport OutgoingBytes
 
 cdef enum:
     NO_VERSION = -1
-    # What `take_answer` did:
+    # What `_take_answer` did, if it did not finish a request:
     NOT_TAKEN = 0
-    ANSWERED = 1
-    BROKEN = 2
+    BROKEN = -2
 
 
 cdef class RequestKind:             # what all requests of one API and version on one connection have in common
@@ -44,5 +43,6 @@ cdef class Exchange:
     cdef RequestKind _kind(self, api_key, int version)
     cdef int32_t _take_correlation_id(self) noexcept
     cdef int note_sent(self, int64_t nbytes, int64_t now_ms) except -1
-    cdef int take_answer(self, const char *data, Py_ssize_t size, int64_t now_ms) except -1
+    cdef Py_ssize_t take_answers(self, const char *data, Py_ssize_t size, int64_t now_ms, int64_t *answered) except -1
+    cdef Py_ssize_t _take_answer(self, const char *data, Py_ssize_t size, int64_t now_ms) except -1
     cdef int _finish_request(self, InFlightRequest request, body, int64_t now_ms) except -1

@@ -270,34 +270,57 @@ cdef class Exchange:
         with a CorruptDataError.
         """
         cdef Py_buffer view
-        cdef int taken
+        cdef Py_ssize_t size
+        cdef Py_ssize_t taken
+        cdef int64_t answered = 0
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
-            taken = self.take_answer(<const char *>view.buf, view.len, now_ms)
+            size = view.len
+            taken = self.take_answers(<const char *>view.buf, size, now_ms, &answered)
         finally:
             PyBuffer_Release(&view)
-        return self._receive_parts(data, now_ms) if taken == NOT_TAKEN else <int>(taken == ANSWERED)
+        return answered if 0 < taken == size else answered + self._receive_parts(memoryview(data)[taken:], now_ms)
 
     def _receive_parts(self, data, int64_t now_ms):
-        """Take bytes that are not just the oldest request's answer; return how many requests they answer."""
+        """Take bytes that do not begin with the oldest request's whole answer; return how many requests they answer."""
         raise NotImplementedError
 
     def connection_lost(self, error):
         """End the connection."""
         raise NotImplementedError
 
-    cdef int take_answer(self, const char *data, Py_ssize_t size, int64_t now_ms) except -1:
-        """Finish the oldest request if the bytes are its answer and nothing else, as they mostly are: ANSWERED.
+    cdef Py_ssize_t take_answers(self, const char *data, Py_ssize_t size, int64_t now_ms, int64_t *answered) except -1:
+        """Finish the oldest requests, as long as what follows is a whole answer to the oldest one. Mostly all of it is.
 
-        NOT_TAKEN if they are anything else: nothing was done. BROKEN: it cannot be decoded, and the connection has ended.
+        Adds to `answered` how many these are. Returns how many bytes were taken; all, if the connection has ended because
+        an answer cannot be decoded.
         """
+        cdef Py_ssize_t taken = 0
+        cdef Py_ssize_t frame_bytes
+        while taken < size:
+            frame_bytes = self._take_answer(data + taken, size - taken, now_ms)
+            if frame_bytes == NOT_TAKEN:
+                break
+            if frame_bytes == BROKEN:
+                return size
+            answered[0] += 1
+            taken += frame_bytes
+        return taken
+
+    cdef Py_ssize_t _take_answer(self, const char *data, Py_ssize_t size, int64_t now_ms) except -1:
+        """Finish the oldest request if the bytes begin with its whole answer; return the size of that, with its own field.
+
+        NOT_TAKEN if they do not: nothing was done. BROKEN: it cannot be decoded, and the connection has ended.
+        """
+        cdef int64_t frame_bytes
         cdef InFlightRequest request
         cdef RequestKind kind
         cdef Py_ssize_t start = ANSWER_START
         if not self.is_ready or self._has_part_of_frame or size <= ANSWER_START or not self._in_flight.requests:
             return NOT_TAKEN
         request = self._in_flight.requests[0]
-        if _get_i32(data) != size - SIZE_BYTES or size - SIZE_BYTES > request.max_response_bytes \
+        frame_bytes = SIZE_BYTES + <int64_t>_get_i32(data)
+        if not ANSWER_START < frame_bytes <= size or frame_bytes - SIZE_BYTES > request.max_response_bytes \
                 or _get_i32(data + SIZE_BYTES) != request.correlation_id or not request.expects_response \
                 or request.end_position > self.outgoing.sent_position:
             return NOT_TAKEN
@@ -308,13 +331,13 @@ cdef class Exchange:
             if data[start] != 0:
                 return NOT_TAKEN
             start += 1
-        body = PyMemoryView_FromObject(PyBytes_FromStringAndSize(data + start, size - start))
+        body = PyMemoryView_FromObject(PyBytes_FromStringAndSize(data + start, frame_bytes - start))
         try:
             self._finish_request(request, body, now_ms)
         except KafkaError as error:
             self.connection_lost(error)
             return BROKEN
-        return ANSWERED
+        return frame_bytes
 
     def _finish(self, InFlightRequest request not None, body, int64_t now_ms):
         """Give a request its answer."""

@@ -205,6 +205,28 @@ def test_an_answer_that_comes_whole_is_taken_as_one_in_parts(version: int, tagge
     assert bodies == [b"answer", b"answer"]
 
 
+def test_whole_answers_that_come_together_are_taken_without_cutting_them_into_frames(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connection, broker = ready(FakeBroker(handlers={PRODUCE: echo}))
+    for token in "abc":
+        produce(connection, outcome_token(token), body=token.encode())
+    answers = broker.receive(take(connection))
+    given: list[bytes] = []
+    receive_parts = Connection._receive_parts
+
+    def keep(self: Connection, data: memoryview, now_ms: int) -> int:
+        given.append(bytes(data))
+        return receive_parts(self, data, now_ms)
+
+    monkeypatch.setattr(Connection, "_receive_parts", keep)
+    assert connection.receive_data(answers[:-1], 5) == 2
+    assert [kind(event) for event in happened(connection)] == ["answered", "answered"]
+    assert given == [answers[2 * len(answers) // 3 : -1]]  # what is left of the third
+    assert connection.receive_data(answers[-1:], 6) == 1
+    assert [event.body for event in happened(connection)] == [b"re:c"]
+
+
 def test_a_declared_request_comes_back_decoded() -> None:
     connection, broker = ready()
     broker.handlers[22] = lambda _: struct.pack(">ihqh", 0, 0, 4000, 3) + b"\0"
