@@ -96,13 +96,14 @@ class ControllerNode:
 
     def _push(self, controller: Controller, broker: BrokerNode, sent: MetadataSlice) -> None:
         channel = controller.channels[broker.broker_id]
+        life = self.process.lives
 
         def answered(answer: SliceAnswer) -> None:
             controller.on_slice_answer(channel, sent, answer, self.now_ms())
 
         def deliver() -> None:
             answer = broker.on_slice(sent)
-            self.world.send(broker.process, self.process, lambda: answered(answer))
+            self.world.send(broker.process, self.process, lambda: answered(answer), life)
 
         self.world.send(self.process, broker.process, deliver)
 
@@ -349,10 +350,10 @@ class BrokerNode:
 
     def _call(self, request: Any, answered: Callable[[Any], None]) -> None:
         """Send an event to the controller; its answer comes back over the network."""
-        controller = self.controller
+        controller, life = self.controller, self.process.lives
 
         def reply(answer: Any) -> None:
-            self.world.send(controller.process, self.process, lambda: answered(answer))
+            self.world.send(controller.process, self.process, lambda: answered(answer), life)
 
         def deliver() -> None:
             is_heartbeat = isinstance(request, Heartbeat)
@@ -362,14 +363,14 @@ class BrokerNode:
         self.world.send(self.process, controller.process, deliver)
 
     def _fetch(self, fetcher: Fetcher, request: FetchRequest) -> None:
-        source = self.brokers[fetcher.source]
+        source, life = self.brokers[fetcher.source], self.process.lives
 
         def answered(answers: Any) -> None:
             fetcher.on_answer(request, answers, self.now_ms())
 
         def deliver() -> None:
             answers = source.manager.serve(request, source.now_ms())
-            self.world.send(source.process, self.process, lambda: answered(answers))
+            self.world.send(source.process, self.process, lambda: answered(answers), life)
 
         self.world.send(self.process, source.process, deliver)
 

@@ -1,7 +1,8 @@
 """One scheduler, one random source, virtual time: what happens in a simulated cluster is decided here, by the seed.
 
 Processes have names. A message goes over a link from one name to another and may be delayed, lost, repeated or cut off;
-it is dropped when the receiving process has ended since it was sent, and waits while the process is paused.
+it is dropped when the receiving process has ended since it was sent, an answer when that which asked has ended, and
+waits while the process is paused.
 """
 
 from __future__ import annotations
@@ -107,9 +108,17 @@ class World:
         self.event_count += 1
         heapq.heappush(self._events, (self.now_ms + delay_ms, self.event_count, action, process, process.lives))
 
-    def send(self, source: Process, target: Process, deliver: Action) -> None:
-        """Send a message: `deliver` runs in the target process, never, once or twice."""
+    def send(self, source: Process, target: Process, deliver: Action, life: int | None = None) -> None:
+        """Send a message: `deliver` runs in the target process, never, once or twice.
+
+        Args:
+            source, target: From whom, to whom.
+            deliver: What it does there.
+            life: The one of the target's lives that may receive it, None: that of now. An answer is for the life that
+                asked, whose connection ends with it.
+        """
         rules, chance = self.rules, self.random.random
+        life = target.lives if life is None else life
         pair = (source.name, target.name)
         for _ in _TWICE if chance() < rules.repeat else _ONCE:
             if pair in self.cuts or chance() < rules.loss:
@@ -117,7 +126,7 @@ class World:
             spread_ms = int(chance() * (rules.max_delay_ms - rules.min_delay_ms + 1))
             delay_ms = rules.min_delay_ms + spread_ms + (self.slow.get(pair, 0) if self.slow else 0)
             self.event_count += 1
-            heapq.heappush(self._events, (self.now_ms + delay_ms, self.event_count, deliver, target, target.lives))
+            heapq.heappush(self._events, (self.now_ms + delay_ms, self.event_count, deliver, target, life))
 
     def run_until(self, end_ms: int, check: Action, check_each_events: int) -> None:
         """Run all events up to a time, with a check after each so many."""
