@@ -1,7 +1,8 @@
 """Metrics: Kafka's names, windows and totals, latency histograms, and where they are reported.
 
 producer_metrics.py   what the sender and callers record, and the snapshot      samples.py      the names
-windows.py            rates, averages, maxima, totals over time                 histogram.pyx   percentiles
+recording.pyx         of that, what each request passes                         sums.pyx        the sums of a window
+windows.pyx           rates, averages, maxima, totals over time                 histogram.pyx   percentiles
 reporters.py          the reporter protocol, a log reporter                     prometheus.py   needs its own extra
 """
 

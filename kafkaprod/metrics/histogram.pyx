@@ -17,7 +17,6 @@ import itertools
 cdef enum:
     PRECISION_BITS = 5
     SUB_BUCKETS = 32        # 1 << PRECISION_BITS
-    BUCKETS = 1024
 
 cdef int64_t _max_value = (<int64_t>1 << (BUCKETS // SUB_BUCKETS + PRECISION_BITS - 1)) - 1
 
@@ -56,12 +55,7 @@ cdef class LatencyHistogram:
         highest: The largest.
     """
 
-    cdef int64_t[BUCKETS] _counts
-    cdef readonly int64_t count
-    cdef readonly int64_t total
-    cdef readonly int64_t highest
-
-    cdef void _record(self, int64_t value, int64_t count) noexcept nogil:
+    cdef void add(self, int64_t value, int64_t count) noexcept nogil:
         value = min(max(value, 0), _max_value)
         self._counts[_bucket(value)] += count
         self.count += count
@@ -70,12 +64,7 @@ cdef class LatencyHistogram:
 
     def record(self, int64_t value, int64_t count=1):
         """Count a value `count` times; negative ones count as 0, larger ones as MAX_VALUE."""
-        self._record(value, count)
-
-    def record_all(self, values not None, int64_t scale):
-        """Count pairs of a value and how often it occurs; each value is multiplied by `scale`."""
-        for value, count in values:
-            self._record(<int64_t>value * scale, count)
+        self.add(value, count)
 
     @property
     def mean(self):

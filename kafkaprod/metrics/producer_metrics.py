@@ -17,24 +17,12 @@ one may not be counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from kafkaprod.metrics.histogram import LatencyHistogram
-from kafkaprod.metrics.samples import (
-    CallerSample,
-    NodeCounters,
-    NodeSample,
-    ProducerSample,
-    TopicSample,
-    caller_values,
-    connection_values,
-    node_values,
-    producer_values,
-    topic_values,
-)
+from kafkaprod.metrics.recording import RequestRecorder
+from kafkaprod.metrics.samples import caller_values, connection_values, node_values, producer_values, topic_values
+from kafkaprod.metrics.sums import CallerSample, NodeCounters
 from kafkaprod.metrics.windows import SampleRing
-from kafkaprod.structs import RequestSums
 
 Snapshot: TypeAlias = dict[str, dict[str, Any]]
 
@@ -57,13 +45,13 @@ STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
-COUNTER_NAMES: Final = tuple(each.name for each in fields(NodeCounters))
+COUNTER_NAMES: Final = NodeCounters.NAMES
 LOGINS_AT: Final = COUNTER_NAMES.index("reauthentications_succeeded")
 LOGIN_MS_AT: Final = COUNTER_NAMES.index("reauthentication_ms")
 
 
-class ProducerMetrics:
-    """The metrics of one producer.
+class ProducerMetrics(RequestRecorder):
+    """The metrics of one producer. See also `RequestRecorder`.
 
     Args:
         client_id: Tag of all metrics.
@@ -82,18 +70,13 @@ class ProducerMetrics:
         sample_count: int = 2,
         window_ms: int = 30_000,
     ) -> None:
+        super().__init__(STAGES, sample_count, window_ms)
         self.client_id = client_id
         self.start_ms = start_ms
         self._app_info = {"version": version, "commit-id": "", "start-time-ms": start_ms}
-        self._ring_size = (sample_count, window_ms)
-        self._producer = SampleRing(ProducerSample, *self._ring_size)
-        self._all_nodes = SampleRing(NodeSample, *self._ring_size)
-        self._nodes: dict[int, SampleRing[NodeSample]] = {}
-        self._topics: dict[str, SampleRing[TopicSample]] = {}
         self._observed: dict[int, tuple[int, ...]] = {}  # node id -> the counters of the last call
         self._loop_observed: tuple[int, int, int] | None = None  # polls, ns waited, time
         self._gauges: dict[str, Callable[[int], float]] = {}
-        self.histograms: dict[Stage, LatencyHistogram] = {stage: LatencyHistogram() for stage in STAGES}
         self._callers = SampleRing(CallerSample, *self._ring_size)  # written by any thread
         self._timers_ns: dict[Timer, int] = dict.fromkeys(get_args(Timer), 0)  # written by any thread
 
@@ -106,63 +89,6 @@ class ProducerMetrics:
         self._app_info = {**self._app_info, "client-instance-id": instance_id}
 
     # --- recorded by the sender ------------------------------------------------------------------------------------
-
-    def on_request(self, node_id: int, sums: RequestSums, size_bytes: int, now_ms: int, seal_us: int = 0) -> None:
-        """Count a produce request that is sent.
-
-        Args:
-            node_id: The broker.
-            sums: Over the batches of the request.
-            size_bytes: The size of the request, batches compressed.
-            now_ms: When they were drained.
-            seal_us: How long that took, compression and CRC included.
-        """
-        # A request costs its thread tens of calls that are in no cache by then: where the window is the current one,
-        # there is no call for it.
-        ring = self._producer
-        sample = ring.newest if now_ms < ring.end_ms else ring.current(now_ms)
-        sample.requests += 1
-        sample.batches += sums.batch_count
-        sample.batch_bytes += sums.sent_bytes
-        sample.uncompressed_bytes += sums.size_bytes
-        sample.batch_bytes_max = max(sample.batch_bytes_max, sums.largest_sent_bytes)
-        sample.record_bytes_max = max(sample.record_bytes_max, sums.largest_mean_record_bytes)
-        self.histograms["seal"].record(seal_us, sums.batch_count)
-        self.histograms["append"].record_all(sums.queue_times, 1000)
-        for queue_ms, count in sums.queue_times:
-            sample.queue_ms += queue_ms * count
-            if queue_ms > sample.queue_ms_max:
-                sample.queue_ms_max = queue_ms
-        for name, count, size, sent in sums.topics:
-            topics = self._topics.get(name)
-            topic = topics.newest if topics is not None and now_ms < topics.end_ms else self._topic(name, now_ms)
-            topic.records += count
-            topic.batch_bytes += sent
-            topic.uncompressed_bytes += size
-            sample.records += count
-        for nodes in (self._nodes.get(node_id), self._all_nodes):
-            node = (
-                nodes.newest
-                if nodes is not None and now_ms < nodes.end_ms
-                else self._node_sample(nodes, node_id, now_ms)
-            )
-            node.produce_requests += 1
-            node.request_bytes += size_bytes
-            node.request_bytes_max = max(node.request_bytes_max, size_bytes)
-
-    def on_response(self, node_id: int, latency_ms: int, now_ms: int) -> None:
-        """Count an answer to a produce request, `latency_ms` after it was sent."""
-        ring = self._producer
-        sample = ring.newest if now_ms < ring.end_ms else ring.current(now_ms)
-        sample.responses += 1
-        sample.latency_ms += latency_ms
-        sample.latency_ms_max = max(sample.latency_ms_max, latency_ms)
-        nodes = self._nodes.get(node_id)
-        node = nodes.newest if nodes is not None and now_ms < nodes.end_ms else self._node(node_id, now_ms)
-        node.produce_responses += 1
-        node.latency_ms += latency_ms
-        node.latency_ms_max = max(node.latency_ms_max, latency_ms)
-        self.histograms["ack"].record(latency_ms * 1000)
 
     def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
         """Count a response that throttles."""
@@ -183,10 +109,6 @@ class ProducerMetrics:
     def on_split(self, now_ms: int) -> None:
         """Count a batch that was too large for the broker and was split."""
         self._producer.current(now_ms).splits += 1
-
-    def on_stage(self, stage: Stage, latency_us: int, batch_count: int = 1) -> None:
-        """Record how long batches took in one stage; the methods above record `append`, `seal` and `ack`."""
-        self.histograms[stage].record(latency_us, batch_count)
 
     def observe_nodes(self, counters: Mapping[int, NodeCounters], now_ms: int) -> None:
         """Copy the counters of connections. Call it several times a second: metrics lag by the interval."""
@@ -263,18 +185,3 @@ class ProducerMetrics:
             values[f"{stage}-time-us-avg"] = histogram.mean
             values[f"{stage}-time-us-max"] = histogram.highest
         return values
-
-    def _topic(self, topic: str, now_ms: int) -> TopicSample:
-        ring = self._topics.get(topic)
-        if ring is None:
-            ring = self._topics[topic] = SampleRing(TopicSample, *self._ring_size)
-        return ring.current(now_ms)
-
-    def _node_sample(self, ring: SampleRing[NodeSample] | None, node_id: int, now_ms: int) -> NodeSample:
-        return ring.current(now_ms) if ring is self._all_nodes else self._node(node_id, now_ms)
-
-    def _node(self, node_id: int, now_ms: int) -> NodeSample:
-        ring = self._nodes.get(node_id)
-        if ring is None:
-            ring = self._nodes[node_id] = SampleRing(NodeSample, *self._ring_size)
-        return ring.current(now_ms)

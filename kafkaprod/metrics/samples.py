@@ -1,16 +1,15 @@
-"""The sums of one window, by kind: for the whole producer, a topic, a broker, the callers' threads.
+"""The metrics of each kind of sums in `sums`, by Kafka's names.
 
-For each kind a function computes its metrics, by Kafka's names. Source: Kafka's SenderMetricsRegistry, Selector,
-KafkaProducerMetrics, BufferPool, RecordAccumulator.
+Source: Kafka's SenderMetricsRegistry, Selector, KafkaProducerMetrics, BufferPool, RecordAccumulator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
-from kafkaprod.metrics.windows import Sample, SampleRing
+from kafkaprod.metrics.sums import CallerSample, NodeSample, ProducerSample, TopicSample
+from kafkaprod.metrics.windows import SampleRing
 
 Values: TypeAlias = dict[str, float]
 
@@ -26,32 +25,6 @@ def _rates_and_totals(names: Mapping[str, tuple[float, float]], seconds: float) 
         values[f"{name}-rate"] = recent / seconds
         values[f"{name}-total"] = ever
     return values
-
-
-@dataclass(slots=True)
-class ProducerSample(Sample):
-    """Sums of the sender thread, over all topics and brokers."""
-
-    requests: int = 0
-    batches: int = 0
-    records: int = 0
-    batch_bytes: int = 0  # as sent
-    uncompressed_bytes: int = 0
-    batch_bytes_max: int = 0
-    record_bytes_max: float = 0
-    queue_ms: int = 0
-    queue_ms_max: int = 0
-    responses: int = 0
-    latency_ms: int = 0
-    latency_ms_max: int = 0
-    retried_records: int = 0
-    failed_records: int = 0
-    splits: int = 0
-    throttle_ms: int = 0
-    throttle_ms_max: int = 0
-    polls: int = 0
-    wait_ns: int = 0
-    work_ns: int = 0
 
 
 def producer_values(ring: SampleRing[ProducerSample], now_ms: int) -> Values:
@@ -90,17 +63,6 @@ def producer_values(ring: SampleRing[ProducerSample], now_ms: int) -> Values:
     }
 
 
-@dataclass(slots=True)
-class TopicSample(Sample):
-    """Sums of one topic."""
-
-    records: int = 0
-    batch_bytes: int = 0
-    uncompressed_bytes: int = 0
-    retried_records: int = 0
-    failed_records: int = 0
-
-
 def topic_values(ring: SampleRing[TopicSample], now_ms: int) -> Values:
     """Return the metrics of a `TopicSample`."""
     recent, seconds = ring.recent(now_ms)
@@ -117,36 +79,6 @@ def topic_values(ring: SampleRing[TopicSample], now_ms: int) -> Values:
             seconds,
         ),
     }
-
-
-@dataclass(slots=True)
-class NodeCounters(Sample):
-    """Counters of one broker over all its connections. `kafkaprod.net` counts; they never go back."""
-
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    requests_sent: int = 0
-    responses_received: int = 0
-    connections_created: int = 0
-    connections_closed: int = 0
-    authentications_succeeded: int = 0
-    authentications_failed: int = 0
-    reauthentications_succeeded: int = 0
-    reauthentications_failed: int = 0
-    reauthentication_ms: int = 0  # sum over all of them
-
-
-@dataclass(slots=True)
-class NodeSample(NodeCounters):
-    """Sums of one broker, or of all: its connections and its produce requests."""
-
-    request_bytes: int = 0
-    request_bytes_max: int = 0
-    produce_requests: int = 0
-    produce_responses: int = 0
-    latency_ms: int = 0
-    latency_ms_max: int = 0
-    reauthentication_ms_max: int = 0
 
 
 def node_values(ring: SampleRing[NodeSample], now_ms: int) -> Values:
@@ -201,14 +133,6 @@ def _traffic(recent: NodeSample, ever: NodeSample, seconds: float) -> Values:
         },
         seconds,
     )
-
-
-@dataclass(slots=True)
-class CallerSample(Sample):
-    """Sums of the application's threads: their waits and refused records."""
-
-    memory_wait_ns: int = 0
-    refused_records: int = 0
 
 
 def caller_values(ring: SampleRing[CallerSample], now_ms: int) -> Values:

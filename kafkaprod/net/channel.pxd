@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t
 
+from kafkaprod.metrics.sums cimport NodeCounters
 from kafkaprod.protocol.exchange cimport Exchange
 
 
@@ -15,7 +16,7 @@ cdef class Channel:
     cdef public int _interest           # what the poller watches the transport for
     cdef public bint _is_plain          # no TLS, which may hold bytes that the poller does not see
     cdef public bint _is_open           # the transport is: bytes flow
-    cdef public object _metrics         # NodeCounters
+    cdef public NodeCounters _metrics
     cdef public object _receive_buffer  # a writable buffer
 
     cdef int write(self, int64_t now_ms) except -1
@@ -26,7 +27,7 @@ cdef class Channel:
 
 cdef class Link:
     cdef public Channel connection
-    cdef public object metrics          # NodeCounters
+    cdef public NodeCounters metrics
     cdef public int64_t throttled_until_ms
     cdef public bint is_steady
 

@@ -2,7 +2,7 @@ from typing import Any
 
 from typing_extensions import disjoint_base
 
-from kafkaprod.metrics.samples import NodeCounters
+from kafkaprod.metrics.sums import NodeCounters
 
 @disjoint_base
 class Channel:

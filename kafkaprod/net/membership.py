@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from kafkaprod.errors import AuthenticationError, BootstrapError, ConnectionLostError, KafkaError
-from kafkaprod.metrics.samples import NodeCounters
+from kafkaprod.metrics.sums import NodeCounters
 from kafkaprod.net.node import NodeConnection
 from kafkaprod.net.node_state import ConnectionFailure, NodeState
 from kafkaprod.structs import Node

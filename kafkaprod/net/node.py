@@ -17,7 +17,7 @@ from functools import partial
 
 from kafkaprod.config.host_patterns import HostPatterns
 from kafkaprod.errors import AuthenticationError, ConnectionLostError, KafkaError, RequestTimedOutError
-from kafkaprod.metrics.samples import NodeCounters
+from kafkaprod.metrics.sums import NodeCounters
 from kafkaprod.net.background import Offload
 from kafkaprod.net.channel import Channel
 from kafkaprod.net.network import Readiness

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkaprod.errors import AuthenticationError, KafkaError, printable
-from kafkaprod.metrics.samples import NodeCounters
+from kafkaprod.metrics.sums import NodeCounters
 from kafkaprod.net.channel import Link
 from kafkaprod.net.node import ConnectionStage, NodeConnection
 from kafkaprod.net.throttling import MAX_THROTTLE_MS

@@ -26,7 +26,7 @@ from kafkaprod.errors import (
     UnsupportedVersionError,
     printable,
 )
-from kafkaprod.metrics.samples import NodeCounters
+from kafkaprod.metrics.sums import NodeCounters
 from kafkaprod.net.connector import Connector
 from kafkaprod.net.membership import Membership
 from kafkaprod.net.node import NodeConnection

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kafkaprod.metrics import LatencyHistogram
 from kafkaprod.metrics.histogram import BUCKET_COUNT, MAX_VALUE, bucket_of, highest_of
 from kafkaprod.metrics.prometheus import BOUNDS_US
-from kafkaprod.metrics.samples import TopicSample
+from kafkaprod.metrics.sums import TopicSample
 from kafkaprod.metrics.windows import SampleRing
 
 VALUES = st.one_of(st.integers(0, 200), st.integers(0, MAX_VALUE))

@@ -18,7 +18,7 @@ from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.errors import BootstrapError, ConnectionLostError, KafkaError
 from kafkaprod.metadata import Metadata
 from kafkaprod.metrics import ProducerMetrics
-from kafkaprod.metrics.samples import NodeCounters
+from kafkaprod.metrics.sums import NodeCounters
 from kafkaprod.net.node import ConnectionStage
 from kafkaprod.net.node_state import ConnectionFailure
 from kafkaprod.protocol.in_flight import InFlightRequest, OnDone

@@ -21,7 +21,7 @@ from kafkaprod.errors import (
     OutOfOrderSequenceError,
     UnsupportedVersionError,
 )
-from kafkaprod.metrics.samples import NodeCounters
+from kafkaprod.metrics.sums import NodeCounters
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaprod.protocol.messages.metadata import MetadataRequest
 from kafkaprod.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse

@@ -1,0 +1,22 @@
+"""What a sender records of each produce request: see recording.pyx."""
+
+from libc.stdint cimport int64_t
+
+from kafkaprod.metrics.histogram cimport LatencyHistogram
+from kafkaprod.metrics.sums cimport NodeSample, TopicSample
+from kafkaprod.metrics.windows cimport SampleRing
+
+
+cdef class RequestRecorder:
+    cdef readonly dict histograms
+    cdef readonly SampleRing _producer
+    cdef readonly SampleRing _all_nodes
+    cdef readonly dict _nodes           # rings of NodeSample by node id
+    cdef readonly dict _topics          # rings of TopicSample by name
+    cdef readonly tuple _ring_size
+    cdef LatencyHistogram _append
+    cdef LatencyHistogram _seal
+    cdef LatencyHistogram _ack
+
+    cdef NodeSample _node_at(self, node_id, int64_t now_ms)
+    cdef TopicSample _topic_at(self, topic, int64_t now_ms)
