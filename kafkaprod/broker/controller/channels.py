@@ -1,7 +1,8 @@
 """A channel to each registered broker: pushes the metadata log in slices, each once and in order.
 
-One slice is in flight at a time. After a loss or a timeout the same slice is sent again; a broker that does not hold
-what comes before the slice gets the log from its start. A channel ends with the registration that it belongs to.
+One slice is in flight at a time. After a loss or a timeout the same slice is sent again, and to a broker that does not
+know of its registration yet, whose answer travels another way. A broker that does not hold what comes before the slice
+gets the log from its start. A channel ends with the registration that it belongs to.
 Pure state: time is an argument. Source: the roles of Kafka's ControllerChannelManager and RequestSendThread.
 """
 
@@ -26,7 +27,7 @@ class BrokerChannel:
         broker_id: Whom it leads to.
         broker_epoch: The registration it belongs to.
         next_offset: The first record that the broker has not confirmed.
-        is_ended: The broker refused it for good: another registration, or a newer controller.
+        is_ended: The broker refused it for good: it follows a newer controller.
     """
 
     def __init__(self, broker_id: int, broker_epoch: int) -> None:
@@ -79,8 +80,10 @@ class BrokerChannel:
         elif answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.next_offset = 0  # the broker passes over what it holds already
             self._send_at_ms = now_ms
-        else:
+        elif answer.error == ErrorCode.STALE_CONTROLLER_EPOCH:
             self.is_ended = True
+        else:  # STALE_BROKER_EPOCH: the broker has another epoch, maybe only until it learns of this one
+            self._send_at_ms = now_ms + RETRY_MS
 
     def on_lost(self, now_ms: int) -> None:
         """The slice or its answer was lost: send the same again soon."""

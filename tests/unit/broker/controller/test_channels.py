@@ -68,3 +68,25 @@ def test_a_lost_slice_is_sent_again_after_a_rest() -> None:
     rig.channel.on_lost(5)
     assert rig.next(5 + RETRY_MS - 1) is None
     assert rig.send(5 + RETRY_MS).batches == lost.batches
+
+
+def _refuse(rig: Rig, sent: MetadataSlice, error: ErrorCode, now_ms: int) -> None:
+    rig.channel.on_answer(sent, SliceAnswer(error, 0, 0), now_ms)
+
+
+def test_a_broker_that_was_not_told_its_new_epoch_yet_is_asked_again() -> None:
+    rig = Rig()
+    rig.grow()
+    early = rig.send(0)
+    _refuse(rig, early, ErrorCode.STALE_BROKER_EPOCH, 3)
+    assert rig.next(3 + RETRY_MS - 1) is None
+    assert rig.channel.next_deadline_ms() == 3 + RETRY_MS
+    assert rig.send(3 + RETRY_MS).batches == early.batches
+
+
+def test_a_broker_that_follows_a_newer_controller_gets_nothing_more() -> None:
+    rig = Rig()
+    rig.grow()
+    _refuse(rig, rig.send(0), ErrorCode.STALE_CONTROLLER_EPOCH, 3)
+    rig.grow(now_ms=4)
+    assert rig.next(10_000) is None
