@@ -39,6 +39,7 @@ ONCE_FAILED = {
     367: "the answer to a registration came after the broker had stopped",
     900: "the same",
     88656: "a broker that had started again took the answer to a fetch of its former process",
+    111751: "what a topic acknowledged before it was created again counted for the new one",
     114262: "metadata came before the answer to the registration that it was for, and never again",
 }
 

@@ -10,7 +10,7 @@ answered or its socket is closed (KAFKA-19012).
 """
 
 from cpython.ref cimport PyObject
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from libc.stdlib cimport abort
 
@@ -86,6 +86,7 @@ cdef struct Batch:
     int32_t sent_leader_epoch
     int64_t producer_id
     int16_t producer_epoch
+    uint16_t sent_generation    # the partition's topic_generation when it was last sent
     int32_t base_sequence       # -1: not sequenced yet
     int64_t ordinal             # of the partition's sequenced batches
     bint transactional
@@ -125,6 +126,7 @@ cdef struct Partition:
     Batch *last_outstanding
     int64_t producer_id         # whose sequences next_sequence continues
     int16_t producer_epoch
+    uint16_t topic_generation   # how often the topic was created again; wraps
     int32_t next_sequence
     int32_t last_acked_sequence
     bint needs_new_epoch        # a sequence may be missing from the log: nothing new until a new epoch

@@ -14,7 +14,8 @@ Rules (KIP-98, KIP-360; TransactionManager, TxnPartitionMap; deviations marked *
 - A partition starts over at 0 under the producer's current epoch once nothing of it is outstanding.
 - * Until a batch under the current epoch is acknowledged, one batch at a time: a leader that has no state of the producer
   takes any sequence as the first. If it refuses the first batch for a moment (a new partition that it does not know yet)
-  and accepts the second, the first can never be written after it. Java runs into this.
+  and accepts the second, the first can never be written after it. Java runs into this. The same holds for a topic that was
+  created again: what was acknowledged by the former one counts no more, even if the answer comes later.
 - * Never more than five batches from the first outstanding one on. The in-flight limit of a connection does not
   ensure that when the leader moves: the new one would acknowledge later batches and forget the first before its retry.
 - A sequence that may be missing from the log (a batch failed or expired after it was sent) sets `needs_new_epoch`:
@@ -119,8 +120,13 @@ cdef inline void remove_outstanding(Partition *p, Batch *b) noexcept nogil:
 
 
 cdef inline void note_acked(Partition *p, const Batch *b) noexcept nogil:
-    """Remember the highest acknowledged sequence of the current epoch; modulo 2**31."""
+    """Remember the highest acknowledged sequence of the current epoch; modulo 2**31.
+
+    Not that of a batch sent before the topic was created again: the new log need not have it.
+    """
     if b.base_sequence < 0 or b.producer_id != p.producer_id or b.producer_epoch != p.producer_epoch:
+        return
+    if b.sent_generation != p.topic_generation:
         return
     cdef int32_t last = advance_sequence(b.base_sequence, b.record_count - 1)
     if p.last_acked_sequence < 0 or ((<uint32_t>last - <uint32_t>p.last_acked_sequence) & <uint32_t>SEQUENCE_MASK) < 0x40000000:

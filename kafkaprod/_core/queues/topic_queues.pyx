@@ -64,6 +64,7 @@ cdef class TopicQueues:
             p.leader_epoch = epoch
             p.is_removed = i >= count
             if is_recreated:
+                p.topic_generation += 1
                 p.last_acked_sequence = -1      # its log knows nothing of this producer
             mutex_unlock(&p.lock)
         return 0

@@ -371,6 +371,7 @@ cdef class Drain:
         b.request_count += 1
         b.sent_ms = now_ms
         b.sent_leader_epoch = p.leader_epoch
+        b.sent_generation = p.topic_generation
         if self.transaction != NOT_TRANSACTIONAL:
             b.transactional = True
             self.has_drained = True

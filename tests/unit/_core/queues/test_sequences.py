@@ -71,6 +71,21 @@ def test_topic_made_anew_gets_its_first_batches_one_at_a_time() -> None:
     assert engine.drain.drain(1, engine.now_ms) is None
 
 
+def test_new_batch_waits_while_others_are_with_the_former_topic() -> None:
+    engine = Engine(batch_size=1000, is_idempotent=True)
+    engine.lead([1], topic_id=b"a" * 16)
+    engine.introduce()
+    for value in (b"a", b"b", b"c"):
+        engine.append(value * 900)
+    first, second = engine.take(), engine.take()
+    engine.lead([1], topic_id=b"b" * 16)
+    succeed(first)
+    assert engine.ready_nodes() == []
+    assert engine.drain.drain(1, engine.now_ms) is None
+    requeue(second, engine.now_ms, 0)
+    assert values_of(engine.take()) == [b"b" * 900]
+
+
 def test_requeued_batch_keeps_its_numbers() -> None:
     engine = Engine(is_idempotent=True)
     engine.append(b"v")
