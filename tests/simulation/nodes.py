@@ -299,6 +299,10 @@ class BrokerNode:
 
     def on_slice(self, sent: MetadataSlice) -> SliceAnswer:
         answer, changed = self.follower.receive(sent, self.lifecycle.broker_epoch)
+        self._follow(changed)
+        return answer
+
+    def _follow(self, changed: frozenset[PartitionKey]) -> None:
         before = {key: replica.leader_epoch for key, replica in self.manager.replicas.items()}
         self.manager.on_metadata(changed, self.now_ms())
         self.topics.publish(self.manager.replicas, changed)
@@ -306,7 +310,6 @@ class BrokerNode:
             replica = self.manager.replicas.get(key)
             if replica is not None and replica.is_leader and replica.leader_epoch != before.get(key):
                 self.on_leading(replica)
-        return answer
 
     def _complete_produces(self) -> None:
         still = []
@@ -323,6 +326,7 @@ class BrokerNode:
 
         def answered(answer: Any) -> None:
             lifecycle.on_answer(request, answer, self.now_ms())
+            self._follow(self.follower.catch_up(lifecycle.broker_epoch))
 
         self._call(request, answered)
 

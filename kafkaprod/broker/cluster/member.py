@@ -90,6 +90,7 @@ class ClusterMember:
         self._links: dict[tuple[str, str], PeerLink] = {}  # by peer and purpose
         self._awaited: list[tuple[int, Condition, Callable[[], None]]] = []
         self._is_serving = self._has_stopped = self._asks_for_ids = False
+        self._followed_offset = self._topics.image.end_offset
         self._tick_ms = max(config.replica_lag_ms // 4, 10)
         self._ticks_at_ms = clock.now_ms()
         self.lifecycle = BrokerLifecycle(
@@ -157,18 +158,8 @@ class ClusterMember:
 
     def receive_slice(self, request: ReplicateMetadataRequest) -> ReplicateMetadataResponse:
         """Take metadata over, and follow it in the replicas it names."""
-        now_ms = self._clock.now_ms()
-        before = self._topics.image.end_offset
         answer, changed = self._topics.follower.receive(wire.slice_of(request), self.lifecycle.broker_epoch)
-        if self._topics.image.end_offset != before:
-            if self._settings.follow(self._topics.image):
-                self._broker.run_control(self._broker.follow_settings, _nothing)
-            self._topics.follow_configs()
-            self.manager.on_metadata(changed, now_ms)
-            self._topics.publish(self.manager.replicas, changed)
-            self.lifecycle.beat_soon(now_ms)
-            self.coordination.on_metadata(changed)
-            self._check_awaited(now_ms)
+        self._follow(changed)
         return ReplicateMetadataResponse(
             error_code=answer.error, end_offset=answer.end_offset, end_epoch=answer.end_epoch
         )
@@ -231,6 +222,21 @@ class ClusterMember:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
+    def _follow(self, changed: frozenset[PartitionKey]) -> None:
+        """Follow what the metadata says, if it has grown."""
+        image, now_ms = self._topics.image, self._clock.now_ms()
+        if image.end_offset == self._followed_offset:
+            return
+        self._followed_offset = image.end_offset
+        if self._settings.follow(image):
+            self._broker.run_control(self._broker.follow_settings, _nothing)
+        self._topics.follow_configs()
+        self.manager.on_metadata(changed, now_ms)
+        self._topics.publish(self.manager.replicas, changed)
+        self.lifecycle.beat_soon(now_ms)
+        self.coordination.on_metadata(changed)
+        self._check_awaited(now_ms)
+
     def _check_awaited(self, now_ms: int) -> None:
         awaited, self._awaited = self._awaited, []
         for deadline_ms, condition, then in awaited:
@@ -244,6 +250,7 @@ class ClusterMember:
             now_ms = self._clock.now_ms()
             if isinstance(response, BrokerRegistrationResponse):
                 self.lifecycle.on_answer(request, wire.registered(response), now_ms)
+                self._follow(self._topics.follower.catch_up(self.lifecycle.broker_epoch))
             elif isinstance(response, BrokerHeartbeatResponse):
                 self.lifecycle.on_answer(request, wire.heartbeat_answer(response), now_ms)
             else:

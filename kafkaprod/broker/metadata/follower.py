@@ -2,7 +2,10 @@
 
 A slice names the offset and the epoch before its first record. A broker that does not hold exactly that refuses, and
 says where its log ends, so that the controller steps back. What an older controller epoch or another incarnation of the
-broker was sent is refused, too. Pure state: one owner, no lock.
+broker was sent is refused, too. Nothing is applied before the log holds the registration of this process itself: what
+was decided before that is of a former process, which may have led with records that this one lost.
+Pure state: one owner, no lock. Source of the last rule: Kafka's BrokerServer, which follows the metadata once the
+controller has seen that it is caught up.
 """
 
 from __future__ import annotations
@@ -44,13 +47,16 @@ class MetadataFollower:
         self.log = MetadataLog()
         self.image = ClusterImage()
         self.controller_epoch = -1
+        self._commit_offset = 0
+        self._has_caught_up = False
 
     def receive(self, sent: MetadataSlice, broker_epoch: int) -> tuple[SliceAnswer, frozenset[PartitionKey]]:
         """Take a slice over; return the answer, and the partitions that its committed records changed.
 
         Args:
             sent: What came.
-            broker_epoch: The epoch of this process's registration, -1 before it is known: then any is taken.
+            broker_epoch: The epoch of this process's registration, -1 before it is known: then any is taken, and none
+                applied.
         """
         error = self._refusal(sent, broker_epoch)
         if error != ErrorCode.NONE:
@@ -62,8 +68,19 @@ class MetadataFollower:
                     continue  # a repetition of what is here
                 self.log.truncate(batch.base_offset)
             self.log.append(batch)
-        changed = self._apply(sent.commit_offset)
-        return SliceAnswer(ErrorCode.NONE, self.log.end_offset, self.log.last_epoch), changed
+        self._commit_offset = sent.commit_offset
+        return SliceAnswer(ErrorCode.NONE, self.log.end_offset, self.log.last_epoch), self.catch_up(broker_epoch)
+
+    def catch_up(self, broker_epoch: int) -> frozenset[PartitionKey]:
+        """Apply what is committed, from the registration on; return the partitions that changed.
+
+        Args:
+            broker_epoch: As of `receive`: the offset of the registration, -1 before it is known. Slices of it may come
+                before that, so this is called again then.
+        """
+        if not self._has_caught_up:
+            self._has_caught_up = 0 <= broker_epoch < min(self._commit_offset, self.log.end_offset)
+        return self._apply(self._commit_offset) if self._has_caught_up else frozenset()
 
     def _refusal(self, sent: MetadataSlice, broker_epoch: int) -> ErrorCode:
         if sent.controller_epoch < self.controller_epoch:
