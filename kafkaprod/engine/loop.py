@@ -48,8 +48,6 @@ LOAD_UPDATE_MS: Final = 10  # how often the sticky partitioners get the queue le
 MAX_FAILED_TURNS: Final = 20  # consecutive turns without memory, 10 to 100 ms apart
 MEMORY_WAIT_S: Final = 0.01
 END_WAIT_MS: Final = 20  # for the answer that a transaction has ended; then the turns continue without it
-RESPONSE_BYTES_PER_PARTITION: Final = 1024
-RESPONSE_BYTES_PER_RECORD: Final = 128  # a broker may name each bad record
 
 _log = logging.getLogger("kafkaprod.engine.loop")
 
@@ -186,7 +184,8 @@ class Sender:
         self._note_ended()
         now_us = self._clock.now_us()
         now_ms = now_us // 1000
-        self._purges.run(now_ms)
+        if self._purges.waiting:
+            self._purges.run(now_ms)
         refresh_ms = self._upkeep.refresh_metadata(now_ms)
         wait_ms: float = min(self._upkeep.observe(now_ms), refresh_ms, self._request_identity(now_ms))
         if self._telemetry is not None:
@@ -213,7 +212,8 @@ class Sender:
             self._settle_ended()
         for failure in self._pool.take_failures():
             self._upkeep.on_connection_failure(failure)
-        self._flushes.begin()  # after the poll, which does not end for a flush that is already complete
+        if self._flushes.new:
+            self._flushes.begin()  # after the poll, which does not end for a flush that is already complete
         self._accumulator.pool.wake_waiters()  # now: they can append while the next turn sends
 
     def _is_finished(self) -> bool:
@@ -235,8 +235,7 @@ class Sender:
     def _settle_ended(self) -> bool:
         """Settle the requests that have ended; return whether there were any."""
         self._note_ended()
-        has_ended = bool(self._ended)
-        if has_ended:
+        if has_ended := bool(self._ended):
             self._upkeep.is_observed = False
         while self._ended:
             request = self._ended[0]  # removed afterwards: if memory runs out, the next turn settles it
@@ -317,8 +316,7 @@ class Sender:
                 self._send(request, self._answers.expect(request), now_ms, seal_us)
                 self._unsent = None
                 can_send = self._pool.is_ready(node_id, now_ms)
-            delay_ms = 0 if can_send else self._pool.ready_delay_ms(node_id, now_ms)
-            if delay_ms:
+            if not can_send and (delay_ms := self._pool.ready_delay_ms(node_id, now_ms)):
                 wait_ms = min(wait_ms, delay_ms)
         return wait_ms
 
@@ -346,7 +344,7 @@ class Sender:
             now_ms=now_ms,
             timeout_ms=self._config.request_timeout_ms,
             expects_response=self._config.acks != 0,
-            max_response_bytes=_max_response_bytes(request),
+            max_response_bytes=request.max_response_bytes,
         )
 
     # --- failure and end -------------------------------------------------------------------------------------------
@@ -404,8 +402,3 @@ class Sender:
         self._identity.on_end(error)
         self._pool.close()
         self._answers.close_all()
-
-
-def _max_response_bytes(request: ProduceRequest) -> int:
-    per_partition = RESPONSE_BYTES_PER_PARTITION * len(request)
-    return (1 << 20) + per_partition + RESPONSE_BYTES_PER_RECORD * request.record_count

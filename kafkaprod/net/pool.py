@@ -200,7 +200,7 @@ class NodePool(Traffic):
 
     def _take_finished(self, now_ms: int) -> list[InFlightRequest]:
         for request in self._finished:
-            if getattr(request.response, "throttle_time_ms", 0) > 0:
+            if request.response is not None and getattr(request.response, "throttle_time_ms", 0) > 0:
                 self.throttle(request.node_id, throttle_of(request), now_ms)
         finished = self._finished.copy()
         self._finished.clear()  # the connections hold the list itself; last, as memory may run out before

@@ -55,6 +55,9 @@ cdef enum:
     COPY_BELOW = 2048       # bytes of a batch: 5 times cheaper at 170, no cheaper at 2,000
     TIME_GROUPS = 1024      # of times in the queue
     AHEAD = 4               # batches between prefetching memory and reading it
+    SPARE_RESPONSE_BYTES = 1 << 20
+    RESPONSE_PARTITION_BYTES = 1024
+    RESPONSE_RECORD_BYTES = 128
     COMPACT_FROM = 9        # version with compact encodings and tag sections
     TOPIC_IDS_FROM = 13
     # Upper bounds of header bytes, without names:
@@ -212,6 +215,11 @@ cdef class ProduceRequest:
                 return False
             i = self.topic_end(i)
         return True
+
+    @property
+    def max_response_bytes(self):
+        """Most bytes that an answer to it may have: a broker may name each bad record."""
+        return SPARE_RESPONSE_BYTES + RESPONSE_PARTITION_BYTES * self.batch_count + RESPONSE_RECORD_BYTES * self.record_count
 
     def body(self, int version, int16_t acks, int32_t timeout_ms, str transactional_id=None):
         """Assemble the request body.
