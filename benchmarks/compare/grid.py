@@ -43,7 +43,7 @@ GRID = tuple(
 def grid_table(cases: Sequence[CaseFigures]) -> Iterator[str]:
     """A row for each cell: what each client reached, and where one of the others is before the best of ours."""
     labels = [peer.label for peer in (*PEERS, BARE_SEND)]
-    yield f"| case | {' | '.join(labels)} | before ours |"
+    yield f"| case | {' | '.join(labels)} | before kafkaprod |"
     yield "|---|" + "---:|" * len(labels) + "---|"
     for case in cases:
         measured = {peer.label: peer for peer in case.measured()}

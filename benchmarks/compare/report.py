@@ -37,7 +37,7 @@ GRID_HEAD = """## Sizes, codecs, TLS, idempotence
 
 Records/s, CPU ns a record and, without compression and TLS, its multiple of the bare send; of the last comparison,
 medians of its turns. Values are random bytes without compression, JSON with it. Behind TLS client and decrypting proxy
-share the two cores: look at the CPU. The last column names who was faster or thriftier than the best of ours.
+share the two cores: look at the CPU. The last column names who was faster or thriftier than the best way of kafkaprod.
 """
 BUSY = (
     "**The machine was busy with other work: all rates are low, and clients that need many threads or a warm virtual "
