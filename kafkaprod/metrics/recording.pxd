@@ -18,5 +18,6 @@ cdef class RequestRecorder:
     cdef LatencyHistogram _seal
     cdef LatencyHistogram _ack
 
+    cdef int _begin(self, stages, sample_count, window_ms) except -1
     cdef NodeSample _node_at(self, node_id, int64_t now_ms)
     cdef TopicSample _topic_at(self, topic, int64_t now_ms)

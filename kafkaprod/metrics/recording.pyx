@@ -19,7 +19,13 @@ cdef class RequestRecorder:
         histograms: How long batches took in each stage.
     """
 
+    def __cinit__(self, *_, **__):
+        self._begin(("append", "seal", "ack"), 2, 30_000)       # whole even where __init__ is not called
+
     def __init__(self, stages, sample_count, window_ms):
+        self._begin(stages, sample_count, window_ms)
+
+    cdef int _begin(self, stages, sample_count, window_ms) except -1:
         self._ring_size = (sample_count, window_ms)
         self._producer = SampleRing(ProducerSample, sample_count, window_ms)
         self._all_nodes = SampleRing(NodeSample, sample_count, window_ms)
@@ -29,6 +35,7 @@ cdef class RequestRecorder:
         self._append = self.histograms["append"]
         self._seal = self.histograms["seal"]
         self._ack = self.histograms["ack"]
+        return 0
 
     def on_request(self, node_id, sums not None, int64_t size_bytes, int64_t now_ms, int64_t seal_us=0):
         """Count a produce request that is sent.

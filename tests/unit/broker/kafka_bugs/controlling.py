@@ -207,7 +207,7 @@ def _bounced_brokers() -> None:
     follower = MetadataFollower()
     follower.receive(_slice(1, broker_epoch=6), 6)
     follower.receive(_slice(1, broker_epoch=5, after=1), 6)
-    assert follower.image.end_offset == 1
+    assert follower.log.end_offset == 1
 
 
 class _Epoch:
