@@ -1,10 +1,21 @@
-/* CRC-32C by multiplying polynomials, 64 bytes by one instruction, where an x86-64 has VPCLMULQDQ and AVX-512; see checksum.pyx. */
+/* CRC-32C by multiplying polynomials, 64 bytes by one instruction, where an x86-64 has VPCLMULQDQ and AVX-512; see checksum.pyx.
+
+   Older compilers lack some of the functions: what they build goes by the CRC instruction alone. */
 #ifndef KAFKAPROD_CRC_FOLDING_H
 #define KAFKAPROD_CRC_FOLDING_H
 
+#include <Python.h>
 #include <stdint.h>
 
-#if defined(__x86_64__)
+#if defined(__clang__)
+#define KP_COMPILES_FOLDING (__clang_major__ >= 8)
+#elif defined(__GNUC__)
+#define KP_COMPILES_FOLDING (__GNUC__ >= 10)
+#else
+#define KP_COMPILES_FOLDING 0
+#endif
+
+#if defined(__x86_64__) && KP_COMPILES_FOLDING
 #include <immintrin.h>
 
 #define KP_FOLDING __attribute__((target("sse4.2,avx512f,vpclmulqdq")))

@@ -105,12 +105,12 @@ cdef void _fill_powers() noexcept:
 
 
 cdef void _fill_factors(uint64_t *pair, Py_ssize_t length) noexcept:
-    """Set the factors of the first and of the last 8 of 16 bytes that are folded onto those `length` bytes behind them."""
-    pair[0] = <uint64_t>_zeros(length + 4) << 1     # the instruction's product lacks its lowest bit
-    pair[1] = <uint64_t>_zeros(length - 4) << 1
+    """Set the two factors that move 16 bytes onto the 16 `length` bytes behind them: of their first 8, their last 8."""
+    pair[0] = <uint64_t>_factor(length + 4) << 1     # the instruction's product lacks its lowest bit
+    pair[1] = <uint64_t>_factor(length - 4) << 1
 
 
-cdef uint32_t _zeros(Py_ssize_t length) noexcept:
+cdef uint32_t _factor(Py_ssize_t length) noexcept:
     """Return the factor of a CRC that `length` bytes (below 64 KiB) follow."""
     return _product(_powers[1][length >> 8], _powers[0][length & 0xFF])
 
