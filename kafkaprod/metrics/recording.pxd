@@ -3,8 +3,7 @@
 from libc.stdint cimport int64_t
 
 from kafkaprod.metrics.histogram cimport LatencyHistogram
-from kafkaprod.metrics.sums cimport NodeSample, TopicSample
-from kafkaprod.metrics.windows cimport SampleRing
+from kafkaprod.metrics.windows cimport Sample, SampleRing
 
 
 cdef class RequestRecorder:
@@ -19,5 +18,4 @@ cdef class RequestRecorder:
     cdef LatencyHistogram _ack
 
     cdef int _begin(self, stages, sample_count, window_ms) except -1
-    cdef NodeSample _node_at(self, node_id, int64_t now_ms)
-    cdef TopicSample _topic_at(self, topic, int64_t now_ms)
+    cdef Sample _sample_of(self, dict rings, key, kind, int64_t now_ms)

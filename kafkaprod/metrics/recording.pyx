@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 
 from kafkaprod.metrics.histogram cimport LatencyHistogram
 from kafkaprod.metrics.sums cimport NodeSample, ProducerSample, TopicSample
-from kafkaprod.metrics.windows cimport SampleRing
+from kafkaprod.metrics.windows cimport Sample, SampleRing
 
 
 cdef class RequestRecorder:
@@ -70,12 +70,12 @@ cdef class RequestRecorder:
             sample.queue_ms += queue_ms * count
             sample.queue_ms_max = max(sample.queue_ms_max, queue_ms)
         for name, count, size, sent in topics:
-            topic = self._topic_at(name, now_ms)
+            topic = self._sample_of(self._topics, name, TopicSample, now_ms)
             topic.records += count
             topic.batch_bytes += sent
             topic.uncompressed_bytes += size
             sample.records += count
-        for node in (self._node_at(node_id, now_ms), <NodeSample>self._all_nodes.at(now_ms)):
+        for node in (self._sample_of(self._nodes, node_id, NodeSample, now_ms), self._all_nodes.at(now_ms)):
             node.produce_requests += 1
             node.request_bytes += size_bytes
             node.request_bytes_max = max(node.request_bytes_max, size_bytes)
@@ -83,7 +83,7 @@ cdef class RequestRecorder:
     def on_response(self, node_id, int64_t latency_ms, int64_t now_ms):
         """Count an answer to a produce request, `latency_ms` after it was sent."""
         cdef ProducerSample sample = self._producer.at(now_ms)
-        cdef NodeSample node = self._node_at(node_id, now_ms)
+        cdef NodeSample node = self._sample_of(self._nodes, node_id, NodeSample, now_ms)
         sample.responses += 1
         sample.latency_ms += latency_ms
         sample.latency_ms_max = max(sample.latency_ms_max, latency_ms)
@@ -98,19 +98,15 @@ cdef class RequestRecorder:
         histogram.add(latency_us, batch_count)
 
     def _topic(self, topic, int64_t now_ms):
-        return self._topic_at(topic, now_ms)
-
-    cdef TopicSample _topic_at(self, topic, int64_t now_ms):
-        cdef SampleRing ring = self._topics.get(topic)
-        if ring is None:
-            ring = self._topics[topic] = SampleRing(TopicSample, *self._ring_size)
-        return ring.at(now_ms)
+        return self._sample_of(self._topics, topic, TopicSample, now_ms)
 
     def _node(self, node_id, int64_t now_ms):
-        return self._node_at(node_id, now_ms)
+        return self._sample_of(self._nodes, node_id, NodeSample, now_ms)
 
-    cdef NodeSample _node_at(self, node_id, int64_t now_ms):
-        cdef SampleRing ring = self._nodes.get(node_id)
-        if ring is None:
-            ring = self._nodes[node_id] = SampleRing(NodeSample, *self._ring_size)
+    cdef Sample _sample_of(self, dict rings, key, kind, int64_t now_ms):
+        """Return the sample to record into now; a topic or node that is new gets a ring."""
+        cdef SampleRing ring
+        if key not in rings:
+            rings[key] = SampleRing(kind, *self._ring_size)
+        ring = rings[key]
         return ring.at(now_ms)
