@@ -14,14 +14,21 @@ import pytest
 
 from kafkaprod.broker.cluster.cluster_config import ClusterConfig
 from kafkaprod.broker.cluster.member import ClusterMember
+from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.controller.events import CreateTopic
 from kafkaprod.broker.controller.process import ControllerConfig, ControllerProcess
 from kafkaprod.broker.embedding.children import in_loop
+from kafkaprod.broker.metadata.follower import MetadataSlice
+from kafkaprod.broker.metadata.image import ClusterImage
+from kafkaprod.broker.metadata.log import MetadataBatch
+from kafkaprod.broker.metadata.records import NoOpRecord, TopicRecord
+from kafkaprod.broker.peers import wire
 from kafkaprod.broker.replication.lifecycle import BrokerState
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.storage.disk import UnsyncedDisk
 from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationResponse
 from tests.support.broker.fixtures_log import make_batch
 
 CLUSTER_ID = "kafkaprodKafkaprodKafA"
@@ -44,6 +51,11 @@ class Rig:
         return self.controller
 
     def start_broker(self, node_id: int) -> BrokerServer:
+        server = self.make_broker(node_id)
+        self.run_broker(server)
+        return server
+
+    def make_broker(self, node_id: int) -> BrokerServer:
         cluster = ClusterConfig(self._directory, CLUSTER_ID, uuid.uuid4(), heartbeat_ms=50)
         config = BrokerConfig(
             f"{self._directory}/broker-{node_id}",
@@ -53,9 +65,10 @@ class Rig:
             cluster=cluster,
             disk=UnsyncedDisk(),
         )
-        server = BrokerServer(config)
+        return BrokerServer(config)
+
+    def run_broker(self, server: BrokerServer) -> None:
         self._start(server, server.run)
-        return server
 
     def stop(self, process: Any) -> None:
         process.stop()
@@ -83,6 +96,11 @@ def eventually(condition: Callable[[], bool]) -> None:
 def member_of(server: BrokerServer) -> ClusterMember:
     assert server.member is not None
     return server.member
+
+
+def image_of(server: BrokerServer) -> ClusterImage:
+    assert isinstance(server.broker.topics, ReplicatedTopics)
+    return server.broker.topics.image
 
 
 def serves(server: BrokerServer) -> bool:
@@ -131,6 +149,24 @@ def test_a_file_of_settings_is_named_and_not_used(rig: Rig, caplog: pytest.LogCa
     again = rig.start_broker(1)
     assert again.broker.settings.get("group options") == {}
     assert f"{str(file)!r} is not used" in caplog.text
+
+
+def test_metadata_from_before_the_answer_to_the_registration_is_applied_with_it(rig: Rig) -> None:
+    server = rig.make_broker(1)
+    member = member_of(server)
+    asked: list[Any] = []
+    member.ask_controller = lambda *request: asked.append(request)  # type: ignore[method-assign]
+    rig.run_broker(server)
+    eventually(lambda: bool(asked))
+    registered_at = 1
+    batch = MetadataBatch(0, 1, (NoOpRecord(), NoOpRecord(), TopicRecord(name="t", topic_id=uuid.UUID(int=7))))
+    sent = MetadataSlice(1, registered_at, 0, -1, batch.end_offset, (batch,))
+    answer = in_loop(server.post, lambda: member.receive_slice(wire.slice_request(sent, {})))
+    assert (answer.error_code, answer.end_offset) == (0, batch.end_offset)
+    assert image_of(server).end_offset == 0
+    (_, _, on_answer, _) = asked[0]
+    in_loop(server.post, lambda: on_answer(BrokerRegistrationResponse(error_code=0, broker_epoch=registered_at)))
+    assert image_of(server).end_offset == batch.end_offset
 
 
 def test_a_follower_copies_what_the_leader_has(rig: Rig) -> None:
