@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 from benchmarks.compare.cases import BARE_SEND, FRANZ_GO, JAVA, OURS, YARDSTICK, Case
-from benchmarks.compare.figures import CaseFigures, PeerFigures
+from benchmarks.compare.figures import CaseFigures, PeerFigures, cpu_ns, rate, thrift
 from benchmarks.peers.task import Turn
 
 PEERS = (YARDSTICK, *OURS, JAVA, FRANZ_GO)
@@ -52,15 +52,15 @@ def grid_table(cases: Sequence[CaseFigures]) -> Iterator[str]:
 
 
 def _cell_text(case: CaseFigures, peer: PeerFigures) -> str:
-    rate, cpu_ns = (peer.spread(figure).median for figure in (_rate, _cpu_ns))
+    records_a_second, cost_ns = _of(peer, rate), _of(peer, cpu_ns)
     bare = case.multiple(peer)
-    return f"{rate / 1e6:.2f} M, {cpu_ns:,.0f} ns" + (f", x{bare.median:.1f}" if bare else "")
+    return f"{records_a_second / 1e6:.2f} M, {cost_ns:,.0f} ns" + (f", x{bare.median:.1f}" if bare else "")
 
 
 def _before_ours(peers: Sequence[PeerFigures]) -> Iterator[str]:
     ours = [peer for peer in peers if peer.client == "kafkaprod_client"]
     others = [peer for peer in peers if peer not in ours and peer.label != BARE_SEND.label]
-    for what, goodness in (("rate", _rate), ("CPU", _thrift)):
+    for what, goodness in (("rate", rate), ("CPU", thrift)):
         best = max((_of(peer, goodness) for peer in ours), default=0.0)
         for peer in others:
             if best and _of(peer, goodness) > best:
@@ -69,15 +69,3 @@ def _before_ours(peers: Sequence[PeerFigures]) -> Iterator[str]:
 
 def _of(peer: PeerFigures, figure: Callable[[Turn], float]) -> float:
     return peer.spread(figure).median
-
-
-def _rate(turn: Turn) -> float:
-    return turn.rate
-
-
-def _cpu_ns(turn: Turn) -> float:
-    return turn.cpu_ns
-
-
-def _thrift(turn: Turn) -> float:
-    return 1 / turn.cpu_ns

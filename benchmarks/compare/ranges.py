@@ -7,7 +7,7 @@ medians, and a ratio is a range over the comparisons' ratios, never a ratio of t
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from benchmarks.compare.figures import CaseFigures, PeerFigures, Spread
+from benchmarks.compare.figures import CaseFigures, PeerFigures, Spread, cpu_ns, rate, thrift
 from benchmarks.peers.task import Turn
 
 HEAD = ("client", "records/s", "CPU ns a record", "rate, times", "CPU efficiency, times", "CPU, bare sends", "MiB")
@@ -24,10 +24,10 @@ def range_rows(cases: Sequence[CaseFigures]) -> Iterator[list[str]]:
     for label, runs in by_label.items():
         yield [
             label,
-            f"{_range(_medians(runs, _rate), _in_millions)} M",
-            _range(_medians(runs, _cpu_ns), _whole),
-            _range(_ratios(runs, _rate), _times),
-            _range(_ratios(runs, _cpu_efficiency), _times),
+            f"{_range(_medians(runs, rate), _in_millions)} M",
+            _range(_medians(runs, cpu_ns), _whole),
+            _range(_ratios(runs, rate), _times),
+            _range(_ratios(runs, thrift), _times),
             _range([_median(case.multiple(peer)) for case, peer in runs], _times),
             _whole(max(peer.spread(lambda turn: turn.max_rss_mb).high for _, peer in runs)),
         ]
@@ -59,18 +59,6 @@ def _range(values: Sequence[float | None], text: Callable[[float], str]) -> str:
     known = [value for value in values if value is not None]
     ends = [text(value) for value in (min(known), max(known))] if known else [""]
     return "-".join(dict.fromkeys(ends))
-
-
-def _rate(turn: Turn) -> float:
-    return turn.rate
-
-
-def _cpu_ns(turn: Turn) -> float:
-    return turn.cpu_ns
-
-
-def _cpu_efficiency(turn: Turn) -> float:
-    return 1 / turn.cpu_ns
 
 
 def _in_millions(value: float) -> str:

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.compare.chart import chart
-from benchmarks.compare.figures import CaseFigures, PeerFigures, Spread
+from benchmarks.compare.figures import CaseFigures, PeerFigures, Spread, rate
 from benchmarks.compare.grid import PREFIX, grid_table
 from benchmarks.compare.ranges import HEAD, range_rows, versions
 from benchmarks.far_ends import ROOT
-from benchmarks.peers.task import Turn
 
 README_BEGIN = "<!-- made by python -m benchmarks.compare.report: begin -->"
 README_END = "<!-- end -->"
@@ -181,7 +180,7 @@ def main() -> None:
         ALL_CASES.write_text(all_cases_page(results, cases))
     if options.svg:
         case = cases[CHARTED_CASE][-1]
-        bars = [(peer.label, peer.spread(_rate), peer.client == "kafkaprod_client") for peer in case.measured()]
+        bars = [(peer.label, peer.spread(rate), peer.client == "kafkaprod_client") for peer in case.measured()]
         options.svg.write_text(chart(bars, f"M records/s, 100-byte values, {case.far_end}"))
     if options.settings:
         print("\n".join(settings_lines(cases[CHARTED_CASE][-1])))
@@ -190,10 +189,6 @@ def main() -> None:
             print(machine_sentence(result))
             for case in each:
                 print("\n".join(["", f"### {case.title}", "", f"{case.far_end}:", "", *markdown_table(case)]))
-
-
-def _rate(turn: Turn) -> float:
-    return turn.rate
 
 
 if __name__ == "__main__":

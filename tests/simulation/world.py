@@ -118,7 +118,8 @@ class World:
                 asked, whose connection ends with it.
         """
         rules, chance = self.rules, self.random.random
-        life = target.lives if life is None else life
+        if life is None:
+            life = target.lives
         pair = (source.name, target.name)
         for _ in _TWICE if chance() < rules.repeat else _ONCE:
             if pair in self.cuts or chance() < rules.loss:

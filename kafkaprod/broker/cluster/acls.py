@@ -110,7 +110,9 @@ class _Entries:
 
     def matching(self, wanted: AclFilter) -> Iterator[Acl]:
         """Return the entries that a filter matches."""
-        possible = self.all if wanted.name is None else self._named(wanted, wanted.name)
+        possible: Iterable[Acl] = self.all
+        if wanted.name is not None:
+            possible = self._named(wanted, wanted.name)
         return (acl for acl in possible if wanted.matches(acl))
 
     def _named(self, wanted: AclFilter, name: str) -> Iterator[Acl]:
