@@ -41,6 +41,7 @@ ONCE_FAILED = {
     88656: "a broker that had started again took the answer to a fetch of its former process",
     111751: "what a topic acknowledged before it was created again counted for the new one",
     146886: "a broker that had started again led by metadata from before its registration, with records lost",
+    75059: "a broker that led without a record, then followed, forgot where the epoch before had started",
     114262: "metadata came before the answer to the registration that it was for, and never again",
 }
 

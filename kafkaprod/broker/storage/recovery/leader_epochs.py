@@ -32,12 +32,17 @@ class LeaderEpochs:
         return self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that records from `start_offset` on belong to `epoch`; return whether that was news."""
+        """Note that records from `start_offset` on belong to `epoch`; return whether that was news.
+
+        What contradicts it is forgotten: a broker that led without a record, and then follows, gets records of the
+        epoch before. That epoch still starts where it did.
+        """
         if epoch < 0 or (self.entries and epoch == self.latest_epoch):
             return False
-        while self.entries and (self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset):
+        while self.entries and (self.entries[-1].epoch > epoch or self.entries[-1].start_offset >= start_offset):
             self.entries.pop()
-        self.entries.append(EpochStart(epoch, start_offset))
+        if self.latest_epoch != epoch:
+            self.entries.append(EpochStart(epoch, start_offset))
         return True
 
     def truncate_from_end(self, end_offset: int) -> bool:

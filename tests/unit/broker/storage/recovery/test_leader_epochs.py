@@ -78,3 +78,10 @@ def test_checkpoint_text_is_kafkas() -> None:
 def test_malformed_checkpoint_is_refused_whole(content: bytes) -> None:
     with pytest.raises(CorruptDataError):
         parse_epochs(content)
+
+
+def test_an_epoch_without_a_record_gives_way_to_the_one_before() -> None:
+    epochs = LeaderEpochs([EpochStart(0, 0), EpochStart(4, 7), EpochStart(5, 15)])
+    assert epochs.assign(4, 15)
+    assert epochs.entries == [(0, 0), (4, 7)]
+    assert epochs.end_offset_for(0, 16) == (0, 7)
