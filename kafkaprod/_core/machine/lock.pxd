@@ -42,5 +42,11 @@ cdef extern from "kafkaprod/_core/machine/machine.h" nogil:
     PyObject *load_object "kp_load"(PyObject **p)
     void store_object "kp_store"(PyObject **p, PyObject *v)
     int add32 "kp_add"(int *p, int v)
-    # Where the GIL exists, holding it keeps the sender from freeing a batch; without it a reference must.
+    # Whether the interpreter has no GIL: then objects of several threads need a lock, and counting references is dear.
     const bint FREE_THREADED "KP_FREE_THREADED"
+
+
+cdef inline void mark32(int *p) noexcept nogil:
+    """Store 1, unless it is there: a store would take the cache line from the other threads that mark it."""
+    if load32(p) == 0:
+        store32(p, 1)

@@ -53,6 +53,16 @@ static inline int kp_forbid_new(PyObject *type_object) {
 /* A new reference, as Cython's `object`: declared as a function that returns one, it is not counted again. */
 #define kp_take_reference(reference) (reference)
 
+/* Have threads that call an object's methods not count references to it, where they would wait for each other to count: on
+   a build without the GIL. The garbage collector alone ends such an object. */
+static inline void kp_share_among_threads(PyObject *object) {
+#if defined(Py_GIL_DISABLED) && PY_VERSION_HEX >= 0x030E0000
+    PyUnstable_Object_EnableDeferredRefcount(object);
+#else
+    (void)object;
+#endif
+}
+
 /* --- atomics, of any type that a register holds ------------------------------------------------------------------------ */
 
 #define kp_load(p) __atomic_load_n((p), __ATOMIC_RELAXED)

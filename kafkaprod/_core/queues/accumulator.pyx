@@ -7,7 +7,7 @@ Thread-safe. Nothing here waits: if the pool is full, POOL_EXHAUSTED is returned
 """
 
 cimport cython
-from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, PyObject
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, uint64_t
 from libc.stdlib cimport free, malloc
 
@@ -43,16 +43,17 @@ from kafkaprod._core.machine.clock cimport READ_CLOCK, monotonic_us
 from kafkaprod._core.queues.completion cimport (
     BatchResult,
     DeliveryFuture,
+    ResultMaker,
     batch_result,
     fill_future,
     new_future,
-    prepare_result,
 )
 from kafkaprod._core.machine.gil_turns cimport let_others_in
 from kafkaprod._core.machine.lock cimport (
     FREE_THREADED,
     load32,
     load64,
+    mark32,
     mutex_lock,
     mutex_unlock,
     store32,
@@ -75,18 +76,6 @@ from kafkaprod._core.records.record_writer cimport record_body_size, record_size
 from kafkaprod._core.records.varint cimport uvarint_size
 
 from kafkaprod.errors import IllegalStateError, InvalidRecordError, ProducerClosedError, RecordTooLargeError
-
-
-cdef inline bint hold_for_result(OpenBatch *o) noexcept nogil:
-    """Keep the batch until its result object is fetched; whether that was necessary.
-
-    Making the object runs Python code, during which the sender may finish the batch. Where there is a GIL and an
-    object already, nothing can come between.
-    """
-    if not FREE_THREADED and o.completion is not NULL:
-        return False
-    batch_hold(o)
-    return True
 
 
 @cython.final
@@ -220,7 +209,7 @@ cdef class Accumulator:
         cdef Partition *p
         cdef AppendStatus status
         cdef int current
-        store32(&topic.sticky_used, 1)
+        mark32(&topic.sticky_used)
         while True:
             current = load32(&topic.sticky._current)
             p = topic.partitions[current]
@@ -287,7 +276,6 @@ cdef class Accumulator:
         cdef PyObject *completion = NULL
         cdef int events = 0
         cdef int index = 0
-        cdef bint is_held = False
         cdef bint is_scattered = False
         cdef AppendStatus status
         if record_size_bound(r) > self.max_record_bytes:
@@ -300,8 +288,9 @@ cdef class Accumulator:
             raise self.refusal()
         # What may fail for want of memory comes before the append: afterwards the record is on its way.
         cdef DeliveryFuture future = new_future()
-        prepare_result(self.completion_factory)
-        store32(&topic.was_used, 1)
+        if type(self.completion_factory) is ResultMaker and (<ResultMaker>self.completion_factory)._spare is None:
+            (<ResultMaker>self.completion_factory)._refill()
+        mark32(&topic.was_used)
         if partition == ANY_PARTITION and r.key_length >= 0 and not self.ignore_keys:
             partition = partition_for_key(
                 r.key, r.key_length, fast_modulo(topic.partition_count) if FREE_THREADED else topic.modulo
@@ -319,9 +308,12 @@ cdef class Accumulator:
         o = &p.open
         if status == APPENDED:
             b = o.batch
-            completion = o.completion
             index = o.record_count - 1
-            is_held = hold_for_result(o)
+            completion = o.completion
+            if completion is not NULL:
+                Py_INCREF(<object>completion)       # the lock keeps it: an open batch has no outcome
+            else:
+                batch_hold(o)                       # making the object runs Python code
             if is_scattered:
                 remember(&topic.hints[partition], o)
             prefetch_ahead(o)
@@ -331,8 +323,8 @@ cdef class Accumulator:
             if status == OUT_OF_MEMORY:
                 raise MemoryError(f"the system has no memory for a record of topic {topic.name!r}")
             return None
-        if not is_held:
-            fill_future(future, <BatchResult>completion, index, r)
+        if completion is not NULL:
+            fill_future(future, completion, index, r)
             if events != 0:
                 self.tell_sender(events)
             return future
@@ -341,7 +333,8 @@ cdef class Accumulator:
             result = batch_result(b, self.completion_factory, topic.name)
         finally:
             batch_release(b, self.pool)
-        fill_future(future, result, index, r)
+        Py_INCREF(result)
+        fill_future(future, <PyObject *>result, index, r)
         return future
 
     @staticmethod

@@ -1,9 +1,14 @@
 """What became of a batch, and a handle to one of its records."""
 
+from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
 from kafkaprod._core.queues.batch cimport Batch
 from kafkaprod._core.records.record_view cimport RecordView
+
+
+cdef extern from "kafkaprod/_core/machine/machine.h":
+    object take_reference "kp_take_reference"(PyObject *new_reference)
 
 
 cdef class DeliveryFuture
@@ -61,15 +66,9 @@ cdef int publish(Batch *b, BatchResult result) except -1
 cdef DeliveryFuture new_future()
 
 
-cdef inline int prepare_result(object factory) except -1:
-    """Make the result object that the next batch_result() may need, so that it cannot fail for want of memory."""
-    if type(factory) is ResultMaker and (<ResultMaker>factory)._spare is None:
-        (<ResultMaker>factory)._refill()
-    return 0
-
-
-cdef inline void fill_future(DeliveryFuture future, BatchResult batch, int32_t index, const RecordView *r) noexcept:
-    future._batch = batch
+cdef inline void fill_future(DeliveryFuture future, PyObject *result, int32_t index, const RecordView *r) noexcept:
+    """Give the future its record. Args: result: a new reference to the batch's, which becomes the future's."""
+    future._batch = <BatchResult>take_reference(result)
     future._index = index
     future._key_size = <int32_t>r.key_length
     future._value_size = <int32_t>r.value_length

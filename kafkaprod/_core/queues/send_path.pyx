@@ -11,7 +11,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t
 
 from kafkaprod._core.queues.accumulator cimport ANY_PARTITION
-from kafkaprod._core.queues.completion cimport DeliveryFuture
+from kafkaprod._core.queues.completion cimport DeliveryFuture, take_reference
 from kafkaprod._core.queues.record_hooks cimport HookedRecord, OF_DATA, RecordHooks, SerializerCall, own_headers
 from kafkaprod._core.machine.clock cimport READ_CLOCK, wall_ms
 from kafkaprod._core.machine.lock cimport FREE_THREADED
@@ -25,7 +25,7 @@ cdef extern from "Python.h":
     PyObject *PyObject_CallOneArg(object function, object argument)     # a new reference; NULL: it raised
 
 cdef extern from "kafkaprod/_core/machine/machine.h":
-    object take_reference "kp_take_reference"(PyObject *new_reference)
+    void share_among_threads "kp_share_among_threads"(object self)
 
 
 cdef class RecordSender:
@@ -44,6 +44,7 @@ cdef class RecordSender:
         self._send_hooked = send_hooked
         self._hooks = hooks if hooks is not None and hooks.has_any else None
         self._last_generation = -1
+        share_among_threads(self)
 
     def send(self, str topic not None, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
         """Queue one record and return its DeliveryFuture at once.
@@ -78,8 +79,10 @@ cdef class RecordSender:
 
     cdef TopicQueues _find_topic(self, str name):
         """The topic's queues, remembered for the next record; None if its metadata is not here."""
+        if FREE_THREADED:
+            return self.accumulator.topics.get(name)
         cdef TopicQueues topic = self.accumulator.topics.get(name)
-        if topic is not None and not FREE_THREADED:
+        if topic is not None:
             self._last_name = name
             self._last_topic = topic
             self._last_generation = self.accumulator.topics_generation
