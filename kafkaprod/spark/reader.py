@@ -24,6 +24,7 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import ConfigError
 from kafkaprod.spark.pushdown import Bounds
 from kafkaprod.spark.reader_options import EARLIEST, LATEST, Offsets, Place, ReaderOptions, parse_reader_options
+from kafkaprod.spark.worker import freeze_imports
 
 SCHEMA: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
@@ -91,6 +92,7 @@ class TopicReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a range."""
+        freeze_imports()
         if not isinstance(partition, TopicRange):  # Spark's own: there were no ranges
             return
         with ClusterClient(ProducerConfig.from_options(dict(self._options.kafka))) as client:

@@ -24,6 +24,7 @@ from kafkaprod.spark.preflight import check_topic, check_topic_of_stream, check_
 from kafkaprod.spark.reader import HEADERS, SCHEMA, TopicReader, make_reader
 from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.task import write_task
+from kafkaprod.spark.worker import freeze_imports
 
 NAME = "kafkaprod"
 
@@ -55,6 +56,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def _commit(plan: WritePlan, messages: Sequence[WriterCommitMessage | None]) -> None:
+    freeze_imports()
     if plan.options.transactions is not None:
         tasks = [message.report for message in messages if isinstance(message, TaskDone)]
         check_markers(plan, plan.options.transactions, tasks)
@@ -95,6 +97,7 @@ class KafkaProdSource(DataSource):
         return f"{SCHEMA}, {HEADERS}" if boolean_option(self.options, "includeheaders", False) else SCHEMA
 
     def reader(self, schema: StructType) -> TopicReader:
+        freeze_imports()
         self._refuse_catalog_table()
         return make_reader(self.options)
 
@@ -108,6 +111,7 @@ class KafkaProdSource(DataSource):
             raise ConfigError(
                 "Save mode Overwrite not allowed for Kafka: a topic is only appended to. Use mode('append')"
             )
+        freeze_imports()
         self._refuse_catalog_table()
         options = parse_options(self.options)
         plan = make_plan(schema, options)
@@ -121,6 +125,7 @@ class KafkaProdSource(DataSource):
                 "format('kafkaprod') writes streams from Spark 4.1 on; before that use "
                 "writeStream.foreachBatch(kafkaprod.spark.foreach_batch(...))"
             )
+        freeze_imports()
         options = parse_options(self.options)
         plan = make_plan(schema, options)
         check_topic_of_stream(options)

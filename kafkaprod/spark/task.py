@@ -14,6 +14,7 @@ from kafkaprod.spark.exactly_once import write_exactly_once
 from kafkaprod.spark.plan import WritePlan
 from kafkaprod.spark.pool import borrowed_producer
 from kafkaprod.spark.report import WriteReport
+from kafkaprod.spark.worker import freeze_imports
 from kafkaprod.spark.writing import TaskWriter, retry_count
 
 REPORT_SCHEMA: Final = "report string"
@@ -27,6 +28,7 @@ def write_task(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WriteRepor
         KafkaError: As `write_exactly_once`.
     """
     started_ns = time.perf_counter_ns()
+    freeze_imports()
     context = TaskContext.get()
     report = WriteReport()
     if context is not None:

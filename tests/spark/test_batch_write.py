@@ -1,6 +1,8 @@
 """Batches into Kafka, read back and compared with what Spark itself collects."""
 
 import datetime
+import gc
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +49,18 @@ def expected_rows(spark: SparkSession) -> list[tuple[object, ...]]:
 def written_rows(broker: EmbeddedBroker, topic: str) -> list[tuple[object, ...]]:
     rows = read_topic(broker.bootstrap_servers, topic)
     return sorted(((row.key, row.value, row.headers, row.timestamp_ms) for row in rows), key=repr)
+
+
+def count_frozen(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()]})
+
+
+def test_workers_leave_their_imports_out_of_the_collection_after_each_task(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str
+) -> None:
+    write(spark.sql(ROWS), {"kafka.bootstrap.servers": embedded_broker.bootstrap_servers}, topic=topic_name)
+    frozen = spark.range(1, numPartitions=1).mapInArrow(count_frozen, "frozen long").collect()
+    assert [row.frozen > 10_000 for row in frozen] == [True]
 
 
 def test_every_row_arrives_as_spark_has_it(
