@@ -21,9 +21,8 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from kafkaprod.errors import ConfigError, CorruptDataError
 
@@ -60,8 +59,7 @@ class ExpansionError(CorruptDataError):
     """Compressed data has more bytes plain than the caller wants; it may be right or a decompression bomb."""
 
 
-@dataclass(frozen=True, slots=True)
-class Codec:
+class Codec(NamedTuple):
     """A codec at a level. Thread-safe.
 
     Attributes:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-IpNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+if TYPE_CHECKING:
+    import ipaddress
+
+    IpNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class HostPatterns(NamedTuple):
@@ -28,6 +29,8 @@ class HostPatterns(NamedTuple):
 
     def allows_address(self, text: str) -> bool:
         """Whether an IP address may be connected to, whatever the name of the host is."""
+        import ipaddress  # of few clients
+
         address = ipaddress.ip_address(text.partition("%")[0])
         mapped = getattr(address, "ipv4_mapped", None)
         return any((mapped or address) in network for network in self.networks)
@@ -42,17 +45,19 @@ class HostPatterns(NamedTuple):
         return f"allowed_brokers has neither the name {host} nor one of its addresses: {', '.join(addresses)}"
 
 
-@dataclass(frozen=True, slots=True)
 class Hosts:
     """Names, `*.domain`, addresses and networks (10.0.0.0/8): text with commas, or a sequence. Kept as HostPatterns."""
 
-    type_name: str = "list"
-    allowed: str = "host names, *.domain, IP addresses and networks such as 10.0.0.0/8, without ports"
+    __slots__ = ()
+    type_name = "list"
+    allowed = "host names, *.domain, IP addresses and networks such as 10.0.0.0/8, without ports"
 
     def parse(self, value: object) -> HostPatterns:
         """See `Kind.parse`."""
         if isinstance(value, HostPatterns):
             return value
+        import ipaddress  # of few clients
+
         items = value.split(",") if isinstance(value, str) else value
         if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
             raise ValueError(value)

@@ -3,6 +3,9 @@
 A kind's `parse` takes text (files, command lines) as well as Python values and is idempotent: what it returned it takes
 again unchanged. It raises ValueError for anything that is not allowed; `option.py` turns that into a ConfigError that
 names the option. Nothing here loads a class, evaluates text or expands `${...}`.
+
+Kinds are never changed. They are plain classes because to make frozen dataclasses of them took a twentieth of the time
+in which the producer is imported.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkaprod.config.secret import HIDDEN, Secret
@@ -52,7 +54,6 @@ class Kind(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Integer:
     """A whole number in [lowest, highest]; text of one is read.
 
@@ -60,11 +61,20 @@ class Integer:
         synonyms: Other values that stand for a number, such as None in programs written for kafka-python.
     """
 
-    lowest: int = 0
-    highest: int = INT32_MAX
-    excluded: int | None = None
-    synonyms: Mapping[object, int] = field(default_factory=dict)
-    type_name: str = "int"
+    __slots__ = ("excluded", "highest", "lowest", "synonyms")
+    type_name = "int"
+
+    def __init__(
+        self,
+        lowest: int = 0,
+        highest: int = INT32_MAX,
+        excluded: int | None = None,
+        synonyms: Mapping[object, int] | None = None,
+    ) -> None:
+        self.lowest = lowest
+        self.highest = highest
+        self.excluded = excluded
+        self.synonyms = synonyms or {}
 
     @property
     def allowed(self) -> str:
@@ -84,12 +94,12 @@ class Integer:
         return repr(value)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Boolean:
     """True or False, or their names in any case."""
 
-    type_name: str = "bool"
-    allowed: str = "true or false"
+    __slots__ = ()
+    type_name = "bool"
+    allowed = "true or false"
 
     def parse(self, value: object) -> bool:
         if isinstance(value, str):
@@ -102,12 +112,14 @@ class Boolean:
         return str(value).lower()
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Text:
     """A text; empty only where `may_be_empty`, where None is the same."""
 
-    may_be_empty: bool = False
-    type_name: str = "text"
+    __slots__ = ("may_be_empty",)
+    type_name = "text"
+
+    def __init__(self, may_be_empty: bool = False) -> None:
+        self.may_be_empty = may_be_empty
 
     @property
     def allowed(self) -> str:
@@ -124,12 +136,14 @@ class Text:
         return repr(value)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Url:
     """An address with one of some schemes, without a user or password in it."""
 
-    schemes: tuple[str, ...]
-    type_name: str = "text"
+    __slots__ = ("schemes",)
+    type_name = "text"
+
+    def __init__(self, schemes: tuple[str, ...]) -> None:
+        self.schemes = schemes
 
     @property
     def allowed(self) -> str:
@@ -151,12 +165,12 @@ class Url:
         return repr(value)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Path:
     """The name of a file; not opened here."""
 
-    type_name: str = "path"
-    allowed: str = "the name of a file"
+    __slots__ = ()
+    type_name = "path"
+    allowed = "the name of a file"
 
     def parse(self, value: object) -> str:
         path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
@@ -168,12 +182,14 @@ class Path:
         return repr(value)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class SecretText:
     """A password, or where it is: `env:NAME`, `file:PATH`. Kept as a `Secret`; empty only where `may_be_empty`."""
 
-    may_be_empty: bool = False
-    type_name: str = "password"
+    __slots__ = ("may_be_empty",)
+    type_name = "password"
+
+    def __init__(self, may_be_empty: bool = False) -> None:
+        self.may_be_empty = may_be_empty
 
     @property
     def allowed(self) -> str:
@@ -206,7 +222,6 @@ def _looked_up(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Choice:
     """One of some names, read in any case.
 
@@ -215,9 +230,12 @@ class Choice:
         synonyms: Other values that stand for one of them.
     """
 
-    names: tuple[str, ...]
-    synonyms: Mapping[object, str] = field(default_factory=dict)
-    type_name: str = "name"
+    __slots__ = ("names", "synonyms")
+    type_name = "name"
+
+    def __init__(self, names: tuple[str, ...], synonyms: Mapping[object, str] | None = None) -> None:
+        self.names = names
+        self.synonyms = synonyms or {}
 
     @property
     def allowed(self) -> str:
@@ -239,12 +257,12 @@ class Choice:
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM")
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class MechanismName:
     """The name of a SASL mechanism: one of those that come with the package, or another's (RFC 4422 section 3.1)."""
 
-    type_name: str = "name"
-    allowed: str = f"one of {', '.join(MECHANISMS)}, or the name of an installed one: A-Z, 0-9, - and _, at most 20"
+    __slots__ = ()
+    type_name = "name"
+    allowed = f"one of {', '.join(MECHANISMS)}, or the name of an installed one: A-Z, 0-9, - and _, at most 20"
 
     def parse(self, value: object) -> str:
         name = value.strip().upper() if isinstance(value, str) else ""
@@ -256,12 +274,12 @@ class MechanismName:
         return repr(value)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Acks:
     """The replicas that must acknowledge: -1 all in-sync ones (also `all`), 1 the leader, 0 none."""
 
-    type_name: str = "int"
-    allowed: str = "all, -1, 0 or 1"
+    __slots__ = ()
+    type_name = "int"
+    allowed = "all, -1, 0 or 1"
 
     def parse(self, value: object) -> int:
         folded = value.strip().lower() if isinstance(value, str) else value
@@ -274,15 +292,15 @@ class Acks:
         return repr(value)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Addresses:
     """`host:port` pairs: text with commas, or a sequence of texts and (host, port) pairs.
 
     A missing port is 9092; IPv6 addresses with a port have brackets. Kept as a tuple of (host, port).
     """
 
-    type_name: str = "list"
-    allowed: str = "host:port pairs, each once; [address]:port for IPv6; the port may be left out"
+    __slots__ = ()
+    type_name = "list"
+    allowed = "host:port pairs, each once; [address]:port for IPv6; the port may be left out"
 
     def parse(self, value: object) -> tuple[tuple[str, int], ...]:
         items = value.split(",") if isinstance(value, str) else value
@@ -323,7 +341,6 @@ def _parse_host(host: str) -> str:
     return host
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Hook:
     """The user's own code: a callable, or an object with one of some methods. Never text: no class is looked up.
 
@@ -332,9 +349,12 @@ class Hook:
         accepts_callable: Whether a plain callable is accepted too.
     """
 
-    methods: tuple[str, ...] = ()
-    accepts_callable: bool = True
-    type_name: str = "object"
+    __slots__ = ("accepts_callable", "methods")
+    type_name = "object"
+
+    def __init__(self, methods: tuple[str, ...] = (), accepts_callable: bool = True) -> None:
+        self.methods = methods
+        self.accepts_callable = accepts_callable
 
     @property
     def allowed(self) -> str:
@@ -354,12 +374,14 @@ class Hook:
         return f"<{type(value).__qualname__}>"  # a user's repr may hold a secret
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Hooks:
     """Several objects of the user's, in order; kept as a tuple."""
 
-    item: Hook
-    type_name: str = "list"
+    __slots__ = ("item",)
+    type_name = "list"
+
+    def __init__(self, item: Hook) -> None:
+        self.item = item
 
     @property
     def allowed(self) -> str:
@@ -374,12 +396,12 @@ class Hooks:
         return f"[{', '.join(self.item.show(item) for item in value)}]"
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class TlsContext:
     """A ready `ssl.SSLContext`."""
 
-    type_name: str = "object"
-    allowed: str = "an ssl.SSLContext"
+    __slots__ = ()
+    type_name = "object"
+    allowed = "an ssl.SSLContext"
 
     def parse(self, value: object) -> ssl.SSLContext:
         # Loaded, if there is a context; else another thread may be in the middle of importing it.

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from dataclasses import field
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple
 
 from kafkaprod.config.kinds import Kind, SecretText, Translate
 from kafkaprod.config.secret import HIDDEN
@@ -28,8 +29,7 @@ _METADATA_KEY: Final = "kafkaprod"
 _SHOWN_CHARACTERS: Final = 100
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Option:
+class Option(NamedTuple):
     """One option.
 
     Attributes:
@@ -50,7 +50,7 @@ class Option:
     importance: Importance
     doc: str
     unit: str = ""
-    aliases: Mapping[str, Translate | None] = field(default_factory=dict)
+    aliases: Mapping[str, Translate | None] = MappingProxyType({})
 
     @property
     def dotted_name(self) -> str:
@@ -112,11 +112,13 @@ def _without_credentials(text: str) -> str:
     return f"{HIDDEN}@{after}" if at else text
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Section:
     """A chapter of the documentation; its options are declared through it."""
 
-    title: str
+    __slots__ = ("title",)
+
+    def __init__(self, title: str) -> None:
+        self.title = title
 
     def option(
         self,

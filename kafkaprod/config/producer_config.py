@@ -29,7 +29,7 @@ _log = logging.getLogger("kafkaprod.config")
 _producer_numbers = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class ProducerConfig(ProducerOptions):
     """All options of a producer, as typed attributes; see docs/configuration.md. Immutable, safe to share.
 
@@ -42,6 +42,15 @@ class ProducerConfig(ProducerOptions):
             value = getattr(self, option.name)
             object.__setattr__(self, option.name, option.parse(value))
         check_rules(self)
+
+    # By hand: what dataclass makes of a hundred options takes milliseconds of each import.
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in OPTIONS)
+
+    def __hash__(self) -> int:
+        return hash(tuple(getattr(self, name) for name in OPTIONS))
 
     @classmethod
     def from_options(cls, options: Mapping[str, object] | Self | None = None, /, **more: Unpack[OptionTypes]) -> Self:

@@ -40,12 +40,12 @@ _METRICS: Final = Section("Metrics")
 _PARTITIONER_NAMES: Final = {"murmur2_random": None, "round_robin": "round_robin"}
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class PartitionerKind:
     """A partitioner of the user's, or the name of one that comes with the package."""
 
-    type_name: str = "object"
-    allowed: str = "an object with partition(), murmur2_random or round_robin"
+    __slots__ = ()
+    type_name = "object"
+    allowed = "an object with partition(), murmur2_random or round_robin"
 
     def parse(self, value: object) -> Any:
         if isinstance(value, str) and value in _PARTITIONER_NAMES:

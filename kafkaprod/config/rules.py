@@ -7,8 +7,7 @@ these turn idempotence off or change a value with a line in the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafkaprod.config.kinds import INT32_MAX
 from kafkaprod.config.oauth_options import JWT_BEARER
@@ -22,8 +21,7 @@ _ASSERTION: Final = "sasl_oauthbearer_assertion"
 _PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Rule:
+class Rule(NamedTuple):
     """A condition between options.
 
     Attributes:

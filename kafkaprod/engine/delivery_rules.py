@@ -20,8 +20,8 @@ that may be written, and continues silently after lost state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 from kafkaprod.protocol.error_codes import describe
 
@@ -56,8 +56,7 @@ class Verdict(Enum):
     FAIL = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class BatchFacts:
+class BatchFacts(NamedTuple):
     """The facts that decide besides the error code."""
 
     record_count: int

@@ -11,8 +11,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import CorruptDataError, KafkaError, printable
@@ -42,8 +41,7 @@ class Endpoint(Protocol):
     rack: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Query:
+class _Query(NamedTuple):
     """The request in flight."""
 
     topics: tuple[str, ...]
@@ -107,7 +105,7 @@ class Metadata:
             for topic in idle:
                 del self._followed[topic]
             left = {name: info for name, info in self.snapshot.topics.items() if name in self._followed}
-            self.snapshot = replace(self.snapshot, topics=left)
+            self.snapshot = self.snapshot._replace(topics=left)
         return idle
 
     # --- requests --------------------------------------------------------------------------------------------------
@@ -325,7 +323,7 @@ class Metadata:
             each.node_id: Node(each.node_id, printable(each.host, 255), each.port, each.rack) for each in endpoints
         }
         if not received.items() <= self.snapshot.nodes.items():
-            self.snapshot = replace(self.snapshot, nodes={**self.snapshot.nodes, **received})
+            self.snapshot = self.snapshot._replace(nodes={**self.snapshot.nodes, **received})
 
     def _apply_hints(self) -> None:
         if not self._hints:
@@ -336,4 +334,4 @@ class Metadata:
             if name in topics and changes:
                 topics[name] = topics[name].with_leaders(changes)
                 self._changed[name] = None
-        self.snapshot = replace(self.snapshot, topics=topics)
+        self.snapshot = self.snapshot._replace(topics=topics)

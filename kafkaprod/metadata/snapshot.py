@@ -9,8 +9,8 @@ from __future__ import annotations
 import operator
 import uuid
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.messages.metadata import MetadataResponseTopic
@@ -26,8 +26,7 @@ _epoch = operator.attrgetter("leader_epoch")
 _error = operator.attrgetter("error_code")
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
+class TopicInfo(NamedTuple):
     """A topic. Columns have one item per partition.
 
     Attributes:
@@ -55,7 +54,7 @@ class TopicInfo:
 
     def without_leaders(self) -> TopicInfo:
         """Return this topic without leaders; epochs are kept, so that an older answer is still recognized."""
-        return replace(self, leaders=(NO_LEADER,) * len(self.leaders))
+        return self._replace(leaders=(NO_LEADER,) * len(self.leaders))
 
     def is_recreation_of(self, other: TopicInfo) -> bool:
         """Return whether both have an id and the ids differ: the topic was deleted and created again."""
@@ -67,11 +66,10 @@ class TopicInfo:
         leaders, epochs = list(self.leaders), list(self.leader_epochs)
         for partition, (leader, epoch) in changes.items():
             leaders[partition], epochs[partition] = leader, epoch
-        return replace(self, leaders=tuple(leaders), leader_epochs=tuple(epochs))
+        return self._replace(leaders=tuple(leaders), leader_epochs=tuple(epochs))
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSnapshot:
+class ClusterSnapshot(NamedTuple):
     """A cluster at one moment. Its mappings never change.
 
     Attributes:
@@ -81,8 +79,8 @@ class ClusterSnapshot:
         controller_id: -1 if unknown; in KRaft clusters any live broker.
     """
 
-    nodes: Mapping[int, Node] = field(default_factory=dict)
-    topics: Mapping[str, TopicInfo] = field(default_factory=dict)
+    nodes: Mapping[int, Node] = MappingProxyType({})
+    topics: Mapping[str, TopicInfo] = MappingProxyType({})
     cluster_id: str | None = None
     controller_id: int = -1
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkaprod.errors import AuthenticationError, KafkaError, printable
 from kafkaprod.metrics.sums import NodeCounters
@@ -22,8 +21,7 @@ UNFIT_ATTEMPTS: Final = 8  # about 4 s with the default reconnect backoff
 _log = logging.getLogger("kafkaprod.net")
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionFailure:
+class ConnectionFailure(NamedTuple):
     """A connection that ended.
 
     Attributes:

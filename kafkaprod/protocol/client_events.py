@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.negotiation import BrokerVersions
 
 
-@dataclass(frozen=True, slots=True)
-class SaslChallenge:
+class SaslChallenge(NamedTuple):
     """The login needs the mechanism's next token: answer with `sasl_token` or `sasl_complete`.
 
     Attributes:
         challenge: The server's message; None requests the first token of a new exchange.
     """
 
-    challenge: bytes | None = field(repr=False)
+    challenge: bytes | None
+
+    def __repr__(self) -> str:
+        return "SaslChallenge()"
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionReady:
+class ConnectionReady(NamedTuple):
     """The handshake is complete: requests may be sent. Occurs once."""
 
     versions: BrokerVersions
 
 
-@dataclass(frozen=True, slots=True)
-class SessionReauthenticated:
+class SessionReauthenticated(NamedTuple):
     """A re-authentication succeeded: requests may be sent again.
 
     Attributes:
@@ -37,8 +37,7 @@ class SessionReauthenticated:
     latency_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionFailed:
+class ConnectionFailed(NamedTuple):
     """The connection has ended; the last event. `error` is an AuthenticationError if the login was refused."""
 
     error: KafkaError

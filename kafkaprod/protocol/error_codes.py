@@ -6,9 +6,8 @@ raised for it has the number. It is never replaced by another code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafkaprod.errors import (
     AuthenticationError,
@@ -215,8 +214,7 @@ class ErrorCode(IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136, _NO, "no controller with this id is registered"
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorDescription:
+class ErrorDescription(NamedTuple):
     """The properties of a code.
 
     Attributes:

@@ -11,10 +11,10 @@ Source: protocol guide "Protocol Primitive Types", KIP-482 (compact encodings), 
 
 from __future__ import annotations
 
+import copy
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -42,15 +42,16 @@ class ElementType(Protocol):
     def codec(self, version: int, is_flexible: bool, /) -> Codec: ...
 
 
-@dataclass(frozen=True)
 class FieldType(ABC):
-    """One type of the protocol. Immutable."""
+    """One type of the protocol. Immutable once made."""
 
-    nullable_since: int | None = field(default=None, kw_only=True)
+    nullable_since: int | None = None
 
     def nullable(self, since: int = 0) -> Self:
         """Return this type, with null legal from version `since` of the message on."""
-        return replace(self, nullable_since=since)
+        made = copy.copy(self)
+        made.nullable_since = since
+        return made
 
     def is_nullable(self, version: int) -> bool:
         return self.nullable_since is not None and version >= self.nullable_since
@@ -64,7 +65,6 @@ class FieldType(ABC):
         """Return reader and writer at one version."""
 
 
-@dataclass(frozen=True)
 class FixedType(FieldType):
     """A number or boolean. Neighbours are read and written together, as one `struct` layout.
 
@@ -72,8 +72,9 @@ class FixedType(FieldType):
         format: Its letter in the `struct` module.
     """
 
-    format: str
-    zero_value: Any = 0
+    def __init__(self, format: str, zero_value: Any = 0) -> None:
+        self.format = format
+        self.zero_value = zero_value
 
     def zero(self) -> Any:
         return self.zero_value
@@ -90,15 +91,17 @@ class FixedType(FieldType):
         return Codec(read, write, layout.size)
 
 
-@dataclass(frozen=True)
 class ScalarType(FieldType):
     """UUID, string, bytes or records. Each variant is the pair of a Reader's and a Writer's method."""
 
-    zero_value: Any
-    classic: Codec
-    classic_nullable: Codec
-    compact: Codec
-    compact_nullable: Codec
+    def __init__(
+        self, zero_value: Any, classic: Codec, classic_nullable: Codec, compact: Codec, compact_nullable: Codec
+    ) -> None:
+        self.zero_value = zero_value
+        self.classic = classic
+        self.classic_nullable = classic_nullable
+        self.compact = compact
+        self.compact_nullable = compact_nullable
 
     def zero(self) -> Any:
         return None if self.nullable_since == 0 else self.zero_value
@@ -109,11 +112,11 @@ class ScalarType(FieldType):
         return _refusing_null(self.compact if is_flexible else self.classic, self.nullable_since)
 
 
-@dataclass(frozen=True)
 class ArrayType(FieldType):
     """Elements of one type; a list in Python."""
 
-    element: ElementType
+    def __init__(self, element: ElementType) -> None:
+        self.element = element
 
     def zero(self) -> Any:
         return None if self.nullable_since == 0 else []
@@ -142,11 +145,11 @@ class ArrayType(FieldType):
         return codec if is_nullable else _refusing_null(codec, self.nullable_since)
 
 
-@dataclass(frozen=True)
 class StructType(FieldType):
     """A struct as a field. A nullable one starts with a byte: -1 null, 1 present (KIP-893)."""
 
-    struct_class: Any
+    def __init__(self, struct_class: Any) -> None:
+        self.struct_class = struct_class
 
     def zero(self) -> Any:
         return None if self.nullable_since == 0 else self.struct_class()

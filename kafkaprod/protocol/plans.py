@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkaprod.errors import CorruptDataError, UnsupportedVersionError
 from kafkaprod.protocol.field_types import Codec, FieldType, FixedType
@@ -24,8 +23,7 @@ from kafkaprod.protocol.primitives import Reader, Writer
 _WRONG_VALUE = (ValueError, TypeError, AttributeError, struct.error)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One declared field.
 
     Attributes:
@@ -48,8 +46,7 @@ class Field:
         return self.since <= version and (self.until is None or version <= self.until)
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(NamedTuple):
     """Reads or writes one field, or a run of neighbouring fixed-size ones."""
 
     label: str

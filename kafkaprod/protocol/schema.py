@@ -18,7 +18,6 @@ Names are Kafka's in snake case. Sources: protocol guide, KIP-482, and the messa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar, Self, dataclass_transform
 
@@ -75,7 +74,7 @@ class _Declaration(type):
     defaults: tuple[tuple[str, Callable[[], Any]], ...]
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> _Declaration:
-        declared = [replace(value, name=key) for key, value in namespace.items() if isinstance(value, Field)]
+        declared = [value._replace(name=key) for key, value in namespace.items() if isinstance(value, Field)]
         body = {key: value for key, value in namespace.items() if not isinstance(value, Field)}
         body["__slots__"] = tuple(item.name for item in declared)
         declaration = super().__new__(mcs, name, bases, body, **options)

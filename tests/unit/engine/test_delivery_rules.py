@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -20,7 +19,7 @@ PLAIN = BatchFacts(
     partition_has_gap=False,
     maybe_persisted=False,
 )
-NUMBERED = replace(PLAIN, has_sequence=True)
+NUMBERED = PLAIN._replace(has_sequence=True)
 ALL_FACTS = [
     BatchFacts(record_count, attempts, *flags)
     for record_count, attempts in product((1, 5), (0, 3, 4))
@@ -28,7 +27,7 @@ ALL_FACTS = [
 ]
 
 # code -> verdicts for (no sequence, numbered and first, numbered and not first, numbered with a gap before it)
-ORDER = (PLAIN, NUMBERED, replace(NUMBERED, is_first_outstanding=False), replace(NUMBERED, partition_has_gap=True))
+ORDER = (PLAIN, NUMBERED, NUMBERED._replace(is_first_outstanding=False), NUMBERED._replace(partition_has_gap=True))
 TABLE = {
     -1: (FAIL,) * 4,
     2: (RETRY,) * 4,  # CORRUPT_MESSAGE
@@ -91,17 +90,17 @@ def test_every_code_with_every_fact_keeps_the_rules() -> None:
 
 @pytest.mark.parametrize("code", [OUT_OF_ORDER, INVALID_EPOCH, UNKNOWN_ID])
 def test_batch_that_may_be_written_is_failed_and_not_numbered_anew(code: int) -> None:
-    facts = replace(NUMBERED, partition_has_gap=True, maybe_persisted=True)
+    facts = NUMBERED._replace(partition_has_gap=True, maybe_persisted=True)
     assert judge(code, facts, 10) is FAIL
 
 
 def test_single_record_too_large_fails() -> None:
-    assert judge(10, replace(PLAIN, record_count=1), 10) is FAIL
+    assert judge(10, PLAIN._replace(record_count=1), 10) is FAIL
 
 
 def test_no_retries_means_none() -> None:
     assert judge(19, PLAIN, 0) is FAIL
-    assert judge(OUT_OF_ORDER, replace(NUMBERED, is_first_outstanding=False), 0) is FAIL
+    assert judge(OUT_OF_ORDER, NUMBERED._replace(is_first_outstanding=False), 0) is FAIL
 
 
 def test_answers_after_which_the_records_may_be_written_are_known() -> None:
