@@ -10,7 +10,7 @@ from kafkaprod.broker.coordinator.offset_log import Change
 from kafkaprod.broker.coordinator.offsets import MAX_METADATA_BYTES
 from kafkaprod.protocol.error_codes import ErrorCode
 
-MAX_COMMIT_CHARS = 1 << 20
+MAX_COMMIT_BYTES = 1 << 20
 """Of the metadata of all offsets in a request.
 
 Kafka's limit is that of a batch, message.max.bytes of 1 MiB. Up to 3.9 it answers INVALID_COMMIT_OFFSET_SIZE, as here;
@@ -44,4 +44,4 @@ def committed_offset_error(broker: Broker, topic: str | None, wanted: WantedOffs
 
 def are_too_large(changes: Sequence[Change]) -> bool:
     """Whether the offsets of a request are too large to be stored together."""
-    return sum(len(committed.metadata) for _, committed in changes if committed is not None) > MAX_COMMIT_CHARS
+    return sum(len(committed.metadata.encode()) for _, committed in changes if committed is not None) > MAX_COMMIT_BYTES

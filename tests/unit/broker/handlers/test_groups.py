@@ -118,11 +118,12 @@ def test_commit_is_checked_partition_by_partition(
     assert commit(box, 7, **change) == expected
 
 
-def test_offsets_of_a_request_are_too_large_together(box: BrokerWithoutSockets) -> None:
-    """As in Apache Kafka up to 3.9, where a batch has a limit."""
+@pytest.mark.parametrize("metadata", ["x" * 4096, "\u00e9" * 2048])
+def test_offsets_of_a_request_are_too_large_together(box: BrokerWithoutSockets, metadata: str) -> None:
+    """As in Apache Kafka up to 3.9, where a batch has a limit of bytes."""
 
     def commit_many(count: int) -> set[int]:
-        offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="x" * 4096)
+        offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata=metadata)
         topic = OffsetCommitRequestTopic(name=TOPIC, partitions=[offset] * count)
         request = OffsetCommitRequest(group_id="g", topics=[topic])
         (answered,) = box.ask(request, OffsetCommitResponse, 8).topics
