@@ -63,7 +63,10 @@ class BlockResult(RowsResult):
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until every row's outcome is known; False after `timeout` seconds."""
         deadline = Deadline(timeout)
-        return all(_wait(completion, deadline) for completion, _, _, _ in self._row_runs)
+        for completion, _, _, _ in self._row_runs:
+            if not completion.is_done and not _wait(completion, deadline):
+                return False
+        return True
 
     def _listens(self) -> Iterator[Callable[[Callable[..., None]], None]]:
         for completion, _, _, _ in self._row_runs:
@@ -87,7 +90,8 @@ class BlockResult(RowsResult):
         the broker does not send it.
         """
         for completion, partition, first, count in self._row_runs:
-            for batch, index, length in _runs(completion, first, count):
+            runs = _runs(completion, first, count) if completion.is_split else ((completion, first, count),)
+            for batch, index, length in runs:
                 if batch.is_done and batch.error is None:
                     yield partition, batch.base_offset, index, length
 

@@ -8,7 +8,7 @@ cimport cython
 from libc.stdint cimport int64_t
 from kafkaprod._core.machine.types cimport forbid_new
 
-import json
+from json.encoder import encode_basestring
 import re
 
 from kafkaprod.errors import InvalidRecordError
@@ -70,7 +70,7 @@ cdef Field read_field(const ArrowSchema *schema, str path="", int depth=0):
     if not 0 <= schema.n_children <= MOST_CHILDREN or (schema.n_children > 0 and schema.children is NULL):
         raise InvalidRecordError(f"the Arrow schema{path} has n_children={schema.n_children} but no such children")
     field.name = "" if schema.name is NULL else (<bytes>schema.name).decode("utf-8", "replace")
-    field.json_key = json.dumps(field.name, ensure_ascii=False).encode("utf-8", "replace") + b":"
+    field.json_key = encode_basestring(field.name).encode("utf-8", "replace") + b":"
     field.children = tuple([read_field(schema.children[i], f"{path}[{i}]", depth + 1) for i in range(schema.n_children)])
     _read_format(field, (<bytes>schema.format).decode("utf-8", "replace"))
     if schema.dictionary is not NULL:
