@@ -44,6 +44,7 @@ COMMANDS: Final = (
 REFUSED: Final = 2
 SOME_BAD_ROWS: Final = 3
 HELP: Final = "help"
+VERSION: Final = "--version"
 EXAMPLES: Final = "examples:\n"
 
 
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
-    called = given[:1] if given[:1] and given[0] in COMMANDS else COMMANDS
+    called = _called(given)
     name = f"kafkaprod {given[0]}" if given else "kafkaprod"
     signals = Signals()
     try:
@@ -106,6 +107,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         if arguments is None:
             forget_interrupts()
+
+
+def _called(given: list[str]) -> Iterable[str]:
+    """Return the commands whose modules are needed: all for the page that lists them, and for a mistyped one."""
+    words = given[1:2] if given[:1] == [HELP] else given[:1]
+    if words == [VERSION]:
+        return ()
+    return words if words and words[0] in COMMANDS else COMMANDS
 
 
 def _run(given: list[str], called: Iterable[str], *, is_own_process: bool) -> int:
@@ -153,7 +162,7 @@ def build_parser(commands: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
         prog="kafkaprod",
         description="A fast Kafka producer, and a broker for tests. `kafkaprod help COMMAND` explains a command.",
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument(VERSION, action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in commands:
         importlib.import_module(f"kafkaprod.cli.{command}").add_parser(subparsers)

@@ -31,6 +31,20 @@ def test_each_command_explains_itself(command: str, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
+    ("arguments", "loaded"), [("--version", []), ("help topics", ["topics"]), ("topics list --help", ["topics"])]
+)
+def test_only_the_command_that_is_named_is_loaded(arguments: str, loaded: list[str]) -> None:
+    program = (
+        "import sys\nfrom kafkaprod.cli.main import COMMANDS, main\n"
+        "try: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+        "print([command for command in COMMANDS if f'kafkaprod.cli.{command}' in sys.modules])"
+    )
+    command = [sys.executable, "-c", program, *arguments.split()]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert printed.splitlines()[-1] == repr(loaded)
+
+
+@pytest.mark.parametrize(
     "arguments", [["nonsense"], ["help", "nonsense"], ["load"], ["load", "f", "-t", "t", "--format", "xml"]]
 )
 def test_wrong_arguments_are_exit_code_2(arguments: list[str]) -> None:
