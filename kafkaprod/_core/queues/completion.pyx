@@ -14,6 +14,7 @@ from cpython.ref cimport PyObject, Py_INCREF
 
 from kafkaprod._core.queues.batch cimport FAILED, PENDING, SPLIT, SUCCEEDED
 from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock
+from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.machine.types cimport forbid_new
 
 from kafkaprod.errors import IllegalStateError
@@ -23,6 +24,10 @@ cdef extern from "Python.h":
     void PyObject_GC_Track(PyObject *thing)
     void PyObject_GC_UnTrack(PyObject *thing)
     bint PyObject_GC_IsTracked(PyObject *thing)
+    PyObject *PyList_GET_ITEM(object items, Py_ssize_t i)       # borrowed
+
+cdef enum:
+    ITEMS_AHEAD = 16    # prefetched, of a list of callbacks: two for each record
 
 # What RecordMetadata(...) comes to: a named tuple's own constructor is Python code and takes three times as long.
 cdef object new_tuple = tuple.__new__
@@ -155,10 +160,11 @@ cdef class BatchResult:
         return True
 
     cdef int _call(self, DeliveryFuture future, object callback) except -1:
+        cdef int32_t index
         try:
             if future is None:
                 callback()
-            elif future.done():
+            elif future._current(&index).outcome != PENDING:
                 callback(future)
             else:
                 future.add_done_callback(callback)      # the batch was split: listen to the part that holds the record
@@ -170,6 +176,7 @@ cdef class BatchResult:
         """Wake all waiters and run all callbacks, once."""
         cdef list waiters
         cdef list callbacks
+        cdef DeliveryFuture future
         cdef Py_ssize_t i
         with cython.critical_section(self):
             if self._is_told:
@@ -183,8 +190,13 @@ cdef class BatchResult:
             for waiter in waiters:
                 waiter.wake()
         if callbacks is not None:
-            for i in range(0, len(callbacks), 2):
-                self._call(callbacks[i], callbacks[i + 1])
+            callbacks.reverse()     # the first is taken first: each future is freed at once, while it is in the cache
+            while callbacks:
+                i = len(callbacks) - 1 - ITEMS_AHEAD
+                if i >= 0:
+                    prefetch_write(PyList_GET_ITEM(callbacks, i))
+                future = callbacks.pop()
+                self._call(future, callbacks.pop())
         return 0
 
 
