@@ -9,8 +9,11 @@ callback of its own.
 cimport cython
 from libc.stdint cimport int32_t
 
-from kafkaprod._core.queues.batch cimport PENDING
+from kafkaprod._core.queues.batch cimport PENDING, SUCCEEDED
 from kafkaprod._core.queues.completion cimport BatchResult, DeliveryFuture
+
+cdef extern from "Python.h":
+    void PyErr_SetObject(object kind, object error)
 
 import logging
 
@@ -56,7 +59,8 @@ cdef class RecordWait:
             if not self._is_done:
                 raise RuntimeError("the record's wait was not ended by its event loop")
             if is_known(self._future):
-                raise StopIteration(self._future.result(0))
+                PyErr_SetObject(StopIteration, StopIteration(outcome_of(self._future)))
+                raise StopIteration     # a bare one makes no traceback, and leaves the exception set above
             self._inner = self._future.__await__()      # the record lives on in a part of its batch
         return next(self._inner)
 
@@ -96,11 +100,13 @@ cdef class RecordWait:
 
     def result(self):
         """Return None, as the wait has no value of its own. Raises CancelledError, or InvalidStateError before its end."""
-        from asyncio import CancelledError, InvalidStateError
-
         if self._is_cancelled:
+            from asyncio import CancelledError
+
             raise CancelledError() if self._cancel_message is None else CancelledError(self._cancel_message)
         if not self._is_done:
+            from asyncio import InvalidStateError
+
             raise InvalidStateError("the record has no outcome yet")
 
     def exception(self):
@@ -198,6 +204,13 @@ def await_record(BatchResult batch not None, DeliveryFuture future not None):
 cdef inline bint is_known(DeliveryFuture future):
     cdef int32_t index
     return future._current(&index).outcome != PENDING
+
+
+cdef inline object outcome_of(DeliveryFuture future):
+    """Return what result() does, once the outcome is known."""
+    cdef int32_t index
+    cdef BatchResult batch = future._current(&index)
+    return future._metadata(batch, index) if batch.outcome == SUCCEEDED else future.result(0)
 
 
 def end_waits(list waits not None):
