@@ -5,6 +5,7 @@ Batches are of 256 KiB and go to topics and partitions in turn; six are a reques
 """
 
 import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -34,13 +35,15 @@ class BareSend:
         self._connection = socket.create_connection((host, int(port)))
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._in_flight = 0
+        self._turn = threading.Lock()
 
     def send_round(self) -> None:
-        for request in self._requests:
-            if self._in_flight == IN_FLIGHT:
-                self._read_answer()
-            self._connection.sendall(request)
-            self._in_flight += self._acks != 0
+        with self._turn:  # threads send their rounds one after the other
+            for request in self._requests:
+                if self._in_flight == IN_FLIGHT:
+                    self._read_answer()
+                self._connection.sendall(request)
+                self._in_flight += self._acks != 0
 
     def send_one(self, index: int, on_done: Callable[[], None] | None) -> None:
         raise NotImplementedError("the bare send has no pace")
