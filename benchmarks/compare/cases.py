@@ -113,6 +113,8 @@ _CASES = (
     *(Case(codec, f"JSON values, {codec}", STRONGEST, content="json", options={"compression": codec})
       for codec in CODECS),
     Case("distant", "100 ms round trip", STRONGEST, "distant", options={"seconds": 3.0}),
+    Case("distant-1MB", "100 ms round trip, batches of 1 MB", STRONGEST, "distant",
+         options={"seconds": 3.0, "batch_bytes": 1_000_000}),
     Case("tls", "TLS", OVER_TLS, "tls"),
     Case("tls-1kB", "TLS, 1,000-byte values", OVER_TLS, "tls", value_bytes=1_000, records=10_000),
     Case("tls-10kB", "TLS, 10,000-byte values", OVER_TLS, "tls", value_bytes=10_000, records=2_000),

@@ -219,7 +219,8 @@ class OptionTypes(TypedDict, total=False):
     max_batch_size: int | str
     max_request_size: int | str
     """Bound of one record before compression. Below the default it also bounds the batches in one request; else a
-    request takes up to 2 MiB of batches, or as much as this if it is more. A larger batch goes alone."""
+    request takes up to 2 MiB of batches, or as much as this, or eight full batches (32 MiB at most) if that is more. A
+    larger batch goes alone."""
     message_max_bytes: int | str
     buffer_memory: int | str
     """Bound of the memory for records that are not yet delivered or failed."""

@@ -164,7 +164,8 @@ class ProducerOptions(OAuthOptions):
         Integer(1),
         MEDIUM,
         "Bound of one record before compression. Below the default it also bounds the batches in one request; else a "
-        "request takes up to 2 MiB of batches, or as much as this if it is more. A larger batch goes alone.",
+        "request takes up to 2 MiB of batches, or as much as this, or eight full batches (32 MiB at most) if that is "
+        "more. A larger batch goes alone.",
         unit="bytes",
         aliases=("message.max.bytes",),
     )

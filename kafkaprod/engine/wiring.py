@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # A request costs the same whatever it holds, and has one batch of each partition at most: one full batch of each of
 # eight partitions. More would need a faster network to be answered within request_timeout_ms.
 REQUEST_BYTES: Final = 2 << 20
+REQUEST_BATCHES: Final = 8
+MOST_REQUEST_BYTES: Final = 32 << 20  # brokers close a connection at a request above 100 MiB (socket.request.max.bytes)
 
 
 def connection_settings(config: ProducerConfig, network: Network = SOCKETS) -> ConnectionSettings:
@@ -123,4 +125,5 @@ def request_bytes(config: ProducerConfig) -> int:
     """Return how many bytes of batches one request may hold; a limit below the default is one of requests, too."""
     if config.max_request_size < OPTIONS["max_request_size"].default:
         return config.max_request_size
-    return max(config.max_request_size, REQUEST_BYTES)
+    full_batches = min(REQUEST_BATCHES * config.batch_size, MOST_REQUEST_BYTES)
+    return max(config.max_request_size, REQUEST_BYTES, full_batches)

@@ -30,6 +30,12 @@ def test_plaintext_has_neither_tls_nor_login() -> None:
     assert settings.mechanism is None
 
 
+@pytest.mark.parametrize(("batch", "most"), [(0, 2 << 20), (1_000_000, 8_000_000), (8 << 20, 32 << 20)])
+def test_request_holds_eight_full_batches(batch: int, most: int) -> None:
+    assert request_bytes(config(batch_size=batch)) == most
+    assert request_bytes(config(batch_size=batch, max_request_size=1000)) == 1000
+
+
 @pytest.mark.parametrize(("limit", "most"), [(1000, 1000), (2**20 - 1, 2**20 - 1), (2**20, 2**21), (2**22, 2**22)])
 def test_request_holds_2_mib_of_batches_unless_its_limit_is_lowered_or_higher(limit: int, most: int) -> None:
     assert request_bytes(config(max_request_size=limit)) == most
