@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from kafkaprod.net.proxy import Proxy
     from kafkaprod.security.oauthbearer import TokenProvider
 
-# A request costs the same whatever it holds, and has one batch of each partition at most: one full batch of each of
-# eight partitions. More would need a faster network to be answered within request_timeout_ms.
-REQUEST_BYTES: Final = 2 << 20
+# A request costs the same whatever it holds, and has one batch of each partition at most: there is room for one full
+# batch of each of eight partitions. More would need a faster network to be answered within request_timeout_ms.
 REQUEST_BATCHES: Final = 8
+REQUEST_BYTES: Final = 2 << 20  # eight batches of the default size; as much with smaller ones
 MOST_REQUEST_BYTES: Final = 32 << 20  # brokers close a connection at a request above 100 MiB (socket.request.max.bytes)
 
 

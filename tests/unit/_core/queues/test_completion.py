@@ -231,6 +231,28 @@ class TestCallbacks:
         future.add_done_callback(told.append)
         assert told == [future, future]
 
+    def test_callbacks_come_in_order_and_each_is_freed_before_the_next(self) -> None:
+        place = Place()
+        told: list[DeliveryFuture] = []
+        freed: list[int] = []
+        freed_before: list[int] = []
+
+        def made(number: int) -> Callable[[DeliveryFuture], None]:
+            def callback(future: DeliveryFuture) -> None:
+                told.append(future)
+                freed_before.append(len(freed))
+
+            weakref.finalize(callback, freed.append, number)
+            return callback
+
+        futures = [place.append(b"v") for _ in range(100)]
+        for number, future in enumerate(futures):
+            future.add_done_callback(made(number))
+        succeed(place.take())
+        assert told == futures
+        assert freed_before == list(range(100))
+        assert freed == list(range(100))
+
     @pytest.mark.parametrize("error", [RuntimeError("mine"), SystemExit(3), KeyboardInterrupt()])
     def test_callback_that_raises_is_counted_and_the_others_are_called(
         self, error: BaseException, caplog: pytest.LogCaptureFixture
