@@ -23,6 +23,7 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.engine import Engine
 from kafkaprod.engine.host import EngineHost, left_open, patience_after
 from kafkaprod.engine.steps import Ending, Steps, run
+from kafkaprod.engine.transaction_calls import TransactionCalls, note_failed_abort
 from kafkaprod.intake.blocks import BlockIntake
 from kafkaprod.intake.records import Intake
 from kafkaprod.metrics import Snapshot
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 
     from kafkaprod.admin.cluster import ClusterInfo
     from kafkaprod.config.option_types import OptionTypes
-    from kafkaprod.engine.transactions.calling import AsyncTransaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
+AnyProducer = TypeVar("AnyProducer")
 
 _SHORTAGE_S = 0.001
 """Before the next try to get memory."""
@@ -77,6 +78,7 @@ class AsyncProducer:
         self._host = EngineHost(self._engine)
         self._intake = Intake(self._host)
         self._blocks = BlockIntake(self._intake, self._host)
+        self._transaction_calls = TransactionCalls(self._host)
         intake = self._intake
         self._path = RecordSender(
             self._engine.accumulator, intake.send_blocking, self._engine.hooks, intake.send_hooked
@@ -137,32 +139,29 @@ class AsyncProducer:
 
     async def init_transactions(self, timeout: float | None = None) -> None:
         """Producer.init_transactions without blocking the event loop. If cancelled, repeat it: it continues."""
-        await _run(self._host.transaction_calls().init(timeout, _TaskWaiter))
+        await _run(self._transaction_calls.init(timeout, _TaskWaiter))
 
     def begin_transaction(self) -> None:
         """Producer.begin_transaction; never waits."""
-        self._host.transaction_calls().begin()
+        self._transaction_calls.begin()
 
     async def send_offsets_to_transaction(
         self, offsets: Any, group_metadata: Any, timeout: float | None = None
     ) -> None:
         """Producer.send_offsets_to_transaction, as `init_transactions`."""
-        await _run(self._host.transaction_calls().send_offsets(offsets, group_metadata, timeout, _TaskWaiter))
+        await _run(self._transaction_calls.send_offsets(offsets, group_metadata, timeout, _TaskWaiter))
 
     async def commit_transaction(self, timeout: float | None = None) -> None:
         """Producer.commit_transaction, as `init_transactions`."""
-        await _run(self._host.transaction_calls().commit(timeout, _TaskWaiter))
+        await _run(self._transaction_calls.commit(timeout, _TaskWaiter))
 
     async def abort_transaction(self, timeout: float | None = None) -> None:
         """Producer.abort_transaction, as `init_transactions`."""
-        await _run(self._host.transaction_calls().abort(timeout, _TaskWaiter))
+        await _run(self._transaction_calls.abort(timeout, _TaskWaiter))
 
     def transaction(self) -> AsyncTransaction[Self]:
         """Return the block of a transaction, for `async with`; see Producer.transaction."""
-        calls = self._host.transaction_calls()
-        from kafkaprod.engine.transactions.calling import AsyncTransaction
-
-        return AsyncTransaction(self, calls, _TaskWaiter, _run)
+        return AsyncTransaction(self, self._transaction_calls)
 
     async def flush(self, timeout: float | None = None) -> None:
         """Producer.flush without blocking the event loop."""
@@ -246,6 +245,52 @@ async def _run(steps: Steps[T]) -> T:
         if not ending.is_reached:
             kept.close()
     return ending.outcome
+
+
+class AsyncTransaction(Generic[AnyProducer]):
+    """The block of `async with producer.transaction()`, as `Transaction`.
+
+    Args:
+        producer: The value of `as`.
+        calls: The transaction calls of the producer.
+    """
+
+    def __init__(self, producer: AnyProducer, calls: TransactionCalls) -> None:
+        self._producer = producer
+        self._calls = calls
+        self._identity = calls.identity
+        self._number = 0
+
+    async def __aenter__(self) -> AnyProducer:
+        self._calls.begin()
+        self._number = self._identity.number
+        return self._producer
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._calls.is_open(self._number):
+            return
+        if error is not None:
+            await self._abort_after(error)
+            return
+        try:
+            await _run(self._calls.commit(None, _TaskWaiter))
+        except BaseException as failure:
+            await self._abort_after(failure)
+            raise
+
+    async def _abort_after(self, error: BaseException) -> None:
+        """Abort, even if the task is cancelled once more; bounded by max_block_ms."""
+        if not self._calls.is_open(self._number):
+            return
+        try:
+            await asyncio.shield(self._abort())
+        except Exception as failure:
+            note_failed_abort(error, failure)
+
+    async def _abort(self) -> None:
+        await _run(self._calls.abort(None, _TaskWaiter))
 
 
 class _TaskWaiter:

@@ -19,6 +19,7 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.engine import Engine
 from kafkaprod.engine.host import EngineHost, left_open, patience_after
 from kafkaprod.engine.steps import run
+from kafkaprod.engine.transaction_calls import Transaction, TransactionCalls
 from kafkaprod.intake.blocks import BlockIntake
 from kafkaprod.intake.checks import ColumnLike
 from kafkaprod.intake.records import Intake
@@ -26,13 +27,12 @@ from kafkaprod.metrics import Snapshot
 
 AnyProducer = TypeVar("AnyProducer", bound="Producer")
 
-# They need NumPy, which takes longer to import than all the rest; few producers need transactions.
+# They need NumPy, which takes longer to import than all the rest.
 if TYPE_CHECKING:
     from typing import Unpack
 
     from kafkaprod.admin.cluster import ClusterInfo
     from kafkaprod.config.option_types import OptionTypes
-    from kafkaprod.engine.transactions.calling import Transaction
     from kafkaprod.results.block import BlockResult
     from kafkaprod.tables import Named, TableResult, ValueSpec
 
@@ -71,6 +71,7 @@ class Producer(RecordSender):
         self._host = EngineHost(engine)
         self._intake = Intake(self._host)
         self._blocks = BlockIntake(self._intake, self._host)
+        self._transaction_calls = TransactionCalls(self._host)
         intake = self._intake
         RecordSender.__init__(self, engine.accumulator, intake.send_blocking, engine.hooks, intake.send_hooked)
         self._host.start(self)
@@ -208,7 +209,7 @@ class Producer(RecordSender):
             ConfigError: transaction_timeout_ms is more than the broker allows.
             IllegalStateError: It was called before, there is no transactional_id, or this is a delivery callback.
         """
-        run(self._host.transaction_calls().init(timeout, Waiter))
+        run(self._transaction_calls.init(timeout, Waiter))
 
     def begin_transaction(self) -> None:
         """Open a transaction; never waits. Records may be sent from now on, from any thread.
@@ -218,7 +219,7 @@ class Producer(RecordSender):
             TransactionAbortableError, DeliveryFailedError: The last one failed and must be aborted.
             ProducerFencedError: Another producer took over. All calls below raise it, too.
         """
-        self._host.transaction_calls().begin()
+        self._transaction_calls.begin()
 
     def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any, timeout: float | None = None) -> None:
         """Commit offsets of the input together with the transaction.
@@ -235,7 +236,7 @@ class Producer(RecordSender):
             TransactionAbortableError: Such as code 22 or 25: the group has given the input to another member.
             InvalidRecordError: The offsets or the metadata are not understood; nothing was sent.
         """
-        run(self._host.transaction_calls().send_offsets(offsets, group_metadata, timeout, Waiter))
+        run(self._transaction_calls.send_offsets(offsets, group_metadata, timeout, Waiter))
 
     def commit_transaction(self, timeout: float | None = None) -> None:
         """Send everything queued, wait for every outcome, and commit. Returns when that is decided and durable.
@@ -245,7 +246,7 @@ class Producer(RecordSender):
             TransactionAbortableError: It cannot be committed, abort; `outcome` "unknown": it may have been.
             CommitUnknownError: Not decided within the timeout; make the same call again.
         """
-        run(self._host.transaction_calls().commit(timeout, Waiter))
+        run(self._transaction_calls.commit(timeout, Waiter))
 
     def abort_transaction(self, timeout: float | None = None) -> None:
         """Drop records that were not sent, wait for the others, and abort.
@@ -254,7 +255,7 @@ class Producer(RecordSender):
             TransactionTimeoutError: It continues; make the same call again.
             ProducerFencedError: Another producer took over.
         """
-        run(self._host.transaction_calls().abort(timeout, Waiter))
+        run(self._transaction_calls.abort(timeout, Waiter))
 
     def transaction(self) -> Transaction[Self]:
         """Return the block of a transaction: it begins, commits at the end, and aborts if the block raises.
@@ -262,10 +263,7 @@ class Producer(RecordSender):
         with producer.transaction():
             producer.send("orders", b"value")
         """
-        calls = self._host.transaction_calls()
-        from kafkaprod.engine.transactions.calling import Transaction
-
-        return Transaction(self, calls)
+        return Transaction(self, self._transaction_calls)
 
     # --- flush and close -------------------------------------------------------------------------------------------
 

@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, build_marker
-from kafkaprod.broker.storage.log.log_config import LogConfig
-from kafkaprod.broker.storage.log.log_files import LOG_SUFFIX, file_name
+from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker, build_marker
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_files import LOG_SUFFIX, file_name
 from kafkaprod.broker.storage.recovery.recovery import Recovery, recover
 from kafkaprod.errors import CorruptDataError
 from tests.support.broker.fixtures_log import NOW_MS, make_batch

@@ -9,14 +9,14 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kafkaprod.broker.cluster.cluster_config import ClusterConfig
+from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
 from kafkaprod.broker.listeners import Listener
 from kafkaprod.broker.storage.disk import Disk
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import FlushPolicy, interval
-from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 from kafkaprod.engine.engine import Engine
 from kafkaprod.engine.flushes import Flush
@@ -25,10 +25,6 @@ from kafkaprod.errors import (
     ProducerClosedError,
 )
 from kafkaprod.text import counted
-
-# Imported with the first transaction: few producers need the messages.
-if TYPE_CHECKING:
-    from kafkaprod.engine.transactions.calling import TransactionCalls
 
 EXIT_TIMEOUT_S: Final = 10.0  # longest wait at interpreter exit for records without an outcome
 MAX_CLOSE_MS: Final = 1 << 40
@@ -50,7 +46,6 @@ class EngineHost:
         self._guard = engine.guard
         self._sender = engine.sender
         self._is_closed = False
-        self._transaction_calls: TransactionCalls | None = None
         self._finalizer: weakref.finalize[..., object] | None = None
         self._thread = threading.Thread(
             target=_run, args=(engine,), name=f"kafkaprod-{engine.config.client_id}", daemon=True
@@ -97,20 +92,6 @@ class EngineHost:
         self.check_usable()
         if self.engine.transactions is not None:
             self.engine.transactions.check_same(transaction)
-
-    def transaction_calls(self) -> TransactionCalls:
-        """Return the transaction calls of application code.
-
-        Raises:
-            IllegalStateError: The producer has no transactional id.
-        """
-        if self._transaction_calls is None:
-            if self.engine.transactions is None:
-                raise IllegalStateError("the producer has no transactional_id: set one to use transactions")
-            from kafkaprod.engine.transactions.calling import TransactionCalls
-
-            self._transaction_calls = TransactionCalls(self, self.engine.transactions)
-        return self._transaction_calls
 
     @property
     def has_open_transaction(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, build_marker
+from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker, build_marker
 from kafkaprod.protocol.frames import encode_request, encode_response
 from kafkaprod.protocol.messages import add_partitions_to_txn as add
 from kafkaprod.protocol.messages import api_versions, end_txn, produce

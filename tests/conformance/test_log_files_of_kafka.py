@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
-from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from tests.images_log import MemoryImage
 from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.reading import end_offsets

@@ -15,7 +15,7 @@ import pytest
 
 from kafkaprod import Producer
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
-from kafkaprod.broker.storage.log.records import iterate_records
+from kafkaprod.broker.storage.format.records import iterate_records
 from tests.support.broker.fixtures_broker import wait_until
 from tests.support.broker.fixtures_log import open_log, read_all
 

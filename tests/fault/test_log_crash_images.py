@@ -11,7 +11,7 @@ import random
 
 import pytest
 
-from kafkaprod.broker.storage.log.log_files import LOG_SUFFIX, file_name
+from kafkaprod.broker.storage.format.log_files import LOG_SUFFIX, file_name
 from kafkaprod.broker.storage.recovery.recovery import Recovery
 from tests.images_log import MemoryImage, MixedLog, check_truncation, make_mixed_log, run_truncations
 from tests.support.broker.fixtures_log import flip_bit, make_batch

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
-from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from tests.support.broker.fixtures_log import NOW_MS, flip_bit, make_batch, open_log, read_all
 

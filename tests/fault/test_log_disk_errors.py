@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.storage.errors import LogError, PartitionFencedError
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import each, never
-from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import CLEAN_SHUTDOWN, open_log_dir
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.structs import TopicPartition

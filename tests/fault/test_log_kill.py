@@ -15,7 +15,7 @@ from tests.support.broker.fixtures_log import make_environment, open_log, read_a
 
 WORKER = """
 import sys
-from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from tests.support.broker.fixtures_log import make_batch, make_environment, open_log
 log = open_log(sys.argv[1], LogConfig(segment_bytes=3000, index_interval_bytes=300), is_clean=False)
 sequence = log.log_end_offset

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.storage.disk import Disk, LogFile, replace_file_durably
-from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import each
-from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.protocol.primitives import Buffer
 from tests.images_log import MemoryImage

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
-from kafkaprod.broker.storage.log.log_config import LogConfig
-from kafkaprod.broker.storage.log.log_files import file_name
+from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_files import file_name
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from tests.support.broker.fixtures_log import NOW_MS, make_batch, make_environment, open_log, read_all, split_batches
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafkaprod.broker.replication.replica_log import ReplicaBatch
+from kafkaprod.broker.storage.format.batch_header import NO_PRODUCER_ID, BatchHeader
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.broker.storage.log.append_validation import validate_client_batch
-from kafkaprod.broker.storage.log.batch_header import NO_PRODUCER_ID, BatchHeader
 from kafkaprod.broker.storage.log.log_appends import AppendResult
-from kafkaprod.broker.storage.log.log_config import LogConfig
-from kafkaprod.broker.storage.log.records import iterate_records
 from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, ProducerState, TransactionGuard
 from kafkaprod.broker.storage.recovery.leader_epochs import EpochStart, LeaderEpochs
 from kafkaprod.clock import Clock

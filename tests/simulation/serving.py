@@ -13,16 +13,16 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from kafkaprod.broker.calls.purgatory import Purgatory
+from kafkaprod.broker.calls.request import ClientRequest, CloseConnectionError, Deferred, NoResponse, Ready
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.producer_ids import ProducerIds
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.replication.partition_replica_log import PartitionReplicaLog
-from kafkaprod.broker.server.purgatory import Purgatory
-from kafkaprod.broker.server.request import ClientRequest, CloseConnectionError, Deferred, NoResponse, Ready
 from kafkaprod.broker.server.router import HANDLERS, announced_versions, call
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import never
-from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import LogDir
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.settings import ACLS, Settings
-from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.protocol.error_codes import ErrorCode
 
 ANY = 1  # in filters, of all kinds

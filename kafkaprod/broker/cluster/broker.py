@@ -10,6 +10,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kafkaprod.broker.calls.faults import Faults
+from kafkaprod.broker.calls.login import Credentials
+from kafkaprod.broker.calls.purgatory import Purgatory
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster import broker_options, former_files
 from kafkaprod.broker.cluster.acls import Acls
 from kafkaprod.broker.cluster.client_metrics import ClientMetrics
@@ -27,7 +31,6 @@ from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConf
 from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
 from kafkaprod.broker.coordinator.internal_log import CoordinatorLog
-from kafkaprod.broker.coordinator.internal_records import KeyValue
 from kafkaprod.broker.coordinator.markers import MarkerSink, MarkerWriter
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC, OffsetLog
 from kafkaprod.broker.coordinator.regex_subscriptions import SubscribableTopic, Topics
@@ -35,13 +38,10 @@ from kafkaprod.broker.coordinator.saved_groups import SavedGroups
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.coordinator.transaction_coordinator import OpenTransaction, RunLater, TransactionCoordinator
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC, TransactionLog
-from kafkaprod.broker.embedding.faults import Faults
 from kafkaprod.broker.listeners import Endpoint
-from kafkaprod.broker.server.login import Credentials
-from kafkaprod.broker.server.purgatory import Purgatory
-from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.storage.errors import LogError
-from kafkaprod.broker.storage.log.log_config import parse_properties
+from kafkaprod.broker.storage.format.internal_records import KeyValue
+from kafkaprod.broker.storage.format.log_config import parse_properties
 from kafkaprod.broker.storage.log.log_dir import KnownTopics, LogDir, open_log_dir
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
@@ -53,7 +53,6 @@ from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkaprod.broker.cluster.coordinator_log import ReplicatedCoordinatorLog
     from kafkaprod.broker.cluster.membership import Membership
     from kafkaprod.broker.metadata.image import ClusterImage
 
@@ -143,7 +142,7 @@ class Broker:
             self._load_groups(None if offsets_partition is None else offsets_partition.log)
             transactions_topic = self.topics.get(TRANSACTIONS_TOPIC)
             parts = () if transactions_topic is None else transactions_topic.partitions
-            self.transactions = self._make_transactions(
+            self.transactions = self.make_transactions(
                 [partition.log for partition in parts], self.markers, lambda call: self.run_control(call, _nothing)
             )
             if config.cluster is None:  # replicas belong to their leaders
@@ -328,27 +327,20 @@ class Broker:
             self._topics_of_groups = (table, found)
         return self._topics_of_groups[1]
 
-    def open_transactions(self, log: ReplicatedCoordinatorLog | None) -> None:
-        """Read the transactions of a cluster from a log, None for none; those known so far are forgotten.
-
-        Decided ones are completed once the replicas have all that was read.
-
-        Raises:
-            LogError: 2, the log is damaged.
-            CorruptDataError: A record of it is.
-        """
-        if log is None:
-            self.transactions = self._make_transactions([], self.markers, lambda _: None)
-            return
-        from kafkaprod.broker.cluster.marker_sender import MarkerSender  # a broker alone starts without it
-
-        transactions = self._make_transactions([log], MarkerSender(self, log), log.when_replicated)
-        log.when_replicated(lambda: transactions.recover(list, self.clock.wall_ms()))
-        self.transactions = transactions
-
-    def _make_transactions(
+    def make_transactions(
         self, logs: Sequence[CoordinatorLog], markers: MarkerSink, run_later: RunLater
     ) -> TransactionCoordinator:
+        """Return a coordinator of the transactions in a log.
+
+        Args:
+            logs: The log, or nothing for one that is made at the first record.
+            markers: Takes the markers of transactions that end.
+            run_later: Runs a call once the records of the log that come before it are safe.
+
+        Raises:
+            LogError: CORRUPT_MESSAGE, the log is damaged.
+            CorruptDataError: A record of it is.
+        """
         log = TransactionLog(logs, self._internal_log_maker(TRANSACTIONS_TOPIC), self.config.transactions.version)
         return TransactionCoordinator(self.config.transactions, log, self.producer_ids.allocate, markers, run_later)
 

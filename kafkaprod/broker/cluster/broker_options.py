@@ -25,7 +25,7 @@ from kafkaprod.broker.cluster.option_types import (
 from kafkaprod.broker.cluster.topic_options import BROKER_NAMES, TOPIC_OPTIONS, UNUSED_DEFAULTS
 from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC, BrokerConfig
 from kafkaprod.broker.coordinator.consumer_group_config import MIGRATION_POLICIES
-from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.errors import ConfigError
 
 _MINUTE_MS = 60_000

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.settings import METRICS_OPTIONS, Settings
 from kafkaprod.broker.coordinator.topic_regex import TopicRegex
-from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.clock import NEVER_MS
 from kafkaprod.compression import decompress
 from kafkaprod.errors import ConfigError, CorruptDataError

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster import broker_options, topic_options
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.client_metrics import check_match
@@ -25,7 +26,6 @@ from kafkaprod.broker.cluster.topic_options import (
 )
 from kafkaprod.broker.cluster.topics import Changes, Topic, refuse_internal
 from kafkaprod.broker.config import BrokerConfig
-from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.errors import BrokerError, ConfigError
 from kafkaprod.protocol.error_codes import ErrorCode
 

@@ -11,9 +11,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.coordinator_log import ReplicatedCoordinatorLog
+from kafkaprod.broker.cluster.marker_sender import MarkerSender
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC
 from kafkaprod.broker.metadata.image import PartitionKey
@@ -91,7 +93,7 @@ class Coordination:
         self._broker = broker
         self._offices = {
             OFFSETS_TOPIC: _Office(broker.open_groups),
-            TRANSACTIONS_TOPIC: _Office(broker.open_transactions),
+            TRANSACTIONS_TOPIC: _Office(partial(_open_transactions, broker)),
         }
 
     def refusal(self, api: ApiKey, body: Request) -> ErrorCode:
@@ -128,6 +130,23 @@ class Coordination:
             log = ReplicatedCoordinatorLog(self._broker, TopicPartition(topic, 0), partition.log, replica)
             office.role, office.log = Role.LOADING, log
             self._broker.run_control(lambda: _load(office, log), lambda: _loaded(office, log))
+
+
+def _open_transactions(broker: Broker, log: ReplicatedCoordinatorLog | None) -> None:
+    """Read the transactions of a cluster from a log, None for none; those known so far are forgotten.
+
+    Decided ones are completed once the replicas have all that was read.
+
+    Raises:
+        LogError: CORRUPT_MESSAGE, the log is damaged.
+        CorruptDataError: A record of it is.
+    """
+    if log is None:
+        broker.transactions = broker.make_transactions([], broker.markers, lambda _: None)
+        return
+    transactions = broker.make_transactions([log], MarkerSender(broker, log), log.when_replicated)
+    log.when_replicated(lambda: transactions.recover(list, broker.clock.wall_ms()))
+    broker.transactions = transactions
 
 
 def _load(office: _Office, log: ReplicatedCoordinatorLog) -> None:

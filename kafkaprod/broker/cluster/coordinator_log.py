@@ -12,10 +12,10 @@ import threading
 import time
 from collections.abc import Callable
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
+from kafkaprod.broker.calls.request import Ready
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.replication.partition import PartitionReplica
-from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.server.request import Ready
 from kafkaprod.broker.storage.log.log_appends import AppendResult
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segments import ReadResult

@@ -6,8 +6,8 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
+from kafkaprod.broker.controller.wire import error_of
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
-from kafkaprod.broker.peers.wire import error_of
 from kafkaprod.broker.replication.fetcher import FetchRequest as WantedFetch
 from kafkaprod.broker.replication.fetcher import OffsetAnswer
 from kafkaprod.broker.replication.partition import FetchOutcome, FollowerFetch, PartitionReplica

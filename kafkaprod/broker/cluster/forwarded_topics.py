@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from functools import lru_cache
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
+from kafkaprod.broker.calls.request import Outcome
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarding import are_visible, default_factor, forward
 from kafkaprod.broker.cluster.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE
 from kafkaprod.broker.cluster.topics import check_count, refuse_internal
-from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.server.request import Outcome
-from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.create_partitions import (

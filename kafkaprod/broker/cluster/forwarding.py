@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kafkaprod.broker.calls.request import Deferred, Outcome
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.topics import INTERNAL_TOPICS
-from kafkaprod.broker.server.request import Deferred, Outcome
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.create_topics import (
     CreatableTopic,

@@ -9,8 +9,8 @@ import logging
 import threading
 from collections.abc import Callable
 
+from kafkaprod.broker.calls.timers import Timers
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.server.timers import Timers
 from kafkaprod.errors import KafkaError
 
 logger = logging.getLogger(__name__)

@@ -11,16 +11,16 @@ import queue
 from collections.abc import Callable
 
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.cluster_config import ClusterConfig
 from kafkaprod.broker.cluster.coordination import Coordination
 from kafkaprod.broker.cluster.coordinator_log import ReplicatedCoordinatorLog
 from kafkaprod.broker.cluster.fetch_wire import answers_of, fetch_request, offset_answers, offset_request
 from kafkaprod.broker.cluster.forwarding import FORWARDED_VERSIONS
 from kafkaprod.broker.cluster.replicated_settings import ReplicatedSettings
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
+from kafkaprod.broker.cluster_config import ClusterConfig
+from kafkaprod.broker.controller import wire
 from kafkaprod.broker.controller.events import AlterPartitionAnswer, RegisterBroker
 from kafkaprod.broker.metadata.image import PartitionKey
-from kafkaprod.broker.peers import wire
 from kafkaprod.broker.peers.link import OnAnswer, PeerLink
 from kafkaprod.broker.peers.rules import CONTROLLER, LinkRules, socket_path
 from kafkaprod.broker.replication.fetcher import Answer, Fetcher, FetchRequest, OffsetLookup

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from kafkaprod.broker.cluster.cluster_config import ClusterConfig
-from kafkaprod.broker.cluster.coordinator_log import ReplicatedCoordinatorLog
+from kafkaprod.broker.calls.request import Ready
+from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.peers.link import OnAnswer
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataRequest, ReplicateMetadataResponse
 from kafkaprod.protocol.schema import Request
+
+
+class AnswerGate(Protocol):
+    """A coordinator's log as answers see it: they wait for its replicas."""
+
+    def hold(self, ready: Ready, refusal: Callable[[ErrorCode], Ready], receiver: Callable[[Ready], None]) -> None:
+        """Pass an answer on once the replicas have what was appended until now; see `ReplicatedCoordinatorLog`."""
 
 
 class Membership(Protocol):
@@ -29,7 +36,7 @@ class Membership(Protocol):
     def refusal(self, api: ApiKey, body: Request) -> ErrorCode:
         """Return why this broker does not answer a request, NONE if it does. Thread-safe."""
 
-    def log_of(self, api: ApiKey, body: Request) -> ReplicatedCoordinatorLog | None:
+    def log_of(self, api: ApiKey, body: Request) -> AnswerGate | None:
         """Return the log that the answer to a request waits for, None if there is none. Thread-safe."""
 
     def receive_slice(self, request: ReplicateMetadataRequest) -> ReplicateMetadataResponse:

@@ -29,9 +29,9 @@ from kafkaprod.broker.controller.events import (
     Reply,
 )
 from kafkaprod.broker.controller.requests import on_request
+from kafkaprod.broker.controller.wire import SECURITY_PROTOCOLS
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.metadata.image import ClusterImage
-from kafkaprod.broker.peers.wire import SECURITY_PROTOCOLS
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.log.log_dir import LogDir
 from kafkaprod.clock import Clock

@@ -17,12 +17,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.own_controller import OwnController
 from kafkaprod.broker.cluster.topics import Changes, Partition, Topic, TopicTable, check_answers, check_count
 from kafkaprod.broker.controller.disk_log import METADATA_PARTITION
-from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.storage.errors import LogError
-from kafkaprod.broker.storage.log.log_config import LogConfig, parse_properties
+from kafkaprod.broker.storage.format.log_config import LogConfig, parse_properties
 from kafkaprod.broker.storage.log.log_dir import LogDir
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.errors import BrokerError

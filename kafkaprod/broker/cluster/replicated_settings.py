@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.scram_store import MECHANISMS
 from kafkaprod.broker.cluster.settings import (
     ACLS,
@@ -24,6 +25,7 @@ from kafkaprod.broker.cluster.settings import (
     SCRAM,
     Settings,
 )
+from kafkaprod.broker.controller.wire import error_of
 from kafkaprod.broker.metadata.image import AclFields, ClusterImage, QuotaEntity
 from kafkaprod.broker.metadata.records import (
     AccessControlEntryRecord,
@@ -35,8 +37,6 @@ from kafkaprod.broker.metadata.records import (
     UserScramCredentialRecord,
     encode,
 )
-from kafkaprod.broker.peers.wire import error_of
-from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.change_settings import ChangeSettingsRequest, ChangeSettingsResponse
 from kafkaprod.protocol.primitives import Buffer

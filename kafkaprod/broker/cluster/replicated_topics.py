@@ -11,14 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.topics import Changes, Partition, Topic, TopicTable, check_answers
 from kafkaprod.broker.metadata.follower import MetadataFollower
 from kafkaprod.broker.metadata.image import PartitionKey
 from kafkaprod.broker.replication.partition import PartitionReplica
 from kafkaprod.broker.replication.partition_replica_log import PartitionReplicaLog
-from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.storage.errors import LogError
-from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import LogDir
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.protocol.error_codes import ErrorCode

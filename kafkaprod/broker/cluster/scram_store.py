@@ -10,9 +10,9 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kafkaprod.broker.calls.login import SCRAM_HASHES, Credentials, ScramKeys, scram_keys_of
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.settings import SCRAM, Settings
-from kafkaprod.broker.server.login import SCRAM_HASHES, Credentials, ScramKeys, scram_keys_of
-from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.security.scram import MIN_ITERATIONS
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkaprod.broker.cluster.option_types import Option, boolean, choice, decimal, int32, int64, list_of
-from kafkaprod.broker.storage.log.log_config import INT64_MAX, LogConfig
+from kafkaprod.broker.storage.format.log_config import INT64_MAX, LogConfig
 from kafkaprod.errors import ConfigError
 
 TOPIC_SOURCE = 1  # set on the topic

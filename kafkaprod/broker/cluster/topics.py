@@ -13,14 +13,14 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.topic_options import check_option
 from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC
 from kafkaprod.broker.controller.context import TOPIC_RESOURCE
 from kafkaprod.broker.controller.quorum import METADATA_TOPIC
+from kafkaprod.broker.controller.wire import error_of
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionImage
-from kafkaprod.broker.peers.wire import error_of
-from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.storage.log.log_config import LogConfig, parse_properties
+from kafkaprod.broker.storage.format.log_config import LogConfig, parse_properties
 from kafkaprod.broker.storage.log.log_dir import LogDir
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.errors import ConfigError

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.controller.wire import error_of
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC
-from kafkaprod.broker.peers.wire import error_of
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -10,17 +10,17 @@ import uuid
 from collections.abc import Iterator
 from typing import Final
 
-from kafkaprod.broker.coordinator.internal_records import build_batch
 from kafkaprod.broker.metadata.log import MetadataBatch
 from kafkaprod.broker.metadata.records import decode, encode
 from kafkaprod.broker.storage.disk import Disk
-from kafkaprod.broker.storage.log.batch_header import HEADER_BYTES, parse_header
+from kafkaprod.broker.storage.format.batch_header import HEADER_BYTES, parse_header
+from kafkaprod.broker.storage.format.internal_records import build_batch
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.broker.storage.log.group_commit import FlushPolicy
-from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import open_log_dir
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
-from kafkaprod.broker.storage.log.records import iterate_records
 from kafkaprod.broker.storage.log.segments import OpenHandles
 from kafkaprod.clock import Clock
 from kafkaprod.errors import CorruptDataError

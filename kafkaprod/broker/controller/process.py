@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafkaprod.broker.controller import wire
 from kafkaprod.broker.controller.channels import BrokerChannel
 from kafkaprod.broker.controller.controller import DEFAULT_CONFIGS, Controller
 from kafkaprod.broker.controller.disk_log import DiskMetadataLog
@@ -21,7 +22,6 @@ from kafkaprod.broker.controller.requests import VERSIONS, on_request
 from kafkaprod.broker.metadata.follower import MetadataSlice
 from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.log import MetadataBatch
-from kafkaprod.broker.peers import wire
 from kafkaprod.broker.peers.link import PeerLink
 from kafkaprod.broker.peers.rules import CONTROLLER, LinkRules, socket_path
 from kafkaprod.broker.peers.server import PeerServer

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from kafkaprod.broker.controller import wire
 from kafkaprod.broker.controller.controller import Controller
 from kafkaprod.broker.controller.events import (
     AllocateProducerIds,
@@ -28,7 +29,6 @@ from kafkaprod.broker.controller.events import (
 from kafkaprod.broker.controller.quorum import describe_quorum
 from kafkaprod.broker.metadata.image import PartitionKey
 from kafkaprod.broker.metadata.records import decode
-from kafkaprod.broker.peers import wire
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup
 from kafkaprod.broker.coordinator.consumer_member import (
     JOIN_EPOCH,
@@ -29,7 +30,6 @@ from kafkaprod.broker.coordinator.subscription import (
     read_subscription,
     write_assignment,
 )
-from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode
 

@@ -14,8 +14,8 @@ import struct
 from typing import Final, cast
 
 from kafkaprod.broker.coordinator.group import Group, GroupState
-from kafkaprod.broker.coordinator.internal_records import KeyValue
 from kafkaprod.broker.coordinator.member import GroupConfig, Member
+from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.field_types import BYTES, INT32, INT64, NULLABLE_STRING, STRING, array
 from kafkaprod.protocol.primitives import Reader, Writer

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.coordinator import consumer_records
 from kafkaprod.broker.coordinator.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber
 from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
@@ -30,10 +31,9 @@ from kafkaprod.broker.coordinator.consumer_member import (
     ConsumerMember,
     TopicIdPartition,
 )
-from kafkaprod.broker.coordinator.internal_records import KeyValue
 from kafkaprod.broker.coordinator.member_timers import MemberTimers
 from kafkaprod.broker.coordinator.regex_subscriptions import MatchTopics, RegexSubscriptions, Topics
-from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.protocol.error_codes import ErrorCode
 
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.coordinator import classic_calls, consumer_records
 from kafkaprod.broker.coordinator.assignors import ASSIGNORS
 from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, HeartbeatResult
 from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerHeartbeat
 from kafkaprod.broker.coordinator.group_timers import GroupTimers
-from kafkaprod.broker.coordinator.internal_records import KeyValue
 from kafkaprod.broker.coordinator.member import JoinAttempt, JoinResult, SyncAttempt, SyncResult
 from kafkaprod.broker.coordinator.regex_subscriptions import Topics
 from kafkaprod.broker.coordinator.topic_regex import TopicRegex
-from kafkaprod.broker.server.refusal import RequestRefusedError
+from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode
 

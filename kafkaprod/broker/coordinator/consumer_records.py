@@ -25,7 +25,7 @@ from kafkaprod.broker.coordinator.consumer_member import (
     MemberState,
     TopicIdPartition,
 )
-from kafkaprod.broker.coordinator.internal_records import KeyValue
+from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.field_types import (
     BYTES,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.coordinator import migration
 from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, HeartbeatResult
 from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
@@ -27,7 +28,6 @@ from kafkaprod.broker.coordinator.member import (
     SyncResult,
 )
 from kafkaprod.broker.coordinator.saved_groups import SavedGroups
-from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.protocol.error_codes import ErrorCode
 
 _FIRST_COMMIT_VERSION_OF_CONSUMERS = 9

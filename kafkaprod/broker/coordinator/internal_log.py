@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from kafkaprod.broker.coordinator.internal_records import NOT_TRANSACTIONAL, KeyValue, Writer, build_batch
-from kafkaprod.broker.storage.log.batch_header import HEADER_BYTES, BatchHeader, parse_header
-from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, parse_marker
+from kafkaprod.broker.storage.format.batch_header import HEADER_BYTES, BatchHeader, parse_header
+from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker, parse_marker
+from kafkaprod.broker.storage.format.internal_records import NOT_TRANSACTIONAL, KeyValue, Writer, build_batch
+from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.broker.storage.log.log_appends import AppendResult
-from kafkaprod.broker.storage.log.records import iterate_records
 from kafkaprod.broker.storage.log.segments import ReadResult
 
 _READ_BYTES = 1024 * 1024

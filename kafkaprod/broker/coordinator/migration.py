@@ -9,6 +9,7 @@ ConsumerGroup.fromClassicGroup and ClassicGroup.fromConsumerGroup.
 
 from __future__ import annotations
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.coordinator.classic_calls import by_id, by_name
 from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup
 from kafkaprod.broker.coordinator.consumer_member import NOTHING, ClassicMetadata, ConsumerMember
@@ -21,7 +22,6 @@ from kafkaprod.broker.coordinator.subscription import (
     read_subscription,
     write_assignment,
 )
-from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode
 

@@ -12,8 +12,8 @@ from itertools import groupby
 
 from kafkaprod.broker.coordinator import classic_records, consumer_records
 from kafkaprod.broker.coordinator.internal_log import CoordinatorLog, InternalLog, LoggedMarker, LoggedRecord
-from kafkaprod.broker.coordinator.internal_records import NOT_TRANSACTIONAL, KeyValue, Writer
 from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey, OffsetTable, decode_offset, encode_offsets
+from kafkaprod.broker.storage.format.internal_records import NOT_TRANSACTIONAL, KeyValue, Writer
 from kafkaprod.structs import TopicPartition
 
 OFFSETS_TOPIC = "__consumer_offsets"

@@ -15,8 +15,8 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from kafkaprod.broker.coordinator.internal_records import KeyValue
-from kafkaprod.broker.storage.log.batch_header import NO_PRODUCER_ID
+from kafkaprod.broker.storage.format.batch_header import NO_PRODUCER_ID
+from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.structs import TopicPartition
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from kafkaprod.broker.coordinator import classic_records
 from kafkaprod.broker.coordinator.group import Group
-from kafkaprod.broker.coordinator.internal_records import KeyValue
 from kafkaprod.broker.coordinator.member import GroupConfig
+from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode
 

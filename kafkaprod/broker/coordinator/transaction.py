@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from kafkaprod.broker.storage.log.batch_header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kafkaprod.broker.storage.format.batch_header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kafkaprod.errors import IllegalStateError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition

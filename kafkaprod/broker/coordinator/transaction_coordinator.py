@@ -27,7 +27,7 @@ from kafkaprod.broker.coordinator.transaction import (
     TransactionState,
 )
 from kafkaprod.broker.coordinator.transaction_log import TransactionLog
-from kafkaprod.broker.storage.log.batch_header import NO_PRODUCER_EPOCH
+from kafkaprod.broker.storage.format.batch_header import NO_PRODUCER_EPOCH
 from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition

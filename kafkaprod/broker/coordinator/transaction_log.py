@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from kafkaprod.broker.coordinator.internal_log import CoordinatorLog, InternalLog, LoggedRecord
-from kafkaprod.broker.coordinator.internal_records import NOT_TRANSACTIONAL, KeyValue
 from kafkaprod.broker.coordinator.transaction import (
     LAST_EPOCH,
     TV2,
@@ -20,6 +19,7 @@ from kafkaprod.broker.coordinator.transaction import (
     TransactionState,
 )
 from kafkaprod.broker.coordinator.transaction_records import decode_transaction, encode_key, encode_transaction
+from kafkaprod.broker.storage.format.internal_records import NOT_TRANSACTIONAL, KeyValue
 
 TRANSACTIONS_TOPIC = "__transaction_state"
 

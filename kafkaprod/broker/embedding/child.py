@@ -22,19 +22,19 @@ import sys
 import threading
 from typing import Any
 
+from kafkaprod.broker.calls.faults import Fault, FaultKind, Faults
 from kafkaprod.broker.cluster.broker_options import with_options
 from kafkaprod.broker.cluster.client_metrics import Push
 from kafkaprod.broker.config import DEFAULT_HOST, BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
-from kafkaprod.broker.embedding.faults import Fault, FaultKind, Faults
 from kafkaprod.broker.listeners import parse_listeners
 from kafkaprod.broker.server.process import prepare_process
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
 from kafkaprod.broker.storage.disk import Disk, UnsyncedDisk
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import parse_policy
-from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafkaprod.broker.cluster import marker_sender, member, transaction_partitions
-from kafkaprod.broker.cluster.cluster_config import ClusterConfig
+from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.controller.cluster_view import describe, event_of
 from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION
 from kafkaprod.broker.controller.process import ControllerConfig, ControllerProcess

@@ -19,36 +19,13 @@ say. Thread-safe.
 
 from __future__ import annotations
 
-import random
-import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from kafkaprod.broker.calls.faults import Fault, FaultKind
 from kafkaprod.broker.embedding import arguments
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
-
-
-class FaultKind(Enum):
-    """What goes wrong; see the module docstring."""
-
-    REPLY_WITH = "reply_with"
-    MOVE_LEADER = "move_leader"
-    CLOSE = "close"
-    DROP_REPLY = "drop_reply"
-    CLOSE_AFTER_HANDLING = "close_after_handling"
-    HALF_FRAME = "half_frame"
-    DELAY = "delay"
-    THROTTLE = "throttle"
-
-
-class Fault(NamedTuple):
-    """A fault and its number: an error code or ms, 0 where there is none."""
-
-    kind: FaultKind
-    value: int = 0
 
 
 def reply_with(error_code: int | str) -> Fault:
@@ -107,7 +84,7 @@ def throttle(ms: int) -> Fault:
 
 
 class FaultScript(Protocol):
-    """Where faults are scripted: in this process (`Faults`), or in an embedded broker."""
+    """Where the faults of an embedded broker are scripted."""
 
     def on(
         self, api: ApiKey | str, fault: Fault, *, times: int | None = None, rate: float = 1.0, seed: int | None = None
@@ -154,65 +131,6 @@ def check_rule(api: object, fault: object, times: object, rate: object, seed: ob
     if seed is not None:
         arguments.whole("seed", seed, -arguments.INT64_MAX)
     return found
-
-
-@dataclass(slots=True)
-class _Rule:
-    api: ApiKey
-    fault: Fault
-    left_count: int | None
-    rate: float
-    dice: random.Random = field(repr=False)
-
-    def fires(self, api: ApiKey) -> bool:
-        """Whether this rule hits now; counts it if so."""
-        if api is not self.api or self.left_count == 0 or (self.rate < 1.0 and self.dice.random() >= self.rate):
-            return False
-        if self.left_count is not None:
-            self.left_count -= 1
-        return True
-
-
-class Faults:
-    """See the module docstring."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._rules: list[_Rule] = []  # guarded by _lock
-        self._fired: dict[ApiKey, int] = {}  # guarded by _lock
-
-    def on(
-        self, api: ApiKey | str, fault: Fault, *, times: int | None = None, rate: float = 1.0, seed: int | None = None
-    ) -> None:
-        """See `FaultScript.on`.
-
-        Raises:
-            ConfigError: An argument has a wrong type or value.
-        """
-        found = check_rule(api, fault, times, rate, seed)
-        with self._lock:
-            self._rules.append(_Rule(found, fault, times, rate, random.Random(seed)))
-
-    def clear(self) -> None:
-        """See `FaultScript.clear`."""
-        with self._lock:
-            self._rules.clear()
-
-    def fired_count(self, api: ApiKey | str) -> int:
-        """See `FaultScript.fired_count`."""
-        with self._lock:
-            return self._fired.get(arguments.api_key("api", api), 0)
-
-    def take(self, api: ApiKey) -> Fault | None:
-        """The fault for one request, None if it is to be handled well."""
-        if not self._rules:
-            return None
-        with self._lock:
-            for rule in self._rules:
-                if rule.fires(api):
-                    self._fired[api] = self._fired.get(api, 0) + 1
-                    return rule.fault
-            return None
 
 
 class RemoteFaults:

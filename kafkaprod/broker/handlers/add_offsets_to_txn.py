@@ -5,11 +5,11 @@ It makes the partition that holds the group's offsets part of the transaction. 2
 
 from __future__ import annotations
 
+from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION
 from kafkaprod.broker.coordinator.transaction import TV1, ProducerIdAndEpoch
 from kafkaprod.broker.handlers.transaction_errors import for_version
-from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 

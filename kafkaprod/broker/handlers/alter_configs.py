@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
+from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
+from kafkaprod.broker.calls.steps import Steps, each_short, run_in_control_steps
 from kafkaprod.broker.cluster import config_resources
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.server.steps import Steps, each_short, run_in_control_steps
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.alter_configs import (

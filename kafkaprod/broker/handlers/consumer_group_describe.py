@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
+from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.authorized_operations import GROUP_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup
 from kafkaprod.broker.coordinator.consumer_member import NOTHING, ConsumerMember
 from kafkaprod.broker.coordinator.consumer_member import Assignment as AssignedPartitions
-from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.consumer_group_describe import (

@@ -8,12 +8,12 @@ from __future__ import annotations
 import uuid
 from functools import partial
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
+from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.acls import DESCRIBE, TOPIC, Acls
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.consumer_groups import check
 from kafkaprod.broker.coordinator.consumer_member import Assignment, ConsumerHeartbeat, TopicIdPartition
-from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages import consumer_group_heartbeat as messages
 from kafkaprod.protocol.messages.consumer_group_heartbeat import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
+from kafkaprod.broker.calls.steps import Steps, each_short, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarded_topics import forward_growth
 from kafkaprod.broker.cluster.topics import refuse_internal
-from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.server.steps import Steps, each_short, run_in_control_steps
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.create_partitions import (

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
+from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
+from kafkaprod.broker.calls.steps import Pause, Steps, each_short, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarded_topics import check_topic, forward_creation
 from kafkaprod.broker.cluster.own_topics import OwnTopics
-from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.server.steps import Pause, Steps, each_short, run_in_control_steps
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

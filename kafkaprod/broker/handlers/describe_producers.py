@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.broker.storage.producers.producer_entry import ProducerEntry
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

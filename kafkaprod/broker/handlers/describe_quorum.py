@@ -5,10 +5,10 @@ A broker alone has its controller inside: the same node is the only voter.
 
 from __future__ import annotations
 
+from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarding import forward
 from kafkaprod.broker.controller.quorum import METADATA_TOPIC
-from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.describe_quorum import (

@@ -5,9 +5,9 @@ Where no partitions are named, those that need no election are left out of the a
 
 from __future__ import annotations
 
+from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarding import forward
-from kafkaprod.broker.server.request import ClientRequest, Lane, Outcome
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode, describe
 from kafkaprod.protocol.messages.elect_leaders import (

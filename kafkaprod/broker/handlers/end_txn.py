@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
+from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.transaction import TV1, TV2, ProducerIdAndEpoch
 from kafkaprod.broker.handlers.transaction_errors import for_version
-from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse

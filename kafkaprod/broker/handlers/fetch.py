@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane, Outcome
+from kafkaprod.broker.calls.steps import finish_now, run_in_loop_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers.fetch_reading import Read, failed, least_bytes, read_steps
 from kafkaprod.broker.handlers.fetch_waiting import WaitingFetch
-from kafkaprod.broker.server.request import ClientRequest, Deferred, Lane, Outcome
-from kafkaprod.broker.server.steps import finish_now, run_in_loop_steps
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse

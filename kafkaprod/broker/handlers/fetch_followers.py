@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kafkaprod.broker.calls.file_records import records_field
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.server.file_records import records_field
 from kafkaprod.broker.storage.log.segment import FileSlice
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode

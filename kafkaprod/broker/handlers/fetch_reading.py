@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
+from kafkaprod.broker.calls.file_records import FileResponse, records_field
+from kafkaprod.broker.calls.request import ClientRequest
+from kafkaprod.broker.calls.steps import Pause, Steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import check_leader_epoch, name_leaders
 from kafkaprod.broker.cluster.topics import Partition
 from kafkaprod.broker.handlers.fetch_followers import read_for_follower
-from kafkaprod.broker.server.file_records import FileResponse, records_field
-from kafkaprod.broker.server.request import ClientRequest
-from kafkaprod.broker.server.steps import Pause, Steps
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segment import FileSlice
 from kafkaprod.errors import BrokerError

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from kafkaprod.broker.calls.purgatory import DelayedOperation
+from kafkaprod.broker.calls.request import ClientRequest, Deferred, Outcome
+from kafkaprod.broker.calls.steps import FIRST_SLICE_MS, pass_on
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers.fetch_reading import least_bytes, look_at
-from kafkaprod.broker.server.purgatory import DelayedOperation
-from kafkaprod.broker.server.request import ClientRequest, Deferred, Outcome
-from kafkaprod.broker.server.steps import FIRST_SLICE_MS, pass_on
 from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest
 from kafkaprod.structs import TopicPartition
 

@@ -7,11 +7,11 @@ Without a transactional id each answer is a fresh id with epoch 0, whatever was 
 
 from __future__ import annotations
 
+from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.handlers.transaction_errors import for_version
-from kafkaprod.broker.server.request import ClientRequest, Lane
-from kafkaprod.broker.storage.log.batch_header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kafkaprod.broker.storage.format.batch_header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
+from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.member import JoinAttempt, JoinResult
-from kafkaprod.broker.server.request import ClientRequest, Deferred, Lane
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.config_resources import (
     BROKER,
@@ -14,7 +15,6 @@ from kafkaprod.broker.cluster.config_resources import (
     TOPIC,
     resource_names,
 )
-from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.list_config_resources import (

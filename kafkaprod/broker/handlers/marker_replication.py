@@ -9,7 +9,7 @@ from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.markers import Marker
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION
 from kafkaprod.broker.handlers.produce_replication import ACKS_ALL, Replicated, await_replicas, note_append
-from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.produce import PartitionProduceResponse

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import uuid
 
+from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarding import create_in_background
 from kafkaprod.broker.cluster.nodes import NO_LEADER, Replicas, controller_id, live_nodes, replicas_of
 from kafkaprod.broker.cluster.topics import RESERVED_NAMES, Topic, check_name
-from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

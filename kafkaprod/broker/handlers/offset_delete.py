@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
+from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.offset_log import Change
 from kafkaprod.broker.coordinator.offsets import OffsetKey
-from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.server.request import ClientRequest, Lane
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

@@ -14,6 +14,16 @@ import struct
 from functools import partial
 from typing import NamedTuple
 
+from kafkaprod.broker.calls.request import (
+    NO_RESPONSE,
+    ClientRequest,
+    CloseConnectionError,
+    Deferred,
+    Lane,
+    Outcome,
+    Ready,
+)
+from kafkaprod.broker.calls.steps import Pause, Steps, finish_now, run_in_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import name_leaders
 from kafkaprod.broker.handlers.produce_replication import ACKS_ALL, Replicated, await_replicas, note_append
@@ -23,19 +33,9 @@ from kafkaprod.broker.handlers.produce_transactions import (
     verify,
     verify_in_cluster,
 )
-from kafkaprod.broker.server.request import (
-    NO_RESPONSE,
-    ClientRequest,
-    CloseConnectionError,
-    Deferred,
-    Lane,
-    Outcome,
-    Ready,
-)
-from kafkaprod.broker.server.steps import Pause, Steps, finish_now, run_in_steps
 from kafkaprod.broker.storage.errors import RecordsRefusedError
+from kafkaprod.broker.storage.format.batch_header import TRANSACTIONAL
 from kafkaprod.broker.storage.log.append_validation import LargeBatchError
-from kafkaprod.broker.storage.log.batch_header import TRANSACTIONAL
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey

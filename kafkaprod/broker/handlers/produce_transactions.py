@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from kafkaprod.broker.calls.request import ClientRequest
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.transaction import TV2, ProducerIdAndEpoch
 from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
-from kafkaprod.broker.server.request import ClientRequest
-from kafkaprod.broker.storage.log.batch_header import HEADER_BYTES, parse_header
+from kafkaprod.broker.storage.format.batch_header import HEADER_BYTES, parse_header
 from kafkaprod.broker.storage.producers.producer_state import TransactionGuard, VerificationToken
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.produce import ProduceRequest

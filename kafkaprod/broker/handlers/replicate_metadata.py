@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kafkaprod.broker.calls.request import ClientRequest, CloseConnectionError, Lane
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.server.request import ClientRequest, CloseConnectionError, Lane
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataRequest, ReplicateMetadataResponse
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.coordinator.internal_records import Writer
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION, Change
 from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey
 from kafkaprod.broker.coordinator.transaction import TV2, ProducerIdAndEpoch
 from kafkaprod.broker.handlers.committed_offsets import are_too_large, committed_offset_error
 from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
-from kafkaprod.broker.server.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.storage.errors import RecordsRefusedError
+from kafkaprod.broker.storage.format.internal_records import Writer
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

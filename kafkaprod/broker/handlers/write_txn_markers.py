@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.markers import Marker
 from kafkaprod.broker.handlers.marker_replication import write_replicated
-from kafkaprod.broker.server.request import ClientRequest, Deferred, Lane
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.write_txn_markers import (
     WritableTxnMarker,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkaprod.broker.replication.replica_log import EpochTable, ReplicaBatch
-from kafkaprod.broker.storage.log.batch_header import HEADER_BYTES, parse_header
+from kafkaprod.broker.storage.format.batch_header import HEADER_BYTES, parse_header
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segment import FileSlice
 from kafkaprod.broker.storage.log.watermark import WatermarkRule

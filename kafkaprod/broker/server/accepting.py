@@ -13,12 +13,12 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
+from kafkaprod.broker.calls.login import Login
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.cluster_config import ClusterConfig
+from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.listeners import Endpoint, Listener, bind_error
 from kafkaprod.broker.server.admission import Admission
-from kafkaprod.broker.server.login import Login
 from kafkaprod.broker.server.session import Session
 from kafkaprod.clock import Clock
 from kafkaprod.net.poller import READABLE, Poller

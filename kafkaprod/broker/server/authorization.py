@@ -15,11 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import CLUSTER, CLUSTER_NAME, GROUP, TOPIC, TRANSACTIONAL_ID
-from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.server.file_records import FileResponse
-from kafkaprod.broker.server.request import (
+from kafkaprod.broker.calls.file_records import FileResponse
+from kafkaprod.broker.calls.request import (
     ClientRequest,
     CloseConnectionError,
     Deferred,
@@ -27,6 +24,9 @@ from kafkaprod.broker.server.request import (
     Outcome,
     Ready,
 )
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import CLUSTER, CLUSTER_NAME, GROUP, TOPIC, TRANSACTIONAL_ID
+from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.schema import Response

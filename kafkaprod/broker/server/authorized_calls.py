@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kafkaprod.broker.calls.request import ClientRequest, Outcome
 from kafkaprod.broker.cluster import acls, authorized_operations, config_resources
 from kafkaprod.broker.cluster.acls import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.server.authorization import ERRORS, ITEM_RIGHTS, Authorizer, Handle, ItemRight, Refuse, merged
-from kafkaprod.broker.server.request import ClientRequest, Outcome
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic

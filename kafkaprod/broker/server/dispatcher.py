@@ -13,11 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.leadership import move_leaders, name_leaders
-from kafkaprod.broker.embedding.faults import Fault, FaultKind
-from kafkaprod.broker.server.file_records import FileResponse
-from kafkaprod.broker.server.request import (
+from kafkaprod.broker.calls.faults import Fault, FaultKind
+from kafkaprod.broker.calls.file_records import FileResponse
+from kafkaprod.broker.calls.request import (
     ClientRequest,
     CloseConnectionError,
     Deferred,
@@ -26,6 +24,8 @@ from kafkaprod.broker.server.request import (
     NoResponse,
     Ready,
 )
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.leadership import move_leaders, name_leaders
 from kafkaprod.broker.server.router import BEFORE_LOGIN, HANDLERS, Handler, call
 from kafkaprod.broker.server.session import Session, SessionStage
 from kafkaprod.errors import AuthenticationError, KafkaError

@@ -13,9 +13,9 @@ from pkgutil import iter_modules
 from typing import Any, Final, Protocol, cast
 
 from kafkaprod.broker import handlers
+from kafkaprod.broker.calls.request import ClientRequest, CloseConnectionError, Lane, Outcome
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.server.authorized_calls import authorized_call
-from kafkaprod.broker.server.request import ClientRequest, CloseConnectionError, Lane, Outcome
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

@@ -19,19 +19,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from kafkaprod.broker.calls.purgatory import Purgatory
+from kafkaprod.broker.calls.timers import Timers
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.cluster_config import ClusterConfig
 from kafkaprod.broker.cluster.control import ControlThread
 from kafkaprod.broker.cluster.maintenance import Maintenance
+from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.server.accepting import Acceptor, Acceptors, close_acceptors, open_acceptors
 from kafkaprod.broker.server.admission import Admission
 from kafkaprod.broker.server.dispatcher import Dispatcher
-from kafkaprod.broker.server.purgatory import Purgatory
 from kafkaprod.broker.server.read_budget import ReadBudget
 from kafkaprod.broker.server.router import announced_versions, peer_versions
 from kafkaprod.broker.server.session import Session, SessionStage
-from kafkaprod.broker.server.timers import Timers
 from kafkaprod.clock import Clock, SystemClock
 from kafkaprod.errors import KafkaError, printable
 from kafkaprod.net.poller import READABLE, Poller

@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
 
+from kafkaprod.broker.calls.file_records import is_stand_in
+from kafkaprod.broker.calls.login import Login
 from kafkaprod.broker.listeners import Endpoint
-from kafkaprod.broker.server.file_records import is_stand_in
-from kafkaprod.broker.server.login import Login
 from kafkaprod.broker.storage.log.segment import FileSlice
 from kafkaprod.errors import KafkaError
 from kafkaprod.net.poller import WRITABLE

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kafkaprod.broker.calls.file_records import FileResponse
+from kafkaprod.broker.calls.login import Login
+from kafkaprod.broker.calls.purgatory import Purgatory
+from kafkaprod.broker.calls.request import ClientRequest, Deferred, NoResponse, Ready
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
-from kafkaprod.broker.server.file_records import FileResponse
-from kafkaprod.broker.server.login import Login
-from kafkaprod.broker.server.purgatory import Purgatory
-from kafkaprod.broker.server.request import ClientRequest, Deferred, NoResponse, Ready
 from kafkaprod.broker.server.router import HANDLERS, announced_versions, call
 from kafkaprod.broker.storage.log.group_commit import never
 from kafkaprod.protocol.schema import Request, Response

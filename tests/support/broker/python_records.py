@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkaprod._core.records.batch_reader import KEYLESS, MISTIMED, RecordScan
-from kafkaprod.broker.storage.log.batch_header import HEADER_BYTES, BatchHeader
+from kafkaprod.broker.storage.format.batch_header import HEADER_BYTES, BatchHeader
 from kafkaprod.compression import decompress
 from kafkaprod.errors import CorruptDataError
 

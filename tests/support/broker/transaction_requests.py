@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.log.batch_header import parse_header
-from kafkaprod.broker.storage.log.records import iterate_records
+from kafkaprod.broker.storage.format.batch_header import parse_header
+from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kafkaprod.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

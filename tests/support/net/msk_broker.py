@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from kafkaprod.broker.calls import login
+from kafkaprod.broker.calls.oauthbearer import BearerExchange
 from kafkaprod.broker.embedding import child, embedded
-from kafkaprod.broker.server import login
-from kafkaprod.broker.server.oauthbearer import BearerExchange
 
 _KEYS = "KAFKAPROD_MSK_KEYS"
 _LOGIN_S = "KAFKAPROD_MSK_LOGIN_S"

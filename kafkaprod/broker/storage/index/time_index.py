@@ -11,8 +11,8 @@ import struct
 from typing import NamedTuple
 
 from kafkaprod.broker.storage.disk import Disk, LogFile
+from kafkaprod.broker.storage.format.batch_header import NO_TIMESTAMP
 from kafkaprod.broker.storage.index.index_file import IndexFile
-from kafkaprod.broker.storage.log.batch_header import NO_TIMESTAMP
 from kafkaprod.broker.storage.lru_cache import LruCache
 
 ENTRY = struct.Struct(">qi")

@@ -24,8 +24,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkaprod.broker.storage.disk import Disk, open_for_read, write_at
-from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
-from kafkaprod.broker.storage.log.batch_header import (
+from kafkaprod.broker.storage.format.batch_header import (
     CODEC_MASK,
     HAS_DELETE_HORIZON,
     HEADER_BYTES,
@@ -35,9 +34,10 @@ from kafkaprod.broker.storage.log.batch_header import (
     parse_header,
     seal_header,
 )
-from kafkaprod.broker.storage.log.log_config import LogConfig
-from kafkaprod.broker.storage.log.log_files import CLEANED_SUFFIX, LOG_SUFFIX
-from kafkaprod.broker.storage.log.records import open_batch
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_files import CLEANED_SUFFIX, LOG_SUFFIX
+from kafkaprod.broker.storage.format.records import open_batch
+from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
 from kafkaprod.broker.storage.log.segment import Segment
 from kafkaprod.broker.storage.recovery.segment_scan import SegmentScan, start_scan, valid_batch_at
 from kafkaprod.compression import CODEC_NAMES, make_codec

@@ -30,8 +30,8 @@ from kafkaprod.broker.storage.disk import (
     replace_file_durably,
 )
 from kafkaprod.broker.storage.errors import LogError
-from kafkaprod.broker.storage.log.log_config import LogConfig
-from kafkaprod.broker.storage.log.log_files import PARTITION_METADATA
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_files import PARTITION_METADATA
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
 from kafkaprod.broker.storage.log.partition_log import PartitionLog, open_partition_log
 from kafkaprod.broker.storage.recovery.checkpoints import (

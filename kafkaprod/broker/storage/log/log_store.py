@@ -13,18 +13,9 @@ from typing import NamedTuple
 
 from kafkaprod.broker.storage.disk import Disk, read_file, replace_file, replace_file_durably
 from kafkaprod.broker.storage.errors import PartitionFencedError
-from kafkaprod.broker.storage.index.offset_index import OffsetPosition
-from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
-from kafkaprod.broker.storage.log.batch_header import NO_TIMESTAMP, BatchHeader
-from kafkaprod.broker.storage.log.compaction import (
-    CleanedSegment,
-    CompactionPlan,
-    CompactionStoppedError,
-    plan_is_due,
-)
-from kafkaprod.broker.storage.log.group_commit import FlushPolicy
-from kafkaprod.broker.storage.log.log_config import LogConfig
-from kafkaprod.broker.storage.log.log_files import (
+from kafkaprod.broker.storage.format.batch_header import NO_TIMESTAMP, BatchHeader
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_files import (
     COMPACTION,
     INDEX_CHECKSUMS,
     LEADER_EPOCHS,
@@ -33,6 +24,15 @@ from kafkaprod.broker.storage.log.log_files import (
     file_name,
     parse_file_name,
 )
+from kafkaprod.broker.storage.index.offset_index import OffsetPosition
+from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
+from kafkaprod.broker.storage.log.compaction import (
+    CleanedSegment,
+    CompactionPlan,
+    CompactionStoppedError,
+    plan_is_due,
+)
+from kafkaprod.broker.storage.log.group_commit import FlushPolicy
 from kafkaprod.broker.storage.log.retention import count_expired
 from kafkaprod.broker.storage.log.segment import Segment
 from kafkaprod.broker.storage.log.segments import OpenHandles, SegmentList

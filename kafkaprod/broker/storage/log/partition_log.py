@@ -19,12 +19,12 @@ from kafkaprod.broker.storage.errors import (
     OffsetOutOfRangeError,
     PartitionFencedError,
 )
+from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker, build_marker
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log import log_appends
 from kafkaprod.broker.storage.log.append_validation import validate_client_batch
 from kafkaprod.broker.storage.log.cleaner import Cleaner
-from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, build_marker
 from kafkaprod.broker.storage.log.log_appends import AppendResult
-from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_store import LogEnvironment, open_store
 from kafkaprod.broker.storage.log.readable_log import ReadableLog
 from kafkaprod.broker.storage.log.watermark import WatermarkRule

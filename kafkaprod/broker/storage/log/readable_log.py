@@ -9,13 +9,13 @@ import threading
 from functools import partial
 
 from kafkaprod.broker.storage.errors import OffsetOutOfRangeError
+from kafkaprod.broker.storage.format.batch_header import BatchHeader
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.format.records import open_batch
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
-from kafkaprod.broker.storage.log.batch_header import BatchHeader
 from kafkaprod.broker.storage.log.fence import Fence
 from kafkaprod.broker.storage.log.group_commit import GroupCommit
-from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_store import LogStore
-from kafkaprod.broker.storage.log.records import open_batch
 from kafkaprod.broker.storage.log.segments import ReadResult, RecordPosition
 from kafkaprod.broker.storage.log.watermark import Watermark
 from kafkaprod.broker.storage.producers.producer_entry import ProducerEntry

@@ -14,11 +14,7 @@ from typing import NamedTuple
 
 from kafkaprod.broker.storage.disk import Disk, LogFile, open_for_read, write_at
 from kafkaprod.broker.storage.errors import PartitionFencedError
-from kafkaprod.broker.storage.index.index_rule import IndexRule
-from kafkaprod.broker.storage.index.offset_index import OffsetIndex, OffsetPosition
-from kafkaprod.broker.storage.index.time_index import TimeIndex
-from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction, TransactionIndex, read_entries
-from kafkaprod.broker.storage.log.batch_header import (
+from kafkaprod.broker.storage.format.batch_header import (
     HEADER_BYTES,
     INT32_MAX,
     MAGIC,
@@ -26,14 +22,18 @@ from kafkaprod.broker.storage.log.batch_header import (
     BatchHeader,
     parse_header,
 )
-from kafkaprod.broker.storage.log.log_config import LogConfig
-from kafkaprod.broker.storage.log.log_files import (
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     file_name,
 )
+from kafkaprod.broker.storage.index.index_rule import IndexRule
+from kafkaprod.broker.storage.index.offset_index import OffsetIndex, OffsetPosition
+from kafkaprod.broker.storage.index.time_index import TimeIndex
+from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction, TransactionIndex, read_entries
 from kafkaprod.broker.storage.lru_cache import LruCache
 from kafkaprod.broker.storage.recovery.segment_scan import follows, valid_batch_at
 from kafkaprod.errors import CorruptDataError

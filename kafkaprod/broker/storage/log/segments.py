@@ -12,13 +12,9 @@ from typing import NamedTuple
 
 from kafkaprod.broker.storage.crc import crc32c
 from kafkaprod.broker.storage.disk import Disk, LogFile, replace_file
-from kafkaprod.broker.storage.index.index_rule import IndexRule
-from kafkaprod.broker.storage.index.time_index import TimestampOffset
-from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
-from kafkaprod.broker.storage.log.batch_header import NO_TIMESTAMP, BatchHeader
-from kafkaprod.broker.storage.log.compaction import CleanedSegment
-from kafkaprod.broker.storage.log.log_config import LogConfig
-from kafkaprod.broker.storage.log.log_files import (
+from kafkaprod.broker.storage.format.batch_header import NO_TIMESTAMP, BatchHeader
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_files import (
     CLEANED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
@@ -28,6 +24,10 @@ from kafkaprod.broker.storage.log.log_files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from kafkaprod.broker.storage.index.index_rule import IndexRule
+from kafkaprod.broker.storage.index.time_index import TimestampOffset
+from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
+from kafkaprod.broker.storage.log.compaction import CleanedSegment
 from kafkaprod.broker.storage.log.segment import FileSlice, Segment, SegmentIndexes
 from kafkaprod.broker.storage.lru_cache import LruCache
 from kafkaprod.broker.storage.recovery.checkpoints import IndexChecksums

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kafkaprod.broker.storage.crc import crc32c
-from kafkaprod.broker.storage.log.batch_header import (
+from kafkaprod.broker.storage.format.batch_header import (
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     NO_TIMESTAMP,

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
-from kafkaprod.broker.storage.log.batch_header import (
+from kafkaprod.broker.storage.format.batch_header import (
     INT16_MAX,
     INT32_MAX,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     BatchHeader,
 )
-from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
 from kafkaprod.broker.storage.producers.producer_entry import (
     NO_TRANSACTION,
     BatchMetadata,

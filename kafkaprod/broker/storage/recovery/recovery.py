@@ -25,9 +25,8 @@ from kafkaprod.broker.storage.disk import (
     read_file,
     update_file,
 )
-from kafkaprod.broker.storage.index.index_rule import IndexRule
-from kafkaprod.broker.storage.log.log_config import LogConfig
-from kafkaprod.broker.storage.log.log_files import (
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_files import (
     COMPACTION,
     INDEX_CHECKSUMS,
     INDEX_SUFFIXES,
@@ -42,6 +41,7 @@ from kafkaprod.broker.storage.log.log_files import (
     is_leftover,
     parse_file_name,
 )
+from kafkaprod.broker.storage.index.index_rule import IndexRule
 from kafkaprod.broker.storage.producers.producer_state import ProducerState, load_snapshot
 from kafkaprod.broker.storage.recovery.checkpoints import (
     IndexChecksums,

@@ -11,10 +11,7 @@ import struct
 from dataclasses import dataclass, field
 
 from kafkaprod.broker.storage.crc import crc32c
-from kafkaprod.broker.storage.index import offset_index, time_index
-from kafkaprod.broker.storage.index.index_rule import IndexRule
-from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction, encode_entries
-from kafkaprod.broker.storage.log.batch_header import (
+from kafkaprod.broker.storage.format.batch_header import (
     HEADER_BYTES,
     INT32_MAX,
     MAGIC,
@@ -23,8 +20,11 @@ from kafkaprod.broker.storage.log.batch_header import (
     BatchHeader,
     parse_header,
 )
-from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, parse_marker
-from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker, parse_marker
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.index import offset_index, time_index
+from kafkaprod.broker.storage.index.index_rule import IndexRule
+from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction, encode_entries
 from kafkaprod.broker.storage.producers.producer_state import ProducerState
 from kafkaprod.broker.storage.recovery.leader_epochs import LeaderEpochs
 from kafkaprod.broker.storage.recovery.segment_bytes import WINDOW_BYTES, SegmentBytes

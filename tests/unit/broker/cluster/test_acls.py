@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.cluster.acls import Acl, AclFilter, Acls, check_new
-from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.protocol.error_codes import ErrorCode
 from tests.support.broker.settings_in_memory import SettingsInMemory
 

@@ -6,9 +6,9 @@ import uuid
 
 import pytest
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.client_metrics import MAX_BYTES, ClientMetrics, Push, check_match
 from kafkaprod.broker.cluster.settings import METRICS_OPTIONS
-from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.compression import make_codec
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.error_codes import ErrorCode

@@ -33,7 +33,6 @@ class Rig:
         partition = SimpleNamespace(replica=self.replica, log=SimpleNamespace(log_end_offset=3))
         broker = SimpleNamespace(
             open_groups=self._open,
-            open_transactions=self._open,
             image=SimpleNamespace(topic_ids={OFFSETS_TOPIC: TOPIC_ID}),
             topics=SimpleNamespace(partition=lambda name, index: partition),
             run_control=lambda work, then: self.control.append((work, then)),

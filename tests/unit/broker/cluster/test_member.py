@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.broker.cluster.cluster_config import ClusterConfig
 from kafkaprod.broker.cluster.member import ClusterMember
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
+from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.controller import wire
 from kafkaprod.broker.controller.events import CreateTopic
 from kafkaprod.broker.controller.process import ControllerConfig, ControllerProcess
 from kafkaprod.broker.embedding.children import in_loop
@@ -23,7 +24,6 @@ from kafkaprod.broker.metadata.follower import MetadataSlice
 from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.log import MetadataBatch
 from kafkaprod.broker.metadata.records import NoOpRecord, TopicRecord
-from kafkaprod.broker.peers import wire
 from kafkaprod.broker.replication.lifecycle import BrokerState
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.storage.disk import UnsyncedDisk

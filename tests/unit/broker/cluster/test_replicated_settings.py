@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from kafkaprod.broker.calls.login import Credentials
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.cluster.acls import Acl, AclFilter, Acls
 from kafkaprod.broker.cluster.quotas import Change, Quotas
@@ -18,8 +20,6 @@ from kafkaprod.broker.controller.history import sentences
 from kafkaprod.broker.controller.requests import on_request
 from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.records import TopicRecord
-from kafkaprod.broker.server.login import Credentials
-from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.change_settings import ChangeSettingsRequest, ChangeSettingsResponse
 from kafkaprod.protocol.schema import Request, Response

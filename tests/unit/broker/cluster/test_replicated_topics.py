@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.controller.context import TOPIC_RESOURCE
 from kafkaprod.broker.metadata.image import PartitionImage, TopicImage
-from kafkaprod.broker.server.refusal import RequestRefusedError
-from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
 from kafkaprod.protocol.error_codes import ErrorCode as E
 from kafkaprod.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse

@@ -11,7 +11,7 @@ from kafkaprod.broker.cluster.topic_options import (
     check_option,
     default_values,
 )
-from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.errors import ConfigError
 
 

@@ -18,9 +18,9 @@ from kafkaprod.broker.cluster.own_controller import OwnController
 from kafkaprod.broker.cluster.own_topics import OwnTopics
 from kafkaprod.broker.controller.disk_log import METADATA_PARTITION, METADATA_TOPIC_ID
 from kafkaprod.broker.storage.disk import Disk
-from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_files import PARTITION_METADATA
 from kafkaprod.broker.storage.log.log_dir import KnownTopics, LogDir, open_log_dir
-from kafkaprod.broker.storage.log.log_files import PARTITION_METADATA
 from kafkaprod.broker.storage.log.readable_log import ReadableLog
 from kafkaprod.errors import BrokerError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 import pytest
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.coordinator.classic_records import decode_key as decode_classic_key
 from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
 from kafkaprod.broker.coordinator.consumer_records import decode_key
 from kafkaprod.broker.coordinator.group import GroupState
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
-from kafkaprod.broker.coordinator.internal_records import KeyValue
 from kafkaprod.broker.coordinator.member import GroupConfig, JoinAttempt, JoinResult, SyncAttempt, SyncResult
 from kafkaprod.broker.coordinator.saved_groups import MAX_GROUP_BYTES, SavedGroups
-from kafkaprod.broker.server.refusal import RequestRefusedError
 from kafkaprod.broker.storage.errors import LogError
+from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.protocol.error_codes import ErrorCode
 from tests.support.broker.consumer_member import Client, partitions, topics
 

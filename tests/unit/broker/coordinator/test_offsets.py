@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.coordinator import internal_log
-from kafkaprod.broker.coordinator.internal_records import Writer, build_batch
 from kafkaprod.broker.coordinator.offset_log import OffsetLog
 from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey, OffsetTable, decode_offset, encode_offsets
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.log.batch_header import compute_crc, parse_header
-from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.format.batch_header import compute_crc, parse_header
+from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.format.internal_records import Writer, build_batch
+from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.broker.storage.log.group_commit import each
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
-from kafkaprod.broker.storage.log.records import iterate_records
 from kafkaprod.errors import CorruptDataError, IllegalStateError
 from kafkaprod.structs import TopicPartition
 from tests.support.broker.fixtures_log import make_environment, open_log

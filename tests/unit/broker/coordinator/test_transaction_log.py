@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.coordinator import internal_log
-from kafkaprod.broker.coordinator.internal_records import build_batch
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch, Transaction, TransactionState
 from kafkaprod.broker.coordinator.transaction_log import TransactionLog, _java_hash
 from kafkaprod.broker.coordinator.transaction_records import encode_transaction
+from kafkaprod.broker.storage.format.internal_records import build_batch
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.errors import IllegalStateError
 from kafkaprod.structs import TopicPartition

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker, EmbeddedBrokerError
-from kafkaprod.broker.embedding.faults import Faults, RemoteFaults, delay, half_frame, move_leader, reply_with, throttle
+from kafkaprod.broker.embedding.faults import RemoteFaults, delay, half_frame, move_leader, reply_with, throttle
 from kafkaprod.errors import ConfigError, IllegalStateError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -133,8 +134,11 @@ def test_errors_of_faults_are_codes_or_names(code: Any) -> None:
         (ApiKey.PRODUCE, 6, {}, "fault=6 is not a fault"),
         (ApiKey.METADATA, move_leader(), {}, "move_leader() is for PRODUCE and FETCH, not for METADATA"),
         (ApiKey.PRODUCE, delay(1), {"times": 0}, "times=0 is not at least 1"),
+        (ApiKey.PRODUCE, delay(1), {"times": -1}, "times=-1 is not at least 1"),
         (ApiKey.PRODUCE, delay(1), {"times": 1.5}, "times=1.5 is not a whole number"),
         (ApiKey.PRODUCE, delay(1), {"rate": 0}, "rate=0 is not a number above 0 and at most 1"),
+        (ApiKey.PRODUCE, delay(1), {"rate": 1.1}, "rate=1.1 is not a number above 0 and at most 1"),
+        (ApiKey.PRODUCE, delay(1), {"rate": -0.5}, "rate=-0.5 is not a number above 0 and at most 1"),
         (ApiKey.PRODUCE, delay(1), {"rate": math.nan}, "rate=nan is not a number"),
         (ApiKey.PRODUCE, delay(1), {"rate": "0.5"}, "rate='0.5' is not a number"),
         (ApiKey.PRODUCE, delay(1), {"seed": "x"}, "seed='x' is not a whole number"),
@@ -144,17 +148,22 @@ def test_rules_are_checked_where_they_are_written(api: Any, fault: Any, options:
     def no_process(_: object) -> dict[str, Any]:
         raise AssertionError("the process was asked")
 
-    for faults in (Faults(), RemoteFaults(no_process)):
-        with refused(message):
-            faults.on(api, fault, **options)
+    with refused(message):
+        RemoteFaults(no_process).on(api, fault, **options)
 
 
 def test_apis_may_be_written_as_text() -> None:
-    faults = Faults()
+    commands: list[Mapping[str, Any]] = []
+
+    def process(command: Mapping[str, Any]) -> dict[str, Any]:
+        commands.append(command)
+        return {"count": 1}
+
+    faults = RemoteFaults(process)
     faults.on("InitProducerId", delay(1))
     faults.on("PRODUCE", delay(2))
-    assert (faults.take(ApiKey.INIT_PRODUCER_ID), faults.take(ApiKey.PRODUCE)) == (delay(1), delay(2))
     assert faults.fired_count("produce") == 1
+    assert [command["api"] for command in commands] == [ApiKey.INIT_PRODUCER_ID, ApiKey.PRODUCE, ApiKey.PRODUCE]
 
 
 def test_a_broker_has_an_address_only_between_start_and_close() -> None:

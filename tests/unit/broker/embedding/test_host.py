@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from kafkaprod.broker.cluster import member
+from kafkaprod.broker.controller import wire
 from kafkaprod.broker.controller.events import Heartbeat, RegisterBroker
 from kafkaprod.broker.embedding import host
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.broker.embedding.cluster_child import prepare_to_fork
-from kafkaprod.broker.peers import wire
 from kafkaprod.broker.replication.lifecycle import BrokerLifecycle
 from kafkaprod.protocol import schema
 from kafkaprod.protocol.messages.alter_partition import AlterPartitionRequest

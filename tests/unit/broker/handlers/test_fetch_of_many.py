@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from kafkaprod.broker.calls.file_records import FileResponse
+from kafkaprod.broker.calls.request import ClientRequest, Deferred, Ready
+from kafkaprod.broker.calls.steps import FIRST_SLICE_MS
 from kafkaprod.broker.handlers import fetch_reading, fetch_waiting
-from kafkaprod.broker.server.file_records import FileResponse
-from kafkaprod.broker.server.request import ClientRequest, Deferred, Ready
 from kafkaprod.broker.server.router import HANDLERS, call
-from kafkaprod.broker.server.steps import FIRST_SLICE_MS
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

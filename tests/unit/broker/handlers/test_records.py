@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.broker.server.file_records import FileResponse
-from kafkaprod.broker.server.request import ClientRequest, CloseConnectionError
+from kafkaprod.broker.calls.file_records import FileResponse
+from kafkaprod.broker.calls.request import ClientRequest, CloseConnectionError
 from kafkaprod.broker.server.router import HANDLERS, call
 from kafkaprod.broker.storage.log.group_commit import each
 from kafkaprod.broker.storage.log.segment import FileSlice

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from kafkaprod.broker.calls.login import Login
 from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.controller.disk_log import METADATA_PARTITION
 from kafkaprod.broker.handlers import alter_user_scram_credentials
-from kafkaprod.broker.server.login import Login
 from kafkaprod.errors import AuthenticationError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import alter_client_quotas as alter_quotas

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
+from kafkaprod.broker.calls.purgatory import Purgatory
 from kafkaprod.broker.cluster.coordinator_log import ReplicatedCoordinatorLog
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.cluster.topics import Partition
@@ -16,8 +17,7 @@ from kafkaprod.broker.controller.events import IsrOutcome, IsrProposal
 from kafkaprod.broker.handlers import list_offsets
 from kafkaprod.broker.metadata.image import TopicImage
 from kafkaprod.broker.replication.partition import FollowerFetch, PartitionReplica
-from kafkaprod.broker.server.purgatory import Purgatory
-from kafkaprod.broker.storage.log.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode as E

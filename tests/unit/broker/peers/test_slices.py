@@ -6,10 +6,10 @@ import uuid
 
 import pytest
 
+from kafkaprod.broker.controller import wire
 from kafkaprod.broker.metadata.follower import MetadataSlice
 from kafkaprod.broker.metadata.log import MetadataBatch
 from kafkaprod.broker.metadata.records import NoOpRecord, TopicRecord
-from kafkaprod.broker.peers import wire
 from kafkaprod.protocol.primitives import Buffer
 
 FIRST = MetadataBatch(0, 1, (NoOpRecord(), TopicRecord(name="t", topic_id=uuid.UUID(int=7))))

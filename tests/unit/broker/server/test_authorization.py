@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from kafkaprod.broker.calls.file_records import FileResponse
+from kafkaprod.broker.calls.request import CloseConnectionError
 from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.cluster.acls import Acl
 from kafkaprod.broker.server.authorization import ITEM_RIGHTS, RIGHTS
 from kafkaprod.broker.server.authorized_calls import _SPECIAL
-from kafkaprod.broker.server.file_records import FileResponse
-from kafkaprod.broker.server.request import CloseConnectionError
 from kafkaprod.broker.server.router import HANDLERS, PEER_APIS
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages import REQUESTS

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.broker.server.file_records import FileResponse
-from kafkaprod.broker.server.request import ClientRequest, Lane
+from kafkaprod.broker.calls.file_records import FileResponse
+from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.server.router import HANDLERS, PEER_APIS, Handler, announced_versions, call
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.storage.errors import DirectoryLockedError, LogError
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import each, interval
-from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import (
     CLEAN_SHUTDOWN,
     LOG_STARTS,

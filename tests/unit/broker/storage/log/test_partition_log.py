@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.storage.errors import LogError, OffsetOutOfRangeError, RecordsRefusedError
-from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import each
-from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.watermark import WatermarkRule
 from kafkaprod.errors import IllegalStateError
 from tests.support.broker.fixtures_log import (

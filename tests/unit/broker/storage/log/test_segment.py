@@ -11,9 +11,9 @@ import pytest
 
 from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.errors import PartitionFencedError
+from kafkaprod.broker.storage.format.batch_header import INT32_MAX, parse_header
+from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.index.index_rule import IndexRule
-from kafkaprod.broker.storage.log.batch_header import INT32_MAX, parse_header
-from kafkaprod.broker.storage.log.log_config import LogConfig
 from kafkaprod.broker.storage.log.segment import Segment
 from kafkaprod.broker.storage.lru_cache import LruCache
 from kafkaprod.errors import CorruptDataError

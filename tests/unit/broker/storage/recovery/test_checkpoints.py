@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from kafkaprod.broker.storage.log.log_config import LogConfig, parse_properties
+from kafkaprod.broker.storage.format.log_config import LogConfig, parse_properties
 from kafkaprod.broker.storage.recovery.checkpoints import (
     IndexChecksums,
     decode_uuid,

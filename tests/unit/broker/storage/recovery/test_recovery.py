@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.storage.log.log_config import LogConfig
-from kafkaprod.broker.storage.log.log_files import file_name
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_files import file_name
 from kafkaprod.broker.storage.recovery.recovery import Recovery, recover
 from tests.images_log import MemoryImage, make_mixed_log, place
 from tests.support.broker.fixtures_log import FaultyDisk, make_batch, make_environment, open_log, read_all

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.storage.disk import open_for_read
-from kafkaprod.broker.storage.log.log_config import LogConfig
-from kafkaprod.broker.storage.log.log_files import file_name
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_files import file_name
 from kafkaprod.broker.storage.producers.producer_state import ProducerState
 from kafkaprod.broker.storage.recovery.recovery import DiskImage, recover
 from kafkaprod.broker.storage.recovery.segment_bytes import FileBytes, SegmentBytes

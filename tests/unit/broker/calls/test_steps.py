@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkaprod.broker.server.request import NO_RESPONSE, CloseConnectionError, Deferred, NoResponse, Outcome, Ready
-from kafkaprod.broker.server.steps import Pause, Steps, run_in_steps
+from kafkaprod.broker.calls.request import NO_RESPONSE, CloseConnectionError, Deferred, NoResponse, Outcome, Ready
+from kafkaprod.broker.calls.steps import Pause, Steps, run_in_steps
 from tests.support.clock import ManualClock
 
 REFUSED = CloseConnectionError("refused")

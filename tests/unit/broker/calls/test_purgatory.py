@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import weakref
 
-from kafkaprod.broker.server.purgatory import Purgatory
+from kafkaprod.broker.calls.purgatory import Purgatory
 from kafkaprod.structs import TopicPartition
 
 A = TopicPartition("orders", 0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaprod.broker.storage.log.batch_header import parse_header
-from kafkaprod.broker.storage.log.control_batch import EndTransactionMarker, build_marker, parse_marker
+from kafkaprod.broker.storage.format.batch_header import parse_header
+from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker, build_marker, parse_marker
 from kafkaprod.errors import CorruptDataError
 from tests.support.broker.fixtures_log import make_batch
 

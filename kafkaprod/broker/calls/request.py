@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from kafkaprod.broker.calls.file_records import FileResponse
+from kafkaprod.broker.calls.login import Login
 from kafkaprod.broker.listeners import Endpoint
-from kafkaprod.broker.server.file_records import FileResponse
-from kafkaprod.broker.server.login import Login
 from kafkaprod.errors import IllegalStateError, KafkaError
 from kafkaprod.protocol.schema import Request, Response
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
-from kafkaprod.broker.server.oauthbearer import MAX_TOKEN_MESSAGE_BYTES, BearerExchange
+from kafkaprod.broker.calls.oauthbearer import MAX_TOKEN_MESSAGE_BYTES, BearerExchange
 from kafkaprod.errors import AuthenticationError
 from kafkaprod.security.scram import MAX_MESSAGE_BYTES, MIN_ITERATIONS, random_nonce
 

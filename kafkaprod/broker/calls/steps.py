@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.server.request import CloseConnectionError, Deferred, Outcome, Ready
+from kafkaprod.broker.calls.request import CloseConnectionError, Deferred, Outcome, Ready
 from kafkaprod.clock import Clock
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.schema import Response
@@ -36,6 +35,22 @@ class Pause(Enum):
 Steps = Generator[Pause, None, T]
 RunLater = Callable[[Callable[[], None], Callable[[], None]], None]
 """Run the first call behind those that wait, on a thread of its own choice; then the second on the handler's thread."""
+
+
+class Threads(Protocol):
+    """The threads of a broker; see `cluster.broker.Broker`."""
+
+    @property
+    def clock(self) -> Clock:
+        """Measures slices."""
+
+    @property
+    def post(self) -> Callable[[Callable[[], None]], None]:
+        """Have a call made by the event loop, from any thread."""
+
+    @property
+    def run_control(self) -> RunLater:
+        """Run a call on the control thread, and another one in the event loop after it."""
 
 
 def finish_now(steps: Steps[T]) -> T:
@@ -121,7 +136,7 @@ def _run_rest(
 
 
 def run_in_loop_steps(
-    broker: Broker, steps: Steps[T], finish: Callable[[T], Outcome], refuse: Callable[[int], Ready]
+    broker: Threads, steps: Steps[T], finish: Callable[[T], Outcome], refuse: Callable[[int], Ready]
 ) -> Outcome:
     """Run all steps in the event loop, a slice a turn: for what belongs to the loop, and for what is short.
 
@@ -142,7 +157,7 @@ def run_in_loop_steps(
     return run_in_steps(steps, broker.clock, run_later, finish, refuse, later_slice_ms=FIRST_SLICE_MS)
 
 
-def run_in_control_steps(broker: Broker, steps: Steps[ReadyT], refuse: Callable[[int], Ready]) -> Outcome:
+def run_in_control_steps(broker: Threads, steps: Steps[ReadyT], refuse: Callable[[int], Ready]) -> Outcome:
     """Run the steps of a change on the control thread; they do not end with the client.
 
     Args:

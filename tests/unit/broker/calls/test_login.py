@@ -8,7 +8,7 @@ import hmac
 
 import pytest
 
-from kafkaprod.broker.server.login import MECHANISMS, Credentials, Login
+from kafkaprod.broker.calls.login import MECHANISMS, Credentials, Login
 from kafkaprod.errors import AuthenticationError
 from kafkaprod.security.sasl import PlainMechanism
 from kafkaprod.security.scram import ScramMechanism

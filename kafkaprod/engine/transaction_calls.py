@@ -5,21 +5,23 @@ A call that is interrupted, cancelled or timed out continues in the cluster; the
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafkaprod._core.machine.waking import Waiter
 from kafkaprod.engine.host import EngineHost
 from kafkaprod.engine.steps import MakeWaiter, Steps, run
-from kafkaprod.engine.transactions.calls import Call
-from kafkaprod.engine.transactions.identity import TransactionalIdentity
 from kafkaprod.errors import BootstrapError, IllegalStateError, InvalidRecordError
 from kafkaprod.metrics.producer_metrics import Timer
+
+# A producer without transactions does not load their messages.
+if TYPE_CHECKING:
+    from kafkaprod.engine.transactions.calls import Call
+    from kafkaprod.engine.transactions.identity import TransactionalIdentity
 
 MAX_WAIT_S: Final = threading.TIMEOUT_MAX
 P = TypeVar("P")
@@ -29,20 +31,30 @@ class TransactionCalls:
     """What `Producer` and `AsyncProducer` call. Thread-safe.
 
     Args:
-        host: Of the engine.
-        identity: Its transactions.
+        host: Of the engine. If that has no transactional id, every call raises IllegalStateError.
     """
 
-    def __init__(self, host: EngineHost, identity: TransactionalIdentity) -> None:
+    def __init__(self, host: EngineHost) -> None:
         self._host = host
         self._engine = host.engine
-        self.identity = identity
+
+    @property
+    def identity(self) -> TransactionalIdentity:
+        """The transactions of the engine.
+
+        Raises:
+            IllegalStateError: The producer has no transactional id.
+        """
+        if self._engine.transactions is None:
+            raise IllegalStateError("the producer has no transactional_id: set one to use transactions")
+        return self._engine.transactions
 
     def begin(self) -> None:
         """Producer.begin_transaction; never waits."""
+        identity = self.identity
         self._check()
         started_ns = time.perf_counter_ns()
-        self.identity.begin()
+        identity.begin()
         self._engine.metrics.add_time("txn-begin", time.perf_counter_ns() - started_ns)
 
     def init(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
@@ -130,11 +142,12 @@ class Transaction(Generic[P]):
     def __init__(self, producer: P, calls: TransactionCalls) -> None:
         self._producer = producer
         self._calls = calls
+        self._identity = calls.identity
         self._number = 0
 
     def __enter__(self) -> P:
         self._calls.begin()
-        self._number = self._calls.identity.number
+        self._number = self._identity.number
         return self._producer
 
     def __exit__(
@@ -157,63 +170,9 @@ class Transaction(Generic[P]):
         try:
             run(self._calls.abort(None, Waiter))
         except Exception as failure:
-            _note(error, failure)
+            note_failed_abort(error, failure)
 
 
-class AsyncTransaction(Generic[P]):
-    """The block of `async with producer.transaction()`, as `Transaction`.
-
-    Args:
-        producer: The value of `as`.
-        calls: Of the producer.
-        make_waiter: Makes a wait of the running task.
-        wait: Awaits steps.
-    """
-
-    def __init__(
-        self,
-        producer: P,
-        calls: TransactionCalls,
-        make_waiter: MakeWaiter,
-        wait: Callable[[Steps[None]], Awaitable[None]],
-    ) -> None:
-        self._producer = producer
-        self._calls = calls
-        self._make_waiter = make_waiter
-        self._wait = wait
-        self._number = 0
-
-    async def __aenter__(self) -> P:
-        self._calls.begin()
-        self._number = self._calls.identity.number
-        return self._producer
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self._calls.is_open(self._number):
-            return
-        if error is not None:
-            await self._abort_after(error)
-            return
-        try:
-            await self._wait(self._calls.commit(None, self._make_waiter))
-        except BaseException as failure:
-            await self._abort_after(failure)
-            raise
-
-    async def _abort_after(self, error: BaseException) -> None:
-        """Abort, even if the task is cancelled once more; bounded by max_block_ms."""
-        if not self._calls.is_open(self._number):
-            return
-        try:
-            await asyncio.shield(self._abort())
-        except Exception as failure:
-            _note(error, failure)
-
-    async def _abort(self) -> None:
-        await self._wait(self._calls.abort(None, self._make_waiter))
-
-
-def _note(error: BaseException, failure: Exception) -> None:
+def note_failed_abort(error: BaseException, failure: Exception) -> None:
+    """Say in the error that ended a block that its transaction could not be aborted, and why."""
     error.add_note(f"the transaction could not be aborted: {failure!r}")
