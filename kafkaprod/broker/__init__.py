@@ -9,7 +9,23 @@ and back. Waiting fetches stay in `purgatory`, waiting joins and syncs in their 
     control thread     groups, offsets, producer ids, changes of topics; runs their handlers
     sync pool          syncs that must precede an acknowledgement (flush policy "each")
     maintenance        syncs by time, checkpoints, retention
-`embedded` runs all of it in a process of its own (`child`), `cli.broker` as a command.
+
+`embedding` runs all of it in a process of its own, `cli.broker` as a command.
+
+embedding       the broker inside another program
+server          the broker's front: sockets, sessions, and the way of a request to its handler
+handlers        one module per API key: what the broker does with a request
+cluster         what the broker knows and decides: topics, leaders, producer ids, upkeep
+config          the broker's options, under Kafka's names where Kafka has them
+cluster_config  the options of a broker that belong to its cluster
+coordinator     what the broker remembers for clients: groups, committed offsets, transactions
+calls           what a handler is given and gives back
+listeners       the sockets a broker listens on
+replication     what a broker does with the partitions that the metadata gives it
+controller      one state machine that writes the cluster's metadata log
+metadata        the cluster's metadata: a log of Kafka's own records, and the image that they add up to
+peers           connections between the processes of an embedded cluster
+storage         the broker's durable log, in Apache Kafka's on-disk formats
 """
 
 from __future__ import annotations

@@ -1,1 +1,28 @@
-"""The `kafkaprod` command: one module per subcommand, each of which parses, calls and prints."""
+"""The `kafkaprod` command: one module per subcommand, each of which parses, calls and prints.
+
+broker              `kafkaprod broker`: run the embedded broker until SIGTERM or SIGINT, then shut down cleanly
+cluster             `kafkaprod cluster`: run an embedded cluster until its input or a signal ends it
+doctor              `kafkaprod doctor`: connect, and compare the configuration with cluster and topic
+doctor_spark        `kafkaprod doctor --spark`: examine the interpreter that Spark's Python workers run
+documentation       make the page docs/cli.md from the parsers
+load                `kafkaprod load`: load files into a topic
+load_arguments      define the arguments of `kafkaprod load` and translate them for the loader
+load_spark          `kafkaprod load --engine spark`: spread the inputs of a load over Spark's executors
+load_submit         `kafkaprod load --engine spark` as a program for spark-submit
+man                 `kafkaprod man`: the manual page of all commands, made from the parsers
+completions         `kafkaprod completions`: what a shell needs to complete commands and flags
+perf                `kafkaprod perf`: kafka-producer-perf-test's options and lines; latency at given rates
+perf_curve          `kafkaprod perf --curve`: latency at given rates, as an open loop
+perf_stats          the numbers and lines of kafka-producer-perf-test
+produce             `kafkaprod produce`: lines of stdin, or files, as records; kcat -P's flags
+command_producer    the producer of a command: how Ctrl-C ends it
+quickstart          `kafkaprod quickstart`: start a broker, load real data, read every record back and compare
+load_setup          prepares a load: its topics, its manifest, the options of its producer
+load_changes        names the options of a load that differ from those of an earlier run
+tail                `kafkaprod tail`: show records of a topic
+topics              `kafkaprod topics`: list, create, describe and delete topics
+transactions        `kafkaprod transactions`: list and describe transactions, find those that hang
+main                the tree of subcommands
+producer_arguments  arguments of all commands that connect to a cluster
+terminal            the process of a command: its signals, its output streams, its colours
+"""

@@ -1,10 +1,21 @@
 """Options: every one declared once, checked once, documented from the declaration.
 
-producer_options.py   the table (with connection_options.py)     kinds.py        types and ranges of values
-rules.py              conditions between options                 spellings.py    the names users write
-producer_config.py    the result                                 refused.py      names with no equivalent, and advice
-properties.py         Java's .properties files                   documentation.py  docs/configuration.md
-option_types.py       options as keyword arguments, for editors  typed_options.py  makes it
+documentation       make the page docs/configuration.md from the table
+option_types        the options of a producer as keyword arguments, for type checkers only
+typed_options       makes option_types.py
+producer_config     a producer's configuration: checked, typed, immutable
+properties          Java `.properties` files
+rules               what options mean together
+producer_options    the table of a producer's options
+oauth_options       the options by which a client fetches OAuth tokens (KIP-768, KIP-1139)
+connection_options  the options of any client: which servers, how to reach them, how to log in
+host_patterns       which hosts a client may connect to: names, domains and networks
+spellings           from the names users write to options: Kafka's, with underscores, librdkafka's
+jaas                Java's `sasl.jaas.config`: a user and a password, or a client of an OAuth endpoint
+option              the declaration of one option
+kinds               the kinds of values options take
+refused             names other clients know and this one refuses, each with what to do instead
+secret              a text that no log shows: passwords and tokens in the configuration
 """
 
 from kafkaprod.config.producer_config import OPTIONS, ProducerConfig, merge_options

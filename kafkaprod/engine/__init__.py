@@ -1,13 +1,18 @@
 """The engine: from the accumulator to the sockets and back, in one sender thread.
 
-wiring           builds the parts from the configuration
-engine           owns the parts; started and stopped by a producer
-loop             the sender thread: drain, send, poll, settle
-answers          settles the produce requests that have ended
-identity         producer id and epoch; transactions implement it, too
-upkeep           metadata, expiry, failed connections, metrics
-flushes          callers of flush() and the batches they wait for
-delivery_rules   what each error of a broker means for a batch
-topic_watch      where callers wait for the metadata of a topic
-transactions     the transactions of a producer with a transactional id
+transaction_calls  the transaction calls of a producer as steps, for threads and event loops
+host               runs an engine in its thread until its producer, the process or the program ends
+engine             owns the parts; started and stopped by a producer
+wiring             builds the parts from the configuration
+loop               the sender thread: drain, send, poll, settle
+answers            settles the produce requests that have ended
+upkeep             metadata, expiry, failed connections, metrics
+flushes            callers of flush() and the batches they wait for
+delivery_rules     what each error of a broker means for a batch
+topic_watch        where callers wait for the metadata of a topic
+transactions       the transactions of a producer with a transactional id
+purges             calls of purge(), which fail records that have no outcome yet
+steps              waits as generators, for threads and event loops
+telemetry          pushes the producer's metrics to brokers that request them (KIP-714)
+identity           producer id and epoch; transactions implement it, too
 """

@@ -1,7 +1,8 @@
 """The user's code on a record's way.
 
-serializers    objects to bytes
-partitioners   a key to a partition
-interceptors   see each record before it is sent and after its outcome
 chain          runs them in order
+partitioners   a key to a partition
+serializers    objects to bytes
+opentelemetry  traces and metrics by OpenTelemetry
+interceptors   see each record before it is sent and after its outcome
 """

@@ -2,4 +2,32 @@
 
 inputs (which files, which format) -> readers (blocks of rows) -> partitions -> Producer.send_columns, block by block;
 `manifest` and `recovery` continue a load that was killed without losing or duplicating a record.
+
+preview                the first records of a load as they would be sent, for `--dry-run`
+progress               how a load advances: a bar on a terminal, lines elsewhere
+transactional          runs a load in transactions: rows and position are committed together
+load                   runs a load from beginning to end
+transactional_session  sends the rows of a transactional load, transaction by transaction
+marker                 how far a transactional load has come, committed with its rows
+session                one session of a load: read on from the manifest's position, send, move the manifest
+bad_rows               rows that cannot be sent: stop the load, leave them out, or keep them elsewhere
+feed                   blocks of rows from a position on: which are left out, which are sent
+in_flight              blocks that were sent; moves the manifest when their outcomes are known
+producing              makes the producer of a load
+readers                chooses the reader of each format
+csv_rows               CSV by RFC 4180
+arrow_rows             rows of Arrow tables as columns of bytes: Parquet, Arrow files and streams
+csv_types              the types of CSV columns, for `--infer-types`
+recovery               finds which rows of a load that was killed are in the log
+report                 the counts and times of a load
+text                   lines, JSON lines and JSON arrays, forwarded without parsing
+lines                  the line of a text on which a row begins, for messages
+inputs                 finds the inputs of a load, and recognizes what they are
+encodings              text in other encodings as UTF-8
+manifest_file          finds, reads, replaces and locks the file of a manifest
+manifest               how far a load has come, kept on disk
+pipes                  inputs that can be read only once: stdin, FIFOs, process substitution
+rows                   a block of rows between a reader and the producer
+errors                 the errors that stop a load, and which of them another try may cure
+zstd_frames            whether zstd data ends where a frame ends
 """

@@ -1,7 +1,8 @@
 """Counts what the layout promises: `python -m tests.architecture` prints the figures, `test_counts` holds them.
 
-A room is a module or package directly below the package. An arrow is an import (or cimport) from one room to another;
-it goes up if the layers in pyproject.toml put the target above, and sideways if both are in one layer.
+A room is a module or package directly below the package. An arrow is an import (or cimport) from one room to another,
+also one inside a function; it goes up if the layers in pyproject.toml put the target above, and sideways if both are in
+one layer. Inside a room `maps` looks: at the order of its modules, which its docstring gives, at every depth.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ def rooms() -> list[str]:
 
 @cache
 def imports() -> Graph:
-    """What each module of the product imports from the product when it is loaded: module names."""
+    """What each module of the product imports from the product, when it is loaded or called: module names.
+
+    Imports for annotations alone do not count: they never run.
+    """
     names = {module_name(path) for path in product_files(*SUFFIXES)}
     graph: Graph = defaultdict(set)
     for path in product_files(*SUFFIXES):
@@ -129,9 +133,8 @@ def _class_lengths(source: str) -> list[tuple[str, int]]:
 
 
 def _python_imports(path: Path) -> set[str]:
-    """Module-level imports only: what a function imports when it is called cannot close a circle at load time."""
     found = set()
-    for node in _loaded_statements(ast.parse(path.read_text()).body):
+    for node in _statements_that_run(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -139,14 +142,14 @@ def _python_imports(path: Path) -> set[str]:
     return found
 
 
-def _loaded_statements(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
-    for node in body:
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+def _statements_that_run(node: ast.AST) -> Iterable[ast.AST]:
+    """All nodes but those below `if TYPE_CHECKING:`."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+            yield from (inner for branch in child.orelse for inner in [branch, *_statements_that_run(branch)])
             continue
-        yield node
-        for inner in ("body", "orelse", "finalbody"):
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                yield from _loaded_statements(getattr(node, inner, []))
+        yield child
+        yield from _statements_that_run(child)
 
 
 def _known(name: str, names: set[str]) -> str:

@@ -2,8 +2,8 @@
 
 drain             which batches go into a node's next request
 batch_compressor  compresses a request's batches
-produce_request   the bytes of a produce request
 produce_response  the fields of a produce response
-settlement        gives each batch its outcome, or puts it back into its queue
+produce_request   the bytes of a produce request
 split             cuts a batch that is too large for the broker
+settlement        gives each batch its outcome, or puts it back into its queue
 """

@@ -1,13 +1,24 @@
 """The controller: one state machine that writes the cluster's metadata log.
 
-event_queue    events in order, and timers
+cluster_view   the cluster as tests see it
+process        the controller's process: its loop, its socket, a link to each broker
+disk_log       the metadata log on disk: `__cluster_metadata-0`
+history        the history of a cluster for people, a line for each record
+requests       what comes to the controller's socket: requests become events, their answers responses
+quorum         DescribeQuorum: the controller is a quorum of one, and brokers observe it
 controller     takes one event at a time: a handler decides, records are appended, the image follows
+event_queue    events in order, and timers
 registrations  brokers come, beat, are fenced, shut down
 topics         topics and partitions are created and deleted; placement says where
 settings       options, access control entries, quotas and credentials
 partitions     leaders' requests to change an ISR, elections on request
-elections      who becomes leader
 channels       pushes the log to each broker
+placement      where the replicas of new partitions go: racks in turn, active brokers before fenced ones
+reassignments  partitions move to other brokers
+elections      who becomes leader
+context        what the controller knows: the image, sessions, shutdowns in progress
+wire           the controller's events as Kafka's requests, its answers as responses, and back
+events         what the controller is asked to do, and what it answers
 
 Pure: time is an argument, no I/O. Sockets and clocks belong to the process around it.
 """

@@ -2,5 +2,7 @@
 
 Each has, for the router: `API`, `LANE`, `MAX_VERSION` (the highest version it understands), `handle(broker, request)`
 and `refuse(request, error_code)`, the response in which every part of the request has failed with one error.
-`produce_transactions` and `transaction_errors` are parts that some of them share.
+Those that are no API's are parts that some of them share.
+
+<api>  one API
 """

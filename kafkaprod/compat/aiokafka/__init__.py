@@ -1,6 +1,13 @@
 """aiokafka's producer interface: `from kafkaprod.compat.aiokafka import AIOKafkaProducer`.
 
 Everything else that aiokafka has, consumers say, is taken from it if it is installed.
+
+producer  aiokafka's AIOKafkaProducer over `kafkaprod.AsyncProducer`
+batch     aiokafka's BatchBuilder: records gathered by the program, for one partition
+options   aiokafka's options and what becomes of each in kafkaprod
+outcomes  asyncio futures for the outcomes of records
+errors    aiokafka's `aiokafka.errors`, and what each error of kafkaprod is there
+structs   aiokafka's `aiokafka.structs`: what a producer needs; the rest is taken from aiokafka
 """
 
 from __future__ import annotations

@@ -1,6 +1,22 @@
 """confluent-kafka's producer interface: `from kafkaprod.compat.confluent_kafka import Producer`.
 
 Everything else that confluent-kafka has, consumers and admin clients say, is taken from it if it is installed.
+
+admin                 confluent-kafka's `confluent_kafka.admin`: metadata classes; the rest is taken from the original
+schema_registry       `confluent_kafka.schema_registry`, taken from that package
+serializing_producer  confluent-kafka's SerializingProducer
+producer              confluent-kafka's Producer over `kafkaprod.Producer`
+backlog               records of topics whose metadata is not known yet: produce() never waits
+metadata              what list_topics() returns: confluent-kafka's ClusterMetadata and its parts
+observers             stats_cb and error_cb: made of the producer's metrics when poll() is called
+serialization         `confluent_kafka.serialization`: the serializers
+statistics            the JSON of stats_cb, by the names of librdkafka's STATISTICS.md
+options               librdkafka's options and what becomes of each
+partitioners          librdkafka's partitioners: the partition of a key, by their names
+reports               what waits for poll(): delivery reports and other events
+message               confluent-kafka's Message, as delivery callbacks get it
+error                 confluent-kafka's KafkaError and KafkaException, and what each error of kafkaprod is there
+codes                 the constants of confluent-kafka's KafkaError
 """
 
 from __future__ import annotations

@@ -1,6 +1,14 @@
 """kafka-python's producer interface: `from kafkaprod.compat.kafka_python import KafkaProducer`.
 
 Everything else that kafka-python has, consumers and admin clients say, is taken from it if it is installed.
+
+producer     kafka-python's `kafka.producer`
+future       kafka-python's `kafka.future`: a value that comes later, with callbacks
+options      kafka-python's options and what becomes of each in kafkaprod
+errors       kafka-python's `kafka.errors`, and what each error of kafkaprod is there
+partitioner  kafka-python's `kafka.partitioner`, and how its partitioners run in this engine
+serializer   kafka-python's `kafka.serializer`
+structs      kafka-python's `kafka.structs`: what a producer needs; the rest is taken from kafka-python
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 `REQUESTS` and `RESPONSES` find the class by API key, and import its module only then: a producer needs five of them.
 `client_versions` and `version_ranges` say what can be spoken.
+
+<api>  the request and the response of one API
 """
 
 from __future__ import annotations

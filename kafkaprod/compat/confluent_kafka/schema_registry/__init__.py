@@ -1,4 +1,9 @@
-"""confluent-kafka's `confluent_kafka.schema_registry`: taken from that package, whose extras it needs."""
+"""confluent-kafka's `confluent_kafka.schema_registry`: taken from that package, whose extras it needs.
+
+avro         `confluent_kafka.schema_registry.avro`
+json_schema  `confluent_kafka.schema_registry.json_schema`
+protobuf     `confluent_kafka.schema_registry.protobuf`
+"""
 
 from __future__ import annotations
 
