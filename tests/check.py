@@ -94,7 +94,7 @@ OTHER_TESTS = Step(
     (*(PYTHON, "-m", "pytest", "-q", "tests"), *(f"--ignore={path}" for path in ELSEWHERE)),
 )
 SPARK_TESTS = Step("spark tests", (PYTHON, "-m", "pytest", "-q", "tests/spark"))
-WHEEL = Step("wheel", (PYTHON, "-m", "tests.wheel_smoke"))
+WHEEL = Step("wheel", (PYTHON, "-m", "tests.builds.wheel_smoke"))
 SIMULATION = Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "2000", "--processes", "1"))
 # What `--far` runs: lists side by side, about as long as each other, the steps of each one after the other.
 LISTS = ([INTEGRATION_TESTS, WHEEL], [OTHER_TESTS, CLUSTER_TESTS], [SPARK_TESTS, SIMULATION])

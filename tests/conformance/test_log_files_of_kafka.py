@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
 from kafkaprod.broker.storage.format.log_config import LogConfig
-from tests.images_log import MemoryImage
+from tests.campaigns.images_log import MemoryImage
 from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.reading import end_offsets
 from tests.kafka.runtime import run_java

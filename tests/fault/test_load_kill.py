@@ -1,4 +1,4 @@
-"""A load that is killed goes on with nothing lost and nothing twice; longer: `python -m tests.load_kill`."""
+"""A load that is killed goes on with nothing lost and nothing twice; longer: `python -m tests.campaigns.load_kill`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from tests.campaigns.load_kill import kill_loads
 from tests.kafka.cluster import KafkaCluster
-from tests.load_kill import kill_loads
 
 
 def test_a_load_killed_at_random_instants_loses_and_doubles_nothing(

@@ -1,6 +1,6 @@
 """Crashes as images of a log's bytes: every truncation, torn and stale tails, every flipped bit.
 
-The marker `slow` runs millions; by hand: `python -m tests.images_log <seed> <images>`.
+The marker `slow` runs millions; by hand: `python -m tests.campaigns.images_log <seed> <images>`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 from kafkaprod.broker.storage.format.log_files import LOG_SUFFIX, file_name
 from kafkaprod.broker.storage.recovery.recovery import Recovery
-from tests.images_log import MemoryImage, MixedLog, check_truncation, make_mixed_log, run_truncations
+from tests.campaigns.images_log import MemoryImage, MixedLog, check_truncation, make_mixed_log, run_truncations
 from tests.support.broker.fixtures_log import flip_bit, make_batch
 
 LOG = file_name(0, LOG_SUFFIX)

@@ -23,7 +23,7 @@ from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import each
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.protocol.primitives import Buffer
-from tests.images_log import MemoryImage
+from tests.campaigns.images_log import MemoryImage
 from tests.support.broker.fixtures_log import (
     NOW_MS,
     LoggedBatch,

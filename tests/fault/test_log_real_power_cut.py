@@ -1,4 +1,4 @@
-"""The power cuts of `tests.power_cuts`, where this machine can mount a loop device: by root, in a mount namespace."""
+"""The power cuts of `tests.campaigns.power_cuts`, where this machine mounts a loop device: by root, in a namespace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 @pytest.mark.timeout(3600)
 def test_acknowledged_records_survive_real_power_cuts(tmp_path: Path) -> None:
     cycles = os.environ.get("KAFKAPROD_REAL_POWER_CUTS", "1000")
-    command = ["unshare", "--mount", sys.executable, "-m", "tests.power_cuts", str(tmp_path), cycles]
+    command = ["unshare", "--mount", sys.executable, "-m", "tests.campaigns.power_cuts", str(tmp_path), cycles]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
     print(done.stdout)
     assert done.returncode == 0, done.stderr

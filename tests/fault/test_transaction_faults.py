@@ -1,10 +1,10 @@
-"""Few of the faults of `python -m tests.transaction_faults`."""
+"""Few of the faults of `python -m tests.campaigns.transaction_faults`."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.transaction_faults import run_copy, run_kills
+from tests.campaigns.transaction_faults import run_copy, run_kills
 
 
 @pytest.mark.parametrize("level", [1, 2])

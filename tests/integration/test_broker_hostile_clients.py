@@ -1,6 +1,7 @@
 """What hostile clients cost: bounded memory, and an honest client that is served meanwhile.
 
-The bounds of time are wide, for busy machines; `python -m tests.hostile_clients` measures against those that are meant.
+The bounds of time are wide, for busy machines; `python -m tests.campaigns.hostile_clients` measures against those
+that are meant.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 
 import pytest
 
-from tests.hostile_clients import ATTACKS, MAX_RESIDENT_BYTES, MAX_TURN_S, run_attack
+from tests.campaigns.hostile_clients import ATTACKS, MAX_RESIDENT_BYTES, MAX_TURN_S, run_attack
 
 PATIENCE_S = 20.0
 

@@ -28,7 +28,7 @@ from kafkaprod.protocol.messages.produce import PartitionProduceData, ProduceReq
 from kafkaprod.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkaprod.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kafkaprod.protocol.schema import Request
-from tests.hostile_clients import large_group_metadata, raw_frame, zstd_bomb
+from tests.campaigns.hostile_clients import large_group_metadata, raw_frame, zstd_bomb
 from tests.support.broker.fixtures_broker import wait_until
 from tests.support.broker.fixtures_log import make_batch
 from tests.support.net.raw_client import RawClient

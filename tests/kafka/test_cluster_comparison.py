@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cluster_comparison import compare
+from tests.campaigns.cluster_comparison import compare
 
 pytestmark = pytest.mark.external
 

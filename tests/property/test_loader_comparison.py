@@ -1,10 +1,10 @@
-"""The CSV reader has the rows of other readers, or names bad ones; more files: `python -m tests.loader_comparison`."""
+"""The CSV reader has the rows of other readers, or names bad ones: `python -m tests.campaigns.loader_comparison`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.loader_comparison import compare_files
+from tests.campaigns.loader_comparison import compare_files
 
 
 def test_rows_of_hostile_files_are_those_of_most_readers_or_refused(tmp_path: Path) -> None:

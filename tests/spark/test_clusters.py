@@ -10,8 +10,8 @@ import pyspark
 import pytest
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from tests.builds.other_sparks import environment_for
 from tests.kafka.cluster import KafkaCluster
-from tests.other_sparks import environment_for
 from tests.spark.topics import read_topic
 
 PROGRAM = Path(__file__).with_name("round_trip.py")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.release_notes import NotReadyError, check_files, check_links, check_version, section
+from tests.builds.release_notes import NotReadyError, check_files, check_links, check_version, section
 
 CHANGELOG = (
     "# Changelog\n\n## [Unreleased]\n\n- next\n\n## [0.2.0] - 2026-12-01\n\n### Added\n- two\n\n## [0.1.0]\n\n- one\n"

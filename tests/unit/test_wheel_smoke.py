@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.wheel_smoke import ROOT, NotAsReleasedError, check_source, check_wheel
+from tests.builds.wheel_smoke import ROOT, NotAsReleasedError, check_source, check_wheel
 
 SOURCE = [
     "kafkaprod-1/setup.py",

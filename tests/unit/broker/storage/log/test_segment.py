@@ -17,7 +17,7 @@ from kafkaprod.broker.storage.index.index_rule import IndexRule
 from kafkaprod.broker.storage.log.segment import Segment
 from kafkaprod.broker.storage.lru_cache import LruCache
 from kafkaprod.errors import CorruptDataError
-from tests.images_log import place
+from tests.campaigns.images_log import place
 from tests.support.broker.fixtures_log import NOW_MS, FaultyDisk, failing, make_batch, split_batches
 from tests.support.processes import open_descriptors
 

@@ -10,7 +10,7 @@ import pytest
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.log_files import file_name
 from kafkaprod.broker.storage.recovery.recovery import Recovery, recover
-from tests.images_log import MemoryImage, make_mixed_log, place
+from tests.campaigns.images_log import MemoryImage, make_mixed_log, place
 from tests.support.broker.fixtures_log import FaultyDisk, make_batch, make_environment, open_log, read_all
 
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=100)

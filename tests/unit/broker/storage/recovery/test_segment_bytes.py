@@ -14,7 +14,7 @@ from kafkaprod.broker.storage.producers.producer_state import ProducerState
 from kafkaprod.broker.storage.recovery.recovery import DiskImage, recover
 from kafkaprod.broker.storage.recovery.segment_bytes import FileBytes, SegmentBytes
 from kafkaprod.broker.storage.recovery.segment_scan import find_batch_from, scan_segment, start_scan
-from tests.images_log import place
+from tests.campaigns.images_log import place
 from tests.support.broker.fixtures_log import make_batch
 from tests.support.broker.memory_bytes import MemoryBytes
 

@@ -1,4 +1,4 @@
-"""Transactions on three nodes of Apache Kafka that fail all the time: `python -m tests.transaction_bounces`.
+"""Transactions on three nodes of Apache Kafka that fail all the time: `python -m tests.campaigns.transaction_bounces`.
 
 A writer in a process of its own makes one transaction after another, every fifth of them aborted. Meanwhile
 
@@ -124,7 +124,7 @@ class Writer:
         while not self._is_stopping:
             first = max(self.outcomes.words, default=-1) + 1
             arguments = ["--writer", self._servers, str(first), str(self._records)]
-            command = [sys.executable, "-m", "tests.transaction_bounces", *arguments]
+            command = [sys.executable, "-m", "tests.campaigns.transaction_bounces", *arguments]
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
                 self._process = process
                 assert process.stdout is not None
@@ -396,7 +396,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--writer"]:
         servers, first, records = sys.argv[2:]
         return write(servers, int(first), int(records))
-    parser = argparse.ArgumentParser(prog="python -m tests.transaction_bounces", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.campaigns.transaction_bounces", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--transactions", type=int, default=200)
     parser.add_argument("--records", type=int, default=1000, help="of a transaction")

@@ -1,4 +1,4 @@
-"""Transactions of this producer while the embedded broker fails: `python -m tests.transaction_faults`.
+"""Transactions of this producer while the embedded broker fails: `python -m tests.campaigns.transaction_faults`.
 
     kills   the broker is killed with -9 at random instants of transactions and started again. What was answered to be
             committed is read exactly once, in order; what was aborted never; what is unknown as a whole or not at all.
@@ -337,7 +337,7 @@ def read_committed(servers: str, topic: str) -> Iterator[list[bytes]]:
 
 def main() -> None:
     """Run as the arguments say."""
-    parser = argparse.ArgumentParser(prog="python -m tests.transaction_faults", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.campaigns.transaction_faults", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--kills", type=int, default=0, metavar="N", help="kill the broker so often (default: 0)")
     parser.add_argument("--copy", type=int, default=0, metavar="RECORDS", help="copy so many (default: 0)")

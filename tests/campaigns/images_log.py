@@ -1,6 +1,7 @@
 """A partition directory as a dict of bytes, a mixed log in it, and the crash campaigns that run on such images.
 
-`python -m tests.images_log [seed] [images]` runs truncation images without end in sight: millions fit into minutes.
+`python -m tests.campaigns.images_log [seed] [images]` runs truncation images without end in sight: millions fit
+into minutes.
 """
 
 from __future__ import annotations

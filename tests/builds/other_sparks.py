@@ -1,7 +1,7 @@
 """The tests of the Spark sink with another PySpark.
 
-    python -m tests.other_sparks 3.5.9                     # in a virtual environment of its own, kept in tests/.cache
-    python -m tests.other_sparks 4.0.5 -- -k read_back     # what follows `--` goes to pytest
+    python -m tests.builds.other_sparks 3.5.9                 # in its own virtual environment, kept in tests/.cache
+    python -m tests.builds.other_sparks 4.0.5 -- -k read_back # what follows `--` goes to pytest
 
 The tree's own build is used. Tests of what that PySpark does not have are deselected (`pytest.mark.spark`).
 """
@@ -39,7 +39,7 @@ def environment_for(version: str, *, is_bare: bool = False) -> str:
 
 def main() -> int:
     """Run; return pytest's exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.other_sparks", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.builds.other_sparks", description=__doc__.partition("\n")[0])
     parser.add_argument("version", help="of PySpark: 3.5.9")
     parser.add_argument("pytest_arguments", nargs="*", help="options, and other tests than tests/spark")
     arguments = parser.parse_args()

@@ -1,11 +1,11 @@
 """The tests with another build of the core, or another Python.
 
-    python -m tests.other_builds debug            # assertions, bounds checks, freed memory poisoned with 0xDD
-    python -m tests.other_builds portable         # without epoll and futexes, as on macOS
-    python -m tests.other_builds python3.13       # this interpreter, in a virtual environment of its own
+    python -m tests.builds.other_builds debug            # assertions, bounds checks, freed memory poisoned with 0xDD
+    python -m tests.builds.other_builds portable         # without epoll and futexes, as on macOS
+    python -m tests.builds.other_builds python3.13       # this interpreter, in a virtual environment of its own
 
 A copy of the tree in tests/.cache is built; the tree's own build stays as it is. What follows `--` goes to pytest
-instead of the usual tests: `python -m tests.other_builds debug -- -x tests/unit/_core/queues/test_batch.py`.
+instead of the usual tests: `python -m tests.builds.other_builds debug -- -x tests/unit/_core/queues/test_batch.py`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def build_for(python: str) -> tuple[Path, str]:
 
 def main() -> int:
     """Build and run; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.other_builds", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.builds.other_builds", description=__doc__.partition("\n")[0])
     parser.add_argument("build", help="debug, portable, or an interpreter: python3.13, or a path")
     parser.add_argument("pytest_arguments", nargs="*", help="other tests or options than the usual ones")
     arguments = parser.parse_args()

@@ -1,7 +1,8 @@
 """Runs one script on three nodes of Apache Kafka and on an embedded cluster, and compares what clients see.
 
-`python -m tests.cluster_comparison` prints the lines of both side by side where they differ: errors, leaders, ISR, end
-offsets, options, groups and transactions, before, while and after a broker is dead. The clients are confluent-kafka's.
+`python -m tests.campaigns.cluster_comparison` prints the lines of both side by side where they differ: errors, leaders,
+ISR, end offsets, options, groups and transactions, before, while and after a broker is dead. The clients are
+confluent-kafka's.
 `EXPLAINED` names the differences that are meant to be. Exit code 1: a line differs that is not among them.
 
 Needs Java and Maven, as `tests/kafka` does.

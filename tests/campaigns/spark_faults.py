@@ -1,4 +1,4 @@
-"""Spark writes while something dies, again and again: `python -m tests.spark_faults --worker 10 --driver 5`.
+"""Spark writes while something dies, again and again: `python -m tests.campaigns.spark_faults --worker 10 --driver 5`.
 
     worker       all Python workers of the executor are killed with -9 at random instants of a batch write
     task         a task's input fails after about half its rows
@@ -38,6 +38,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.spark import write
 from tests.kafka.cluster import KafkaCluster
+from tests.spark import streaming_driver
 from tests.spark.sessions import local_session
 from tests.spark.streaming_driver import FILES_A_BATCH, SMALL_BUFFER
 from tests.spark.topics import committed_values, count_of, seen_once
@@ -45,7 +46,7 @@ from tests.spark.two_copies import run_two_copies
 
 ROWS = 20_000
 PATIENCE_S = 400.0  # for a machine that does much else
-DRIVER = Path(__file__).with_name("spark") / "streaming_driver.py"
+DRIVER = Path(streaming_driver.__file__)
 
 
 @dataclass
@@ -240,7 +241,7 @@ def new_topic() -> str:
 
 def main() -> None:
     """Run as the arguments say."""
-    parser = argparse.ArgumentParser(prog="python -m tests.spark_faults", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.campaigns.spark_faults", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     for name in ("worker", "task", "speculation", "broker", "driver"):
         parser.add_argument(f"--{name}", type=int, default=0, metavar="FAULTS", help="how many (default: 0)")

@@ -1,6 +1,6 @@
 """Attacks on a broker of its own, one at a time, while an honest client asks: how long it waits, what memory it takes.
 
-    python -m tests.hostile_clients [attack ...] [--seconds 5] [--large]
+    python -m tests.campaigns.hostile_clients [attack ...] [--seconds 5] [--large]
 
 Each attack is made in another process, again and again. The honest client opens a connection, produces a record, reads
 it back and asks for metadata, ten times a second. Exit code 1 if a wait exceeds

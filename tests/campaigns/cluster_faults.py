@@ -1,12 +1,12 @@
 """Breaks an embedded cluster many times under load, and checks that nothing acknowledged is lost or there twice.
 
-`python -m tests.cluster_campaign --kills 100 --pauses 50 --cuts 50 --rolls 20 --power-cuts 10 --seed 1` draws the order
-of the faults from the seed. Meanwhile kafkaprod (`send`, `send_many`, `send_columns`), confluent-kafka, Apache Kafka's
-producer (Java, Maven) and franz-go (Go) send with acks=all; `--writers` chooses. With `--results FILE` and `--limit-s`
-it goes in pieces: each call appends what it did and found to the file, and the next call does what is left. All is read
-back with confluent-kafka,
-kafka-python and, if Java writes, Apache Kafka's consumer. Exit code 1: a record is lost, twice or out of order, readers
-differ, or the cluster did not recover. Exit code 3: nothing is wrong, and faults are left to do.
+`python -m tests.campaigns.cluster_faults --kills 100 --pauses 50 --cuts 50 --rolls 20 --power-cuts 10 --seed 1` draws
+the order of the faults from the seed. Meanwhile kafkaprod (`send`, `send_many`, `send_columns`), confluent-kafka,
+Apache Kafka's producer (Java, Maven) and franz-go (Go) send with acks=all; `--writers` chooses. With `--results FILE`
+and `--limit-s` it goes in pieces: each call appends what it did and found to the file, and the next call does what is
+left. All is read back with confluent-kafka, kafka-python and, if Java writes, Apache Kafka's consumer. Exit code 1: a
+record is lost, twice or out of order, readers differ, or the cluster did not recover. Exit code 3: nothing is wrong,
+and faults are left to do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Follows the documentation as a new user does: `python -m tests.documentation [--bin DIR] [--port 9092] [PAGE…]`.
+"""Follows the documentation as a new user does: `python -m tests.pages.documentation [--bin DIR] [--port 9092] [PAGE…]`.
 
 Each `sh` and `python` block of a page is run as it is printed, in order, in a new directory: shell blocks in one shell,
 Python blocks in one interpreter, one with tests by pytest. A page that starts no broker gets the README's. Only the
@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BROKER = "kafkaprod broker --data-dir /tmp/kafka --topic orders:3 &"
 PATIENCE_S = 240.0
@@ -206,7 +206,7 @@ def _too_long(number: int, frame: object) -> None:
 
 def main() -> None:
     """Follow pages and print what was seen."""
-    parser = argparse.ArgumentParser(prog="python -m tests.documentation", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.pages.documentation", description=__doc__.partition("\n")[0])
     parser.add_argument("pages", nargs="*", type=Path, default=PAGES)
     parser.add_argument("--bin", type=Path, default=Path(sys.executable).parent)
     parser.add_argument("--port", type=int, default=9092)

@@ -1,6 +1,6 @@
 """Real power cuts: a log on a loop-mounted ext4 that is shut down under it without writing its journal out.
 
-    unshare --mount python -m tests.power_cuts DIRECTORY [cycles] [seed]        as root; needs a loop device
+    unshare --mount python -m tests.campaigns.power_cuts DIRECTORY [cycles] [seed]        as root; needs a loop device
 
 `EXT4_IOC_SHUTDOWN` with NOLOGFLUSH drops all that was not synced, as a power cut does. Each cycle appends with the
 flush policy `each` until the cut comes at a random moment, mounts again, recovers, and looks for every acknowledged

@@ -1,8 +1,9 @@
-"""kill -9 at random instants of a load, resume, compare: `python -m tests.load_kill --kills 200 --broker kafka`.
+"""kill -9 at random instants of a load, resume, compare.
 
-With --transactions the loads are transactional, and only committed records count. Each load has a topic of its own.
-It is killed again and again until it gets through; then an independent client reads the topic: every line once, in its
-partition in the order of the file. After each kill the manifest, or the marker, must be readable.
+`python -m tests.campaigns.load_kill --kills 200 --broker kafka`. With --transactions the loads are transactional, and
+only committed records count. Each load has a topic of its own. It is killed again and again until it gets through;
+then an independent client reads the topic: every line once, in its partition in the order of the file. After each kill
+the manifest, or the marker, must be readable.
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ def kill_loads(
 
 def main() -> None:
     """Run as the arguments say and print the tally."""
-    parser = argparse.ArgumentParser(prog="python -m tests.load_kill", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.campaigns.load_kill", description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--broker", choices=("embedded", "kafka"), default="embedded")
     parser.add_argument("--lines", type=int, default=600_000)

@@ -1,4 +1,6 @@
-"""Compare the CSV reader with csv, pyarrow, pandas and duckdb on hostile files: `python -m tests.loader_comparison`.
+"""Compare the CSV reader with csv, pyarrow, pandas and duckdb on hostile files.
+
+`python -m tests.campaigns.loader_comparison --files 200`.
 
 Files are generated from seeds: separators, line ends, quotes that are right, misplaced or never closed, rows that are
 too short or too long, blank lines, byte order marks, bytes that are not UTF-8, files without a last line end. The
@@ -292,7 +294,9 @@ def _rows_or_none(read: Reader, path: Path, sample: Sample) -> Rows | None:
 
 def main() -> int:
     """Compare and print; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.loader_comparison", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.campaigns.loader_comparison", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("--files", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0, help="of the first file")
     arguments = parser.parse_args()

@@ -1,6 +1,6 @@
 """Build the package as it would be released, install it where nothing else is, and use it.
 
-    python -m tests.wheel_smoke
+    python -m tests.builds.wheel_smoke
 
 Builds the source distribution and, from that alone, the wheel; looks at what is in them; installs the wheel into a new
 virtual environment; runs the quickstart and one benchmark with it, away from the source tree. Ends with an error at the
@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 _SHOWN_LINES = 5
 _TOP_LEVEL = ("kafkaprod", "pyspark_kafkaprod")  # Spark looks for data sources in modules named so
 _EXTENSION = sysconfig.get_config_var("EXT_SUFFIX")

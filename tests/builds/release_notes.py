@@ -1,6 +1,6 @@
 """The notes of a release, from the changelog; refuses a release that is not ready.
 
-    python -m tests.release_notes v0.1.0 dist
+    python -m tests.builds.release_notes v0.1.0 dist
 
 Prints the section of CHANGELOG.md for the tag's version. Ends with an error if there is none, if it is empty, if the
 package has another version, if a file in the directory has another version, if there is no source distribution, or if a
@@ -16,7 +16,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class NotReadyError(Exception):
