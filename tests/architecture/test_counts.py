@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from tests.architecture import counts
 
-ROOMS = 28
-CLASS_LINES = 350
-
 
 def test_the_package_has_few_rooms() -> None:
-    assert 20 < len(counts.rooms()) <= ROOMS
+    assert 20 < len(counts.rooms()) <= counts.MOST_ROOMS
 
 
 def test_no_arrow_goes_up() -> None:
@@ -17,7 +14,7 @@ def test_no_arrow_goes_up() -> None:
 
 
 def test_no_class_is_long() -> None:
-    assert counts.long_classes(CLASS_LINES) == []
+    assert counts.long_classes(counts.CLASS_LINES) == []
 
 
 def test_compiled_classes_are_measured() -> None:

@@ -2,50 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import pytest
 
 from kafkaprod import Producer
 from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode, describe
-from tests.fault.producer_load import memory_not_returned, send_one, send_stamped, wait_for_callbacks
-from tests.fault.record_checker import CheckReport, SendLedger, check_records
+from tests.fault.producer_load import send_one, send_stamped
+from tests.fault.record_checker import SendLedger
 from tests.fault.scripted_broker import ScriptedCluster
+from tests.fault.scripted_load import checked, producer_of
 
 CODES = sorted(int(code) for code in ErrorCode if code != 0)
 # Retriable or not, these have rules of their own.
 SPLITS, OUT_OF_ORDER, DUPLICATE, INVALID_EPOCH, UNKNOWN_PRODUCER = 10, 45, 46, 47, 59
-FAST: dict[str, Any] = {
-    "linger_ms": 0,
-    "retry_backoff_ms": 1,
-    "retry_backoff_max_ms": 5,
-    "reconnect_backoff_ms": 1,
-    "reconnect_backoff_max_ms": 5,
-}
-
-
-@contextmanager
-def producer_of(cluster: ScriptedCluster, **options: Any) -> Iterator[Producer]:
-    """A producer that gives all its memory back."""
-    producer = Producer(bootstrap_servers=cluster.bootstrap, **{**FAST, **options})
-    try:
-        yield producer
-        assert memory_not_returned(producer) == 0
-    finally:
-        producer.close(5)
-
-
-def checked(cluster: ScriptedCluster, ledger: SendLedger) -> CheckReport:
-    """The report, which must be without defects; also, no batch was numbered anew after it was written."""
-    wait_for_callbacks(ledger)
-    report = check_records([ledger], cluster.logs())
-    assert report.is_ok, str(report)
-    assert not cluster.renumbered_in_doubt()
-    return report
 
 
 def expected_of_produce(code: int, *, idempotent: bool) -> bool:

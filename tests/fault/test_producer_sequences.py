@@ -17,7 +17,7 @@ from kafkaprod.protocol.schema import Response
 from tests.fault.producer_load import send_one, send_stamped
 from tests.fault.record_checker import SendLedger, check_records
 from tests.fault.scripted_broker import ScriptedCluster
-from tests.fault.test_producer_error_codes import checked, producer_of
+from tests.fault.scripted_load import checked, producer_of
 from tests.kafka.cluster import wait_until
 from tests.native import building
 

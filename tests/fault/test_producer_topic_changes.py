@@ -12,7 +12,7 @@ from kafkaprod.protocol.api_keys import ApiKey
 from tests.fault.producer_load import of_ledgers, send_one, wait_for_callbacks
 from tests.fault.record_checker import SendLedger, check_records
 from tests.fault.scripted_broker import ScriptedCluster
-from tests.fault.test_producer_error_codes import checked, producer_of
+from tests.fault.scripted_load import checked, producer_of
 from tests.kafka.cluster import wait_until
 
 UNKNOWN_TOPIC_ID = 100

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod.errors import InvalidRecordError, KafkaError, RecordTooLargeError
-from tests.support.core.core_engine import TOPIC, Engine, batches_of
-from tests.unit._core.queues.test_accumulator import snapshot
+from tests.support.core.core_engine import TOPIC, Engine, batches_of, snapshot
 
 ANYTHING = st.one_of(
     st.none(),

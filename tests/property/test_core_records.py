@@ -19,12 +19,11 @@ from kafkaprod._core.requests.split import split_batch
 from kafkaprod.compression import decompress, make_codec
 from kafkaprod.errors import CorruptDataError
 from tests.property.strategies import INT64, byte_strings, records
+from tests.support.core.column_layouts import as_list, as_offsets, as_views
 from tests.support.core.core_engine import TOPIC, Engine, batches_of, only_ref, requeue, succeed
-from tests.support.core.core_model import ModelRecord, decode_batch, encode_batch, varint
+from tests.support.core.core_model import ModelRecord, decode_batch, encode_batch, varint, with_crc
 from tests.support.core.core_model import encode_record as model_encode
 from tests.support.core.faces import decode_varint, encode_record, encode_varint, size_bound, size_of_varint
-from tests.unit._core.columns.test_columns import as_list, as_offsets, as_views
-from tests.unit._core.records.test_batch_reader import with_crc
 
 CODECS = [None, *map(make_codec, ["gzip", "snappy", "lz4", "zstd"])]
 LAYOUTS = [as_list, as_offsets, lambda values: as_offsets(values, "q"), as_views]

@@ -14,7 +14,7 @@ import pytest
 from tests.simulation.__main__ import run_seed, seeds_until_noticed
 from tests.simulation.rules import BY_CASE, RULES
 from tests.simulation.run import Outcome, Simulation
-from tests.unit.broker.kafka_bugs.test_kafka_bugs import CASES
+from tests.unit.broker.kafka_bugs.table import CASES
 
 # The seed that notices a rule that is off. A change of the state machines or the engine gives seeds other histories, so
 # some more are tried; `--rules` finds new ones.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
-from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.queues.accumulator import Accumulator, memory_holders
 from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod._core.queues.completion import BatchResult, DeliveryFuture
 from kafkaprod._core.queues.topic_queues import TopicQueues
@@ -15,7 +15,7 @@ from kafkaprod._core.requests.produce_request import ProduceRequest
 from kafkaprod._core.requests.settlement import BatchRef
 from kafkaprod.compression import Codec
 from tests.support.clock import ManualClock
-from tests.support.core.core_model import ModelRecord, decode_produce_body, records_of
+from tests.support.core.core_model import ModelRecord, decode_batch, decode_produce_body, records_of
 
 TIMESTAMP = 1_700_000_000_000
 TOPIC = "orders"
@@ -194,3 +194,27 @@ def only_ref(request: ProduceRequest) -> BatchRef:
     """The one batch of a request."""
     (ref,) = request.refs()
     return ref
+
+
+def snapshot(engine: Engine) -> tuple[Any, ...]:
+    """All that an append may change and a refused one may not."""
+    accumulator = engine.accumulator
+    return (
+        engine.pool.in_use,
+        engine.pool.waiter_count,
+        accumulator.incomplete_batch_count,
+        accumulator.oldest_serial,
+        memory_holders(accumulator, 1000),
+        len(engine.results),
+        {name: queues.partition_count for name, queues in accumulator.topics.items()},
+    )
+
+
+def sent_records(engine: Engine) -> list[Any]:
+    """Take all that is queued as written; return its records."""
+    records: list[Any] = []
+    for request in engine.take_all():
+        for batch in batches_of(request):
+            records += decode_batch(batch).records
+        succeed(request)
+    return records

@@ -218,3 +218,11 @@ class _BodyReader:
 def records_of(batches: Iterable[bytes]) -> list[ModelRecord]:
     """The records of uncompressed batches, in order."""
     return [record for batch in batches for record in decode_batch(batch).records]
+
+
+def with_crc(batch: bytes) -> bytes:
+    """The batch with its length and CRC made right."""
+    fixed = bytearray(batch)
+    fixed[8:12] = struct.pack(">i", len(batch) - 12)
+    fixed[17:21] = struct.pack(">I", crc32c.crc32c(bytes(fixed[CRC_START:])))
+    return bytes(fixed)

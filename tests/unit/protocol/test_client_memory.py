@@ -9,8 +9,8 @@ import pytest
 from kafkaprod.errors import ConnectionLostError
 from kafkaprod.protocol.client_events import ConnectionFailed
 from tests.support.failing_memory import failing
+from tests.support.net.connections import echo, produce, ready, take
 from tests.support.net.fake_broker import FakeBroker
-from tests.unit.protocol.test_client import echo, produce, ready, take
 
 POSITIONS = range(60)
 

@@ -1,6 +1,5 @@
 """Columns: every layout gives back its rows, every wrong shape is named."""
 
-import array
 import struct
 from typing import Any
 
@@ -9,42 +8,9 @@ import pytest
 
 from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod.errors import InvalidRecordError
+from tests.support.core.column_layouts import as_list, as_offsets, as_views
 
 VALUES = [b"a", b"", None, b"x" * 12, b"y" * 13, b"z" * 5000, None, b"end"]
-
-
-def bitmap(values):
-    out = bytearray((len(values) + 7) // 8)
-    for i, value in enumerate(values):
-        if value is not None:
-            out[i >> 3] |= 1 << (i & 7)
-    return bytes(out)
-
-
-def as_offsets(values, code="i"):
-    data = b"".join(value or b"" for value in values)
-    offsets = array.array(code, [0])
-    for value in values:
-        offsets.append(offsets[-1] + len(value or b""))
-    return Column.from_offsets(offsets, data, bitmap(values))
-
-
-def as_views(values):
-    views = b""
-    buffers = [b"", b""]
-    for i, value in enumerate(values):
-        value = value or b""
-        if len(value) <= 12:
-            views += struct.pack("<i", len(value)) + value.ljust(12, b"\x00")
-        else:
-            at = len(buffers[i % 2])
-            buffers[i % 2] += value
-            views += struct.pack("<i4sii", len(value), value[:4], i % 2, at)
-    return Column.from_views(views, buffers, bitmap(values))
-
-
-def as_list(values):
-    return Column.from_list(values)
 
 
 TEXT: Any = "ab"  # not bytes

@@ -8,22 +8,7 @@ from kafkaprod._core.queues.accumulator import Accumulator, memory_holders
 from kafkaprod._core.queues.topic_queues import TopicQueues
 from kafkaprod._core.requests.settlement import abort_batches, oldest_created_ms
 from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
-from tests.support.core.core_engine import TIMESTAMP, TOPIC, CountingResult, Engine, succeed, values_of
-
-
-def snapshot(engine):
-    """All that an append may change and a refused one may not."""
-    accumulator = engine.accumulator
-    return (
-        engine.pool.in_use,
-        engine.pool.waiter_count,
-        accumulator.incomplete_batch_count,
-        accumulator.oldest_serial,
-        memory_holders(accumulator, 1000),
-        len(engine.results),
-        {name: queues.partition_count for name, queues in accumulator.topics.items()},
-    )
-
+from tests.support.core.core_engine import TIMESTAMP, TOPIC, CountingResult, Engine, snapshot, succeed, values_of
 
 # Topics
 

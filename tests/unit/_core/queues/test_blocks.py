@@ -15,10 +15,9 @@ from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod._core.requests.settlement import expired_batches
 from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
-from tests.support.core.core_engine import TIMESTAMP, TOPIC, Engine, batches_of, succeed
+from tests.support.core.core_engine import TIMESTAMP, TOPIC, Engine, batches_of, snapshot, succeed
 from tests.support.core.core_model import decode_batch
 from tests.support.core.faces import partition_of_key
-from tests.unit._core.queues.test_accumulator import snapshot
 
 
 def block(engine, values, **options):

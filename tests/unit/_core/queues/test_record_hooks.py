@@ -12,9 +12,7 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import InvalidRecordError, ProducerClosedError, SerializationError
 from kafkaprod.hooks.chain import Hooks
 from kafkaprod.hooks.interceptors import ProducerRecord
-from tests.support.core.core_engine import TOPIC, Engine
-from tests.unit._core.queues.test_accumulator import snapshot
-from tests.unit._core.queues.test_send_path import sent_records
+from tests.support.core.core_engine import TOPIC, Engine, sent_records, snapshot
 
 
 class Sender(RecordSender):

@@ -1,16 +1,13 @@
 """The compiled send: plain bytes go straight in, everything else to the general path."""
 
 import time
-from typing import Any
 
 import pytest
 
 from kafkaprod._core.queues.record_hooks import RecordHooks, SerializerCall
 from kafkaprod._core.queues.send_path import RecordSender
 from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
-from tests.support.core.core_engine import TOPIC, Engine, batches_of, succeed
-from tests.support.core.core_model import decode_batch
-from tests.unit._core.queues.test_accumulator import snapshot
+from tests.support.core.core_engine import TOPIC, Engine, sent_records, snapshot
 
 
 class Sender(RecordSender):
@@ -23,15 +20,6 @@ class Sender(RecordSender):
     def take(self, *arguments):
         self.general.append(arguments)
         return "general"
-
-
-def sent_records(engine):
-    records: list[Any] = []
-    for request in engine.take_all():
-        for batch in batches_of(request):
-            records += decode_batch(batch).records
-        succeed(request)
-    return records
 
 
 def test_plain_bytes_go_straight_in():

@@ -10,21 +10,21 @@ from kafkaprod._core.records.batch_reader import KEYLESS, MISTIMED, RecordBatchR
 from kafkaprod.compression import decompress, make_codec
 from kafkaprod.errors import CorruptDataError
 from tests.support.core.core_engine import TIMESTAMP
-from tests.support.core.core_model import CRC_START, HEADER_BYTES, ModelRecord, encode_batch, encode_record, varint
+from tests.support.core.core_model import (
+    CRC_START,
+    HEADER_BYTES,
+    ModelRecord,
+    encode_batch,
+    encode_record,
+    varint,
+    with_crc,
+)
 
 RECORDS = [
     ModelRecord(b"k", b"v"),
     ModelRecord(None, None, (("h", None), ("h", b"")), TIMESTAMP + 5),
     ModelRecord(b"", b"", (("ü", b"x" * 300),), TIMESTAMP - 5),
 ]
-
-
-def with_crc(batch):
-    """The batch with its length and CRC made right."""
-    fixed = bytearray(batch)
-    fixed[8:12] = struct.pack(">i", len(batch) - 12)
-    fixed[17:21] = struct.pack(">I", crc32c.crc32c(bytes(fixed[CRC_START:])))
-    return bytes(fixed)
 
 
 def with_records(payload, count=1):

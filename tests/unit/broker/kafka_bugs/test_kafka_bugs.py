@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.broker.kafka_bugs import controlling, following, leading, producing
 from tests.unit.broker.kafka_bugs.cases import Case
-
-CASES = [*following.CASES, *leading.CASES, *controlling.CASES, *producing.CASES]
+from tests.unit.broker.kafka_bugs.table import CASES
 
 
 def _name(case: Case) -> str:
