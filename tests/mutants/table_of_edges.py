@@ -182,7 +182,7 @@ EDGES = [
         "broker/cluster/topics.py",
         "        names = {*self._topics, *self._changing}",
         "        names = {*self._topics}",
-        ("tests/unit/broker/cluster/test_topics.py",),
+        ("tests/unit/broker/cluster/test_own_topics.py",),
     ),
     # -- the loader -------------------------------------------------------------------------------------------------
     Mutant(

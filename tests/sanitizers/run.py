@@ -17,7 +17,7 @@ from tests.support.builds.tree_copy import copy_tree
 
 CORE_TESTS = [
     "tests/unit/_core",
-    "tests/unit/test_fuzz_corpus.py",
+    "tests/unit/fuzz/test_fuzz_corpus.py",
     *[f"tests/property/test_core_{name}.py" for name in ("records", "bad_input", "machine")],
 ]
 THREAD_TESTS = ["tests/stress/test_pool_threads.py", "tests/stress/test_core_threads.py"]

@@ -8,7 +8,7 @@ import pytest
 from tests.fuzz import response_targets
 from tests.fuzz.targets import read_batch
 
-CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
+CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
 TARGETS = {
     "read_batch": read_batch,
     "read_response": response_targets.read_response,

@@ -1,19 +1,9 @@
-"""Options, reports and headers of the Spark sink, without a session."""
+"""Options of the Spark sink: what is wrong is named, and no secret is shown."""
 
-import subprocess
-import sys
-from types import SimpleNamespace
-
-import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructType
 
 from kafkaprod.errors import ConfigError
-from kafkaprod.spark.deduplication import HEADER_TYPE, RowIdentity, with_identity
 from kafkaprod.spark.options import parse_options
-from kafkaprod.spark.report import OffsetRange, WriteReport
-from kafkaprod.spark.session import register
-from kafkaprod.spark.source import KafkaProdSource
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
 
@@ -91,51 +81,3 @@ def test_options_that_are_nobodys_pass() -> None:
 def test_missing_bootstrap_servers_are_named() -> None:
     with pytest.raises(ConfigError, match=r"'kafka\.bootstrap\.servers' must be specified"):
         parse_options({})
-
-
-def test_reports_add_up_and_survive_the_way_as_text() -> None:
-    one = WriteReport(rows=3, bytes=30, batches=1, seconds=0.5, partition=0, attempt=1)
-    one.add_range("t", 0, 10, 12, 3)
-    other = WriteReport(rows=2, bytes=5, batches=2, retries=1, seconds=0.25, partition=1)
-    other.add_range("t", 0, 5, 5, 1)
-    other.add_range("t", 4, 0, 0, 1)
-    total = WriteReport.sum(WriteReport.from_json(task.to_json()) for task in (one, other))
-    assert (total.rows, total.bytes, total.batches, total.retries, total.seconds) == (5, 35, 3, 1, 0.75)
-    assert total.offsets == {"t": {0: OffsetRange(5, 12, 4), 4: OffsetRange(0, 0, 1)}}
-    assert total.tasks == [one, other]
-
-
-def test_identity_headers_stand_behind_a_rows_own() -> None:
-    own = pa.array([[{"key": "x", "value": b"1"}], None, [{"key": "y", "value": None}]], HEADER_TYPE)
-    batch, position = with_identity(pa.record_batch({"headers": own}), "headers", RowIdentity("q", 7, 2), 10)
-    assert [[(pair["key"], pair["value"]) for pair in row] for row in batch.column(position).to_pylist()] == [
-        [("x", b"1"), ("kp.query", b"q"), ("kp.batch", b"7"), ("kp.part", b"2"), ("kp.seq", b"10")],
-        [("kp.query", b"q"), ("kp.batch", b"7"), ("kp.part", b"2"), ("kp.seq", b"11")],
-        [("y", None), ("kp.query", b"q"), ("kp.batch", b"7"), ("kp.part", b"2"), ("kp.seq", b"12")],
-    ]
-
-
-def test_a_stream_cannot_be_read_and_the_error_names_the_source_that_can() -> None:
-    with pytest.raises(ConfigError, match=r"read a stream with Spark's own source, format\('kafka'\)"):
-        KafkaProdSource({}).streamReader(StructType())
-
-
-def test_without_pyspark_the_import_names_the_extra() -> None:
-    program = "import sys; sys.modules['pyspark'] = None; import kafkaprod.spark"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    *_, last = done.stderr.splitlines()
-    assert last == "ImportError: kafkaprod.spark needs PySpark: pip install 'kafkaprod[spark]'"
-
-
-def test_register_needs_spark_4() -> None:
-    class Registry:
-        registered: type | None = None
-
-        def register(self, source: type) -> None:
-            self.registered = source
-
-    registry = Registry()
-    register(SimpleNamespace(dataSource=registry))  # type: ignore[arg-type]
-    assert registry.registered is KafkaProdSource
-    with pytest.raises(ConfigError, match=r"needs Spark 4\.0 or later"):
-        register(SimpleNamespace())  # type: ignore[arg-type]

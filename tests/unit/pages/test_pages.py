@@ -8,7 +8,7 @@ from kafkaprod.metrics.producer_metrics import STAGES
 from tests.pages.errors import CODES, REMEDIES, classes, errors_page
 from tests.pages.metrics import BASES, MEANINGS, STAGE_MEANINGS, metrics_page, snapshot
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 def test_the_page_of_errors_is_made_from_the_code() -> None:
