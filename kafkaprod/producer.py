@@ -19,7 +19,7 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.engine import Engine
 from kafkaprod.engine.host import EngineHost, left_open, patience_after
 from kafkaprod.engine.steps import run
-from kafkaprod.engine.transaction_calls import Transaction, TransactionCalls
+from kafkaprod.engine.transaction_calls import TransactionBlock, TransactionCalls
 from kafkaprod.intake.blocks import BlockIntake
 from kafkaprod.intake.checks import ColumnLike
 from kafkaprod.intake.records import Intake
@@ -257,13 +257,13 @@ class Producer(RecordSender):
         """
         run(self._transaction_calls.abort(timeout, Waiter))
 
-    def transaction(self) -> Transaction[Self]:
+    def transaction(self) -> TransactionBlock[Self]:
         """Return the block of a transaction: it begins, commits at the end, and aborts if the block raises.
 
         with producer.transaction():
             producer.send("orders", b"value")
         """
-        return Transaction(self, self._transaction_calls)
+        return TransactionBlock(self, self._transaction_calls)
 
     # --- flush and close -------------------------------------------------------------------------------------------
 

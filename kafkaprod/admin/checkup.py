@@ -35,7 +35,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ClusterFacts:
     """What a cluster answered.
 
     Attributes:
@@ -52,7 +52,7 @@ class Facts:
     refusals: Sequence[str] = field(default_factory=tuple)
 
 
-def examine(config: ProducerConfig, facts: Facts) -> list[Finding]:
+def examine(config: ProducerConfig, facts: ClusterFacts) -> list[Finding]:
     """Return all findings, in the order in which a record would meet them."""
     findings = [*_versions(facts), *_refusals(facts)]
     if facts.topic is not None:
@@ -64,7 +64,7 @@ def examine(config: ProducerConfig, facts: Facts) -> list[Finding]:
     return findings
 
 
-def _versions(facts: Facts) -> Iterator[Finding]:
+def _versions(facts: ClusterFacts) -> Iterator[Finding]:
     if facts.produce_versions is None:
         return
     lowest, highest = facts.produce_versions
@@ -77,7 +77,7 @@ def _versions(facts: Facts) -> Iterator[Finding]:
         yield Finding(Level.OK, "versions", text)
 
 
-def _refusals(facts: Facts) -> Iterator[Finding]:
+def _refusals(facts: ClusterFacts) -> Iterator[Finding]:
     for refusal in facts.refusals:
         yield Finding(Level.WARNING, "rights", refusal, "what depends on it could not be checked")
 

@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 from typing import Final
 
-from kafkaprod.admin.checkup import Facts, Finding, Level, examine
+from kafkaprod.admin.checkup import ClusterFacts, Finding, Level, examine
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import find_topic, topic_options
 from kafkaprod.admin.transaction_checkup import examine_transactions, query_transactions
@@ -96,7 +96,7 @@ def examine_cluster(client: ClusterClient, config: ProducerConfig, topic_name: s
             topic_config = topic_options(client, topic_name)
         except KafkaError as error:
             refusals.append(f"the topic's options cannot be read: {error}")
-    facts = Facts(len(cluster.brokers), client.api_versions(ApiKey.PRODUCE), topic, topic_config, refusals)
+    facts = ClusterFacts(len(cluster.brokers), client.api_versions(ApiKey.PRODUCE), topic, topic_config, refusals)
     findings = [connected, *examine(config, facts)]
     if config.transactional_id is not None:
         transactions = query_transactions(client, config, topic_name)

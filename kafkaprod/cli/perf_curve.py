@@ -33,7 +33,7 @@ MakeBlock = Callable[[int, int], list[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CurvePoint:
     """What was measured at one rate.
 
     Attributes:
@@ -64,7 +64,7 @@ class Point:
 
 def measure_rates(
     producer: Producer, topic: str, rates: Sequence[int], seconds: float, make_block: MakeBlock
-) -> Iterator[Point]:
+) -> Iterator[CurvePoint]:
     """Measure one rate after the other; the first saturated one is the last.
 
     Args:
@@ -79,7 +79,7 @@ def measure_rates(
     """
     producer.send_many(topic, make_block(0, 1)).result()  # connects
     for rate in rates:
-        point = Point(rate, _run(producer, topic, rate, seconds, make_block))
+        point = CurvePoint(rate, _run(producer, topic, rate, seconds, make_block))
         yield point
         if point.is_saturated:
             return
@@ -127,7 +127,7 @@ def charts() -> Any:
     return Figure
 
 
-def draw(points: Sequence[Point], title: str, path: str) -> None:
+def draw(points: Sequence[CurvePoint], title: str, path: str) -> None:
     """Write the points as SVG: the rate to the right, the latency upwards, both logarithmic.
 
     Raises:

@@ -374,7 +374,7 @@ class Hook:
         return f"<{type(value).__qualname__}>"  # a user's repr may hold a secret
 
 
-class Hooks:
+class HookList:
     """Several objects of the user's, in order; kept as a tuple."""
 
     __slots__ = ("item",)

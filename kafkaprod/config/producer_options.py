@@ -20,7 +20,7 @@ from kafkaprod.config.kinds import (
     Boolean,
     Choice,
     Hook,
-    Hooks,
+    HookList,
     Integer,
     Text,
     kilobytes,
@@ -268,7 +268,7 @@ class ProducerOptions(OAuthOptions):
     )
     interceptors: tuple[Any, ...] = _RECORDS.option(
         (),
-        Hooks(
+        HookList(
             Hook(
                 ("on_send", "on_acknowledgement", "on_block", "on_block_acknowledgement"),
                 accepts_callable=False,
@@ -284,7 +284,7 @@ class ProducerOptions(OAuthOptions):
 
     metric_reporters: tuple[Any, ...] = _METRICS.option(
         (),
-        Hooks(Hook(("start",), accepts_callable=False)),
+        HookList(Hook(("start",), accepts_callable=False)),
         LOW,
         "Get the producer's metrics when it starts; see `kafkaprod.metrics`.",
     )

@@ -15,7 +15,7 @@ from kafkaprod.config.kinds import (
     Addresses,
     Boolean,
     Choice,
-    Hooks,
+    HookList,
     Integer,
     MechanismName,
     Path,
@@ -59,7 +59,7 @@ _TYPES: Final[Mapping[type, str]] = {
     Acks: "int | str",
     Hosts: "str | Sequence[str]",
     Addresses: "str | Sequence[str | tuple[str, int]]",
-    Hooks: "Iterable[Any]",
+    HookList: "Iterable[Any]",
     TlsContext: "ssl.SSLContext",
 }
 

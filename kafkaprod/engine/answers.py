@@ -24,7 +24,7 @@ from kafkaprod.engine.delivery_rules import (
     NETWORK_EXCEPTION,
     REQUEST_TIMED_OUT,
     BatchFacts,
-    Verdict,
+    BatchVerdict,
     judge,
 )
 from kafkaprod.engine.identity import Identity
@@ -53,7 +53,7 @@ _log = logging.getLogger("kafkaprod.engine.answers")
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class Failure:
+class BatchFailure:
     """Why a batch was not simply written.
 
     Attributes:
@@ -101,12 +101,12 @@ class Answers:
         self._identity = identity
         self._upkeep = upkeep
         self._open: set[ProduceRequest] = set()
-        self._acts: dict[Verdict, Callable[[BatchRef, Failure, int], None]] = {
-            Verdict.SUCCEED: self._succeed,
-            Verdict.RETRY: self._retry,
-            Verdict.RENUMBER: self._renumber,
-            Verdict.SPLIT: self._split,
-            Verdict.FAIL: self._fail,
+        self._acts: dict[BatchVerdict, Callable[[BatchRef, BatchFailure, int], None]] = {
+            BatchVerdict.SUCCEED: self._succeed,
+            BatchVerdict.RETRY: self._retry,
+            BatchVerdict.RENUMBER: self._renumber,
+            BatchVerdict.SPLIT: self._split,
+            BatchVerdict.FAIL: self._fail,
         }
 
     # --- requests --------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Answers:
     def refuse(self, request: ProduceRequest, error: KafkaError, now_ms: int) -> None:
         """Fail a request that cannot be sent."""
         for ref in request.refs():
-            self._fail(ref, Failure(NETWORK_EXCEPTION, error), now_ms)
+            self._fail(ref, BatchFailure(NETWORK_EXCEPTION, error), now_ms)
         self.close(request)
 
     def take_back(self, request: ProduceRequest, now_ms: int) -> None:
@@ -163,7 +163,7 @@ class Answers:
         code = REQUEST_TIMED_OUT if isinstance(error, RequestTimedOutError) else NETWORK_EXCEPTION
         self._metadata.request_update()
         for ref in request.refs():
-            failure = Failure(code, error, maybe_persisted=done.is_possibly_persisted)
+            failure = BatchFailure(code, error, maybe_persisted=done.is_possibly_persisted)
             if isinstance(error, AuthenticationError | UnsupportedVersionError):
                 self._fail(ref, failure, now_ms)
             else:
@@ -182,14 +182,14 @@ class Answers:
             _log.error("node %d: %s; the connection is closed and its records are sent again", done.node_id, error)
             self._pool.disconnect(done.node_id, error)
             for ref in open_refs.values():
-                self._apply(ref, Failure(NETWORK_EXCEPTION, error, maybe_persisted=True), now_ms)
+                self._apply(ref, BatchFailure(NETWORK_EXCEPTION, error, maybe_persisted=True), now_ms)
             return 0
         for key, partition in answers:
             answered = open_refs.pop(key, None)
             if answered is not None:  # a repeated partition: the first one counts
                 self._on_partition(answered, partition, response, now_ms)
         for ref in open_refs.values():  # the broker left it out: treated as no answer
-            self._apply(ref, Failure(NETWORK_EXCEPTION, maybe_persisted=True), now_ms)
+            self._apply(ref, BatchFailure(NETWORK_EXCEPTION, maybe_persisted=True), now_ms)
         self._upkeep.apply_metadata()
         return int(response.throttle_time_ms)
 
@@ -231,11 +231,11 @@ class Answers:
             item.batch_index: error_for(code, item.batch_index_error_message, topic=ref.topic, partition=ref.partition)
             for item in partition.record_errors
         }
-        self._apply(ref, Failure(code, error, record_errors), now_ms)
+        self._apply(ref, BatchFailure(code, error, record_errors), now_ms)
 
     # --- batches ---------------------------------------------------------------------------------------------------
 
-    def _apply(self, ref: BatchRef, failure: Failure, now_ms: int) -> None:
+    def _apply(self, ref: BatchRef, failure: BatchFailure, now_ms: int) -> None:
         """Judge a batch that was not simply written and act on the verdict."""
         if ref.is_done:
             return
@@ -250,28 +250,28 @@ class Answers:
             maybe_persisted=ref.maybe_persisted,
         )
         verdict = judge(failure.code, facts, self._retries)
-        if verdict is Verdict.RENUMBER and self._identity.keeps_producer_id:
-            verdict = Verdict.FAIL
-        if verdict is Verdict.SPLIT and not self._identity.may_split:
-            verdict = Verdict.FAIL
+        if verdict is BatchVerdict.RENUMBER and self._identity.keeps_producer_id:
+            verdict = BatchVerdict.FAIL
+        if verdict is BatchVerdict.SPLIT and not self._identity.may_split:
+            verdict = BatchVerdict.FAIL
         self._acts[verdict](ref, failure, now_ms)
 
-    def _succeed(self, ref: BatchRef, failure: Failure, now_ms: int) -> None:
+    def _succeed(self, ref: BatchRef, failure: BatchFailure, now_ms: int) -> None:
         """Settle a batch that was written before, at an unknown offset."""
         ref.succeed()
 
-    def _split(self, ref: BatchRef, failure: Failure, now_ms: int) -> None:
+    def _split(self, ref: BatchRef, failure: BatchFailure, now_ms: int) -> None:
         """Split a batch that is too large for the broker."""
         self._metrics.on_split(now_ms)
         split_batch(ref, ref.size_bytes // 2)
 
-    def _renumber(self, ref: BatchRef, failure: Failure, now_ms: int) -> None:
+    def _renumber(self, ref: BatchRef, failure: BatchFailure, now_ms: int) -> None:
         """Send a batch that was certainly rejected again under a new epoch, with those queued after it."""
         ref.forget_sequence()
         ref.requeue(now_ms, self._backoff_ms(ref))
         self._free_stuck_batches(ref.topic, ref.partition, now_ms)
 
-    def _retry(self, ref: BatchRef, failure: Failure, now_ms: int) -> None:
+    def _retry(self, ref: BatchRef, failure: BatchFailure, now_ms: int) -> None:
         """Send a batch again unchanged."""
         maybe_persisted = failure.maybe_persisted
         if maybe_persisted is None:
@@ -283,7 +283,7 @@ class Answers:
         if ref.partition_needs_new_epoch:
             self._free_stuck_batches(ref.topic, ref.partition, now_ms)
 
-    def _fail(self, ref: BatchRef, failure: Failure, now_ms: int) -> None:
+    def _fail(self, ref: BatchRef, failure: BatchFailure, now_ms: int) -> None:
         """Give the records of a batch their error."""
         if ref.is_done:
             return
@@ -314,4 +314,4 @@ class Answers:
                 is_behind = True
             elif is_behind and ref.state == "closed" and not ref.forget_sequence():
                 code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-                self._fail(ref, Failure(code), now_ms)
+                self._fail(ref, BatchFailure(code), now_ms)

@@ -46,7 +46,7 @@ MAYBE_PERSISTED = frozenset(
 )
 
 
-class Verdict(Enum):
+class BatchVerdict(Enum):
     """The decision about a batch."""
 
     SUCCEED = auto()
@@ -67,7 +67,7 @@ class BatchFacts(NamedTuple):
     maybe_persisted: bool
 
 
-def judge(code: int, facts: BatchFacts, retries: int) -> Verdict:
+def judge(code: int, facts: BatchFacts, retries: int) -> BatchVerdict:
     """Decide about a batch for which the answer was `code`, not 0.
 
     Args:
@@ -76,17 +76,17 @@ def judge(code: int, facts: BatchFacts, retries: int) -> Verdict:
         retries: Most attempts after the first.
     """
     if code == MESSAGE_TOO_LARGE and facts.record_count > 1:
-        return Verdict.SPLIT
+        return BatchVerdict.SPLIT
     if code == DUPLICATE_SEQUENCE_NUMBER:
-        return Verdict.SUCCEED
+        return BatchVerdict.SUCCEED
     has_tries = facts.attempts < retries
     if facts.has_sequence and has_tries:
         if code == OUT_OF_ORDER_SEQUENCE_NUMBER and not facts.is_first_outstanding:
-            return Verdict.RETRY
+            return BatchVerdict.RETRY
         if code == OUT_OF_ORDER_SEQUENCE_NUMBER and facts.partition_has_gap and not facts.maybe_persisted:
-            return Verdict.RENUMBER
+            return BatchVerdict.RENUMBER
         if code in (INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID) and not facts.maybe_persisted:
-            return Verdict.RENUMBER
+            return BatchVerdict.RENUMBER
     if describe(code).retriable and has_tries:
-        return Verdict.RETRY
-    return Verdict.FAIL
+        return BatchVerdict.RETRY
+    return BatchVerdict.FAIL

@@ -47,7 +47,7 @@ GZIP_LEVEL: Final = 6  # the standard library's zlib, which is always loaded
 _log = logging.getLogger("kafkaprod.engine.telemetry")
 
 
-class Subscription(NamedTuple):
+class TelemetrySubscription(NamedTuple):
     """What the broker wants.
 
     Attributes:
@@ -125,7 +125,7 @@ class ClientTelemetry:
         self._backoff = ExponentialBackoff(FIRST_RETRY_MS, DEFAULT_INTERVAL_MS)
         self._failure_count = 0  # in a row
         self._node_id: int | None = None  # the broker of the last request: it knows this producer
-        self._subscription: Subscription | None = None
+        self._subscription: TelemetrySubscription | None = None
         self._interval_ms = DEFAULT_INTERVAL_MS  # of the last subscription
         self._refused_codecs: set[int] = set()
         self._payload: Payload | None = None
@@ -228,7 +228,7 @@ class ClientTelemetry:
         if not answer.requested_metrics:
             self._due_ms = now_ms + interval_ms
             return
-        self._subscription = Subscription(
+        self._subscription = TelemetrySubscription(
             number=answer.subscription_id,
             codec=self._choose_codec(answer.accepted_compression_types),
             max_bytes=answer.telemetry_max_bytes if answer.telemetry_max_bytes > 0 else DEFAULT_MAX_BYTES,
@@ -293,7 +293,7 @@ class ClientTelemetry:
         self._is_busy = False
         self._turn_off(f"reading them failed: {error!r}")
 
-    def _push(self, node_id: int, subscription: Subscription, payload: Payload, now_ms: int) -> None:
+    def _push(self, node_id: int, subscription: TelemetrySubscription, payload: Payload, now_ms: int) -> None:
         self._is_busy, self._node_id = True, node_id
         self._is_last_push = self._close_limit_ms is not None
         assert payload.data is not None

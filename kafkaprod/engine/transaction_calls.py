@@ -133,7 +133,7 @@ class TransactionCalls:
         return self.identity.number == number and self.identity.is_open
 
 
-class Transaction(Generic[P]):
+class TransactionBlock(Generic[P]):
     """The block of `with producer.transaction()`: commits at its end, aborts if it raises.
 
     The value of `as` is the producer. A block that has ended the transaction by itself is left as it is.

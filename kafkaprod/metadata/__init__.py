@@ -6,6 +6,6 @@ snapshot          the known state of a cluster, immutable
 """
 
 from kafkaprod.metadata.cluster_metadata import Metadata
-from kafkaprod.metadata.snapshot import ClusterSnapshot, TopicInfo
+from kafkaprod.metadata.snapshot import ClusterSnapshot, TopicMetadata
 
-__all__ = ["ClusterSnapshot", "Metadata", "TopicInfo"]
+__all__ = ["ClusterSnapshot", "Metadata", "TopicMetadata"]

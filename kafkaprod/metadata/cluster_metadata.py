@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import CorruptDataError, KafkaError, printable
 from kafkaprod.metadata.refresh import RefreshSchedule
-from kafkaprod.metadata.snapshot import ClusterSnapshot, TopicInfo, merge_topic, read_topic
+from kafkaprod.metadata.snapshot import ClusterSnapshot, TopicMetadata, merge_topic, read_topic
 from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
 from kafkaprod.protocol.messages.metadata import (
     MetadataRequest,
@@ -32,7 +32,7 @@ FIRST_VERSION_WITH_EPOCHS: Final = 9  # before it epochs may come from a broker 
 _log = logging.getLogger("kafkaprod.metadata")
 
 
-class Endpoint(Protocol):
+class BrokerAddress(Protocol):
     """The address of a broker in a response."""
 
     node_id: int
@@ -172,7 +172,7 @@ class Metadata:
         return None
 
     def on_leader_hint(
-        self, topic: str, partition: int, leader_id: int, leader_epoch: int, endpoints: Iterable[Endpoint]
+        self, topic: str, partition: int, leader_id: int, leader_epoch: int, endpoints: Iterable[BrokerAddress]
     ) -> None:
         """Take a new leader from a produce response (KIP-951), if it is newer and its address is known."""
         self._add_nodes(endpoints)
@@ -253,7 +253,7 @@ class Metadata:
         }
         known = self._comparable_topics(response.cluster_id)
         answers = {each.name: each for each in response.topics if each.name is not None}
-        received: dict[str, TopicInfo] = {}
+        received: dict[str, TopicMetadata] = {}
         is_news = False
         for name in query.topics:
             answer = answers.get(name)
@@ -275,7 +275,7 @@ class Metadata:
         self._replace_snapshot(response, nodes, received)
         self._schedule.on_answer(now_ms, is_full=query.is_full, is_news=is_news)
 
-    def _comparable_topics(self, cluster_id: str | None) -> Mapping[str, TopicInfo]:
+    def _comparable_topics(self, cluster_id: str | None) -> Mapping[str, TopicMetadata]:
         """Return the topics to compare an answer with; none if it is the first of another cluster."""
         if self._cluster_id is None or cluster_id in (self._cluster_id, None):
             return self.snapshot.topics
@@ -286,8 +286,8 @@ class Metadata:
         self,
         name: str,
         answer: MetadataResponseTopic | None,
-        known: Mapping[str, TopicInfo],
-        received: dict[str, TopicInfo],
+        known: Mapping[str, TopicMetadata],
+        received: dict[str, TopicMetadata],
     ) -> None:
         """Handle a topic that came back with an error or not at all: request it again, or keep its permanent error.
 
@@ -307,7 +307,7 @@ class Metadata:
             del self._followed[name]
 
     def _replace_snapshot(
-        self, response: MetadataResponse, nodes: dict[int, Node], received: dict[str, TopicInfo]
+        self, response: MetadataResponse, nodes: dict[int, Node], received: dict[str, TopicMetadata]
     ) -> None:
         old = self.snapshot.topics
         self._changed.update((name, None) for name, info in received.items() if old.get(name) != info)
@@ -318,7 +318,7 @@ class Metadata:
 
     # --- hints of produce responses --------------------------------------------------------------------------------
 
-    def _add_nodes(self, endpoints: Iterable[Endpoint]) -> None:
+    def _add_nodes(self, endpoints: Iterable[BrokerAddress]) -> None:
         received = {
             each.node_id: Node(each.node_id, printable(each.host, 255), each.port, each.rack) for each in endpoints
         }

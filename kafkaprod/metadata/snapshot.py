@@ -26,7 +26,7 @@ _epoch = operator.attrgetter("leader_epoch")
 _error = operator.attrgetter("error_code")
 
 
-class TopicInfo(NamedTuple):
+class TopicMetadata(NamedTuple):
     """A topic. Columns have one item per partition.
 
     Attributes:
@@ -52,16 +52,16 @@ class TopicInfo(NamedTuple):
     def partition_count(self) -> int:
         return len(self.leaders)
 
-    def without_leaders(self) -> TopicInfo:
+    def without_leaders(self) -> TopicMetadata:
         """Return this topic without leaders; epochs are kept, so that an older answer is still recognized."""
         return self._replace(leaders=(NO_LEADER,) * len(self.leaders))
 
-    def is_recreation_of(self, other: TopicInfo) -> bool:
+    def is_recreation_of(self, other: TopicMetadata) -> bool:
         """Return whether both have an id and the ids differ: the topic was deleted and created again."""
         ids = (self.topic_uuid, other.topic_uuid)
         return None not in ids and self.topic_uuid != other.topic_uuid
 
-    def with_leaders(self, changes: Mapping[int, tuple[int, int]]) -> TopicInfo:
+    def with_leaders(self, changes: Mapping[int, tuple[int, int]]) -> TopicMetadata:
         """Return this topic with partition -> (leader, epoch) replaced."""
         leaders, epochs = list(self.leaders), list(self.leader_epochs)
         for partition, (leader, epoch) in changes.items():
@@ -80,12 +80,12 @@ class ClusterSnapshot(NamedTuple):
     """
 
     nodes: Mapping[int, Node] = MappingProxyType({})
-    topics: Mapping[str, TopicInfo] = MappingProxyType({})
+    topics: Mapping[str, TopicMetadata] = MappingProxyType({})
     cluster_id: str | None = None
     controller_id: int = -1
 
 
-def read_topic(answer: MetadataResponseTopic, known_nodes: Container[int], *, has_epochs: bool) -> TopicInfo:
+def read_topic(answer: MetadataResponseTopic, known_nodes: Container[int], *, has_epochs: bool) -> TopicMetadata:
     """Read a topic of an answer.
 
     Args:
@@ -105,7 +105,7 @@ def read_topic(answer: MetadataResponseTopic, known_nodes: Container[int], *, ha
     leaders = tuple(map(_leader, partitions))
     if not all(leader in known_nodes for leader in set(leaders)):
         leaders = tuple(leader if leader in known_nodes else NO_LEADER for leader in leaders)
-    return TopicInfo(
+    return TopicMetadata(
         str(answer.name),
         answer.topic_id,
         leaders,
@@ -114,7 +114,7 @@ def read_topic(answer: MetadataResponseTopic, known_nodes: Container[int], *, ha
     )
 
 
-def merge_topic(known: TopicInfo | None, received: TopicInfo) -> tuple[TopicInfo, bool]:
+def merge_topic(known: TopicMetadata | None, received: TopicMetadata) -> tuple[TopicMetadata, bool]:
     """Merge an answer into what is known: a leader epoch never goes back, unless the topic was created again.
 
     An answer with fewer partitions for the same topic id is from a broker that lags behind: the rest is kept.
@@ -134,7 +134,7 @@ def merge_topic(known: TopicInfo | None, received: TopicInfo) -> tuple[TopicInfo
         leaders = tuple(known.leaders[i] if i in older else leader for i, leader in enumerate(leaders))
         epochs = tuple(known.leader_epochs[i] if i in older else epoch for i, epoch in enumerate(epochs))
     is_news = leaders != known.leaders or any(map(operator.gt, epochs, known.leader_epochs))
-    return TopicInfo(received.name, received.topic_uuid, leaders, epochs, received.has_errors), is_news
+    return TopicMetadata(received.name, received.topic_uuid, leaders, epochs, received.has_errors), is_news
 
 
 def _is_older(new_epoch: int, old_epoch: int) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from kafkaprod.metrics.otlp import Metric, Point
+from kafkaprod.metrics.otlp import Metric, NumberDataPoint
 from kafkaprod.metrics.producer_metrics import Snapshot
 
 Key: TypeAlias = tuple[str, str]
@@ -53,7 +53,7 @@ def requested_metrics(snapshot: Snapshot, prefixes: Sequence[str]) -> list[Metri
                 if not is_requested(name, prefixes):
                     continue
                 metric = metrics[name] = Metric(name, short_name.endswith("-total"), [])
-            metric.points.append(Point(attributes, float(value)))
+            metric.points.append(NumberDataPoint(attributes, float(value)))
     return list(metrics.values())
 
 
@@ -65,7 +65,11 @@ def totals_of(metrics: Iterable[Metric]) -> Totals:
 def since(metrics: Iterable[Metric], before: Totals) -> list[Metric]:
     """Return the metrics with totals replaced by what they have grown since `before`."""
     return [
-        Metric(name, is_total, [Point(p.attributes, p.value - before.get((name, _subject(p)), 0.0)) for p in points])
+        Metric(
+            name,
+            is_total,
+            [NumberDataPoint(p.attributes, p.value - before.get((name, _subject(p)), 0.0)) for p in points],
+        )
         if is_total
         else Metric(name, is_total, points)
         for name, is_total, points in metrics
@@ -87,9 +91,9 @@ def fitting(metrics: list[Metric], limit: int, encode: Callable[[list[Metric]], 
     return None
 
 
-def _points(metrics: Iterable[Metric]) -> Iterable[tuple[Metric, Point]]:
+def _points(metrics: Iterable[Metric]) -> Iterable[tuple[Metric, NumberDataPoint]]:
     return ((metric, point) for metric in metrics for point in metric.points)
 
 
-def _subject(point: Point) -> str:
+def _subject(point: NumberDataPoint) -> str:
     return next(iter(point.attributes.values()), "")

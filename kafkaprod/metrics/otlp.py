@@ -18,7 +18,7 @@ DELTA: Final = 1
 CUMULATIVE: Final = 2
 
 
-class Point(NamedTuple):
+class NumberDataPoint(NamedTuple):
     """A value of a metric.
 
     Attributes:
@@ -41,7 +41,7 @@ class Metric(NamedTuple):
 
     name: str
     is_total: bool
-    points: list[Point]
+    points: list[NumberDataPoint]
 
 
 def metrics_data(

@@ -39,7 +39,7 @@ from kafkaprod.protocol.client_events import (
     SaslChallenge,
     SessionReauthenticated,
 )
-from kafkaprod.protocol.handshake import State
+from kafkaprod.protocol.handshake import ConnectionState
 from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.security.sasl import Mechanism
 from kafkaprod.structs import Node
@@ -253,7 +253,7 @@ class NodeConnection(Channel):
     # --- events ----------------------------------------------------------------------------------------------------
 
     def _handle_events(self) -> None:
-        if self.protocol.state is State.CLOSED:
+        if self.protocol.state is ConnectionState.CLOSED:
             self._drop_transport()  # before the owner of `finished` sees it: nothing may read the buffers afterwards
         for event in self.protocol.events():
             self._handle_event(event)

@@ -28,7 +28,7 @@ from kafkaprod.errors import (
 )
 from kafkaprod.metrics.sums import NodeCounters
 from kafkaprod.net.connector import Connector
-from kafkaprod.net.membership import Membership
+from kafkaprod.net.known_nodes import KnownNodes
 from kafkaprod.net.node import NodeConnection
 from kafkaprod.net.node_state import ConnectionFailure, NodeState, least_loaded
 from kafkaprod.net.settings import ConnectionSettings
@@ -58,7 +58,7 @@ class NodePool(Traffic):
         ready_count: Connections that have become ready so far: with each a broker has announced its versions.
         wakeup: Called, it makes `poll` return soon. For any thread, and for signal handlers.
         to_wake: Called, and removed, right before `poll` waits, most of them without the GIL.
-        add_node: `Membership.add`, for a broker that another one named, such as a coordinator.
+        add_node: `KnownNodes.add`, for a broker that another one named, such as a coordinator.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class NodePool(Traffic):
         self.to_wake = self._poller.to_wake
         self._connector = Connector(settings, clock, random, self._poller, self._finished, self._touched)
         self._run_background = self._connector.run_finished
-        self.members = Membership(self._connector.close)
+        self.members = KnownNodes(self._connector.close)
         self._states = self.members.states
         self.add_node = self.members.add
         self._failures: list[ConnectionFailure] = []

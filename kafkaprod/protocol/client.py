@@ -34,14 +34,14 @@ from kafkaprod.protocol.api_keys import ApiKey, api_name
 from kafkaprod.protocol.client_events import ConnectionFailed, Event
 from kafkaprod.protocol.exchange import Exchange
 from kafkaprod.protocol.frames import FrameSplitter, peek_correlation_id, split_response
-from kafkaprod.protocol.handshake import FRAME_LIMITS, Handshake, State
+from kafkaprod.protocol.handshake import FRAME_LIMITS, ConnectionState, Handshake
 from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.protocol.messages import REQUESTS
 from kafkaprod.protocol.negotiation import BrokerVersions
 from kafkaprod.protocol.primitives import Buffer
 from kafkaprod.protocol.schema import Request
 
-_READY_FRAME_LIMIT = FRAME_LIMITS[State.READY]  # looked up for each answer, which hashes a name
+_READY_FRAME_LIMIT = FRAME_LIMITS[ConnectionState.READY]  # looked up for each answer, which hashes a name
 
 
 def _on_handshake(request: InFlightRequest, now_ms: int) -> None:
@@ -78,7 +78,7 @@ class Connection(Exchange):
     ) -> None:
         super().__init__(client_id, node_id, [] if finished is None else finished)
         self._handshake_timeout_ms = handshake_timeout_ms
-        self._splitter = FrameSplitter(FRAME_LIMITS[State.CREATED])
+        self._splitter = FrameSplitter(FRAME_LIMITS[ConnectionState.CREATED])
         self._has_ended = False  # connection_lost() is through
         self._events: list[Event] = []
         self._handshake = Handshake(
@@ -98,7 +98,7 @@ class Connection(Exchange):
     # --- state -----------------------------------------------------------------------------------------------------
 
     @property
-    def state(self) -> State:
+    def state(self) -> ConnectionState:
         """The stage of the connection."""
         return self._handshake.state
 
@@ -123,7 +123,7 @@ class Connection(Exchange):
 
     def _check_sendable(self, api_key: int, version: int) -> None:
         versions = self._handshake.versions
-        if self._handshake.state is not State.READY or versions is None:
+        if self._handshake.state is not ConnectionState.READY or versions is None:
             raise IllegalStateError(f"a connection in state {self.state.name} takes no requests", api=api_key)
         lowest, highest = versions.ranges.get(api_key, (0, -1))
         if not lowest <= version <= highest:
@@ -134,7 +134,7 @@ class Connection(Exchange):
     # --- bytes -----------------------------------------------------------------------------------------------------
 
     def _receive_parts(self, data: Buffer, now_ms: int) -> int:
-        if self._handshake.state is State.CLOSED:
+        if self._handshake.state is ConnectionState.CLOSED:
             return 0
         answered = 0
         try:
@@ -153,7 +153,7 @@ class Connection(Exchange):
         """Return the largest frame to accept now; once ready, the limit of the request to be answered next."""
         oldest = self._in_flight.next_answered()
         state = self._handshake.state
-        limit = _READY_FRAME_LIMIT if state is State.READY else FRAME_LIMITS[state]
+        limit = _READY_FRAME_LIMIT if state is ConnectionState.READY else FRAME_LIMITS[state]
         return limit if oldest is None else min(limit, oldest.max_response_bytes)
 
     def _emit(self, event: Event) -> None:
@@ -242,7 +242,7 @@ class Connection(Exchange):
         if self._has_ended:
             return
         # Memory may run out anywhere here. Then the same call later does what is left: no request gets lost.
-        if self._handshake.state is not State.CLOSED:
+        if self._handshake.state is not ConnectionState.CLOSED:
             self._handshake.close()
         self.outgoing.clear()
         requests = self._in_flight.requests

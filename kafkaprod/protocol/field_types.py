@@ -22,7 +22,7 @@ from kafkaprod.errors import CorruptDataError, UnsupportedVersionError
 from kafkaprod.protocol.primitives import Reader, Writer
 
 
-class Codec(NamedTuple):
+class ValueCodec(NamedTuple):
     """Reads and writes values of one type at one version.
 
     Attributes:
@@ -39,7 +39,7 @@ class Codec(NamedTuple):
 class ElementType(Protocol):
     """What an array can hold: a field type, or a struct class."""
 
-    def codec(self, version: int, is_flexible: bool, /) -> Codec: ...
+    def codec(self, version: int, is_flexible: bool, /) -> ValueCodec: ...
 
 
 class FieldType(ABC):
@@ -61,7 +61,7 @@ class FieldType(ABC):
         """Return a new value for a field that was not set and declares no default."""
 
     @abstractmethod
-    def codec(self, version: int, is_flexible: bool, /) -> Codec:
+    def codec(self, version: int, is_flexible: bool, /) -> ValueCodec:
         """Return reader and writer at one version."""
 
 
@@ -79,7 +79,7 @@ class FixedType(FieldType):
     def zero(self) -> Any:
         return self.zero_value
 
-    def codec(self, version: int, is_flexible: bool, /) -> Codec:
+    def codec(self, version: int, is_flexible: bool, /) -> ValueCodec:
         layout = struct.Struct(">" + self.format)
 
         def read(reader: Reader) -> Any:
@@ -88,14 +88,19 @@ class FixedType(FieldType):
         def write(writer: Writer, value: Any) -> None:
             writer.pack(layout, (value,))
 
-        return Codec(read, write, layout.size)
+        return ValueCodec(read, write, layout.size)
 
 
 class ScalarType(FieldType):
     """UUID, string, bytes or records. Each variant is the pair of a Reader's and a Writer's method."""
 
     def __init__(
-        self, zero_value: Any, classic: Codec, classic_nullable: Codec, compact: Codec, compact_nullable: Codec
+        self,
+        zero_value: Any,
+        classic: ValueCodec,
+        classic_nullable: ValueCodec,
+        compact: ValueCodec,
+        compact_nullable: ValueCodec,
     ) -> None:
         self.zero_value = zero_value
         self.classic = classic
@@ -106,7 +111,7 @@ class ScalarType(FieldType):
     def zero(self) -> Any:
         return None if self.nullable_since == 0 else self.zero_value
 
-    def codec(self, version: int, is_flexible: bool, /) -> Codec:
+    def codec(self, version: int, is_flexible: bool, /) -> ValueCodec:
         if self.is_nullable(version):
             return self.compact_nullable if is_flexible else self.classic_nullable
         return _refusing_null(self.compact if is_flexible else self.classic, self.nullable_since)
@@ -121,7 +126,7 @@ class ArrayType(FieldType):
     def zero(self) -> Any:
         return None if self.nullable_since == 0 else []
 
-    def codec(self, version: int, is_flexible: bool, /) -> Codec:
+    def codec(self, version: int, is_flexible: bool, /) -> ValueCodec:
         if isinstance(self.element, FixedType):
             read_elements, write_elements = _fixed_elements(self.element.format)
         else:
@@ -141,7 +146,7 @@ class ArrayType(FieldType):
                 write_count(writer, len(value))
                 write_elements(writer, value)
 
-        codec = Codec(read, write, 1 if is_flexible else 4)
+        codec = ValueCodec(read, write, 1 if is_flexible else 4)
         return codec if is_nullable else _refusing_null(codec, self.nullable_since)
 
 
@@ -154,8 +159,8 @@ class StructType(FieldType):
     def zero(self) -> Any:
         return None if self.nullable_since == 0 else self.struct_class()
 
-    def codec(self, version: int, is_flexible: bool, /) -> Codec:
-        inner: Codec = self.struct_class.codec(version, is_flexible)
+    def codec(self, version: int, is_flexible: bool, /) -> ValueCodec:
+        inner: ValueCodec = self.struct_class.codec(version, is_flexible)
         if not self.is_nullable(version):
             return _refusing_null(inner, self.nullable_since)
 
@@ -167,10 +172,10 @@ class StructType(FieldType):
             if value is not None:
                 inner.write(writer, value)
 
-        return Codec(read, write, 1)
+        return ValueCodec(read, write, 1)
 
 
-def _refusing_null(codec: Codec, nullable_since: int | None) -> Codec:
+def _refusing_null(codec: ValueCodec, nullable_since: int | None) -> ValueCodec:
     def write(writer: Writer, value: Any) -> None:
         if value is None:
             if nullable_since is not None:
@@ -208,7 +213,7 @@ def _fixed_elements(letter: str) -> tuple[_ReadElements, _WriteElements]:
     return read, write
 
 
-def _elements(element: Codec) -> tuple[_ReadElements, _WriteElements]:
+def _elements(element: ValueCodec) -> tuple[_ReadElements, _WriteElements]:
     read_element, write_element, min_bytes = element
 
     def read(reader: Reader, count: int) -> list[Any]:
@@ -237,30 +242,30 @@ UINT16 = FixedType("H")
 UINT32 = FixedType("I")
 FLOAT64 = FixedType("d", zero_value=0.0)
 
-_UUID_CODEC = Codec(Reader.read_uuid, Writer.write_uuid, 16)
+_UUID_CODEC = ValueCodec(Reader.read_uuid, Writer.write_uuid, 16)
 # The zero UUID means none and is None in Python: no null marker on the wire, so every variant is the same.
 UUID = ScalarType(None, _UUID_CODEC, _UUID_CODEC, _UUID_CODEC, _UUID_CODEC).nullable()
 
 STRING = ScalarType(
     "",
-    Codec(Reader.read_string, Writer.write_string, 2),
-    Codec(Reader.read_nullable_string, Writer.write_nullable_string, 2),
-    Codec(Reader.read_compact_string, Writer.write_compact_string, 1),
-    Codec(Reader.read_compact_nullable_string, Writer.write_compact_nullable_string, 1),
+    ValueCodec(Reader.read_string, Writer.write_string, 2),
+    ValueCodec(Reader.read_nullable_string, Writer.write_nullable_string, 2),
+    ValueCodec(Reader.read_compact_string, Writer.write_compact_string, 1),
+    ValueCodec(Reader.read_compact_nullable_string, Writer.write_compact_nullable_string, 1),
 )
 NULLABLE_STRING = STRING.nullable()
 
 BYTES = ScalarType(
     b"",
-    Codec(Reader.read_bytes, Writer.write_bytes, 4),
-    Codec(Reader.read_nullable_bytes, Writer.write_nullable_bytes, 4),
-    Codec(Reader.read_compact_bytes, Writer.write_compact_bytes, 1),
-    Codec(Reader.read_compact_nullable_bytes, Writer.write_compact_nullable_bytes, 1),
+    ValueCodec(Reader.read_bytes, Writer.write_bytes, 4),
+    ValueCodec(Reader.read_nullable_bytes, Writer.write_nullable_bytes, 4),
+    ValueCodec(Reader.read_compact_bytes, Writer.write_compact_bytes, 1),
+    ValueCodec(Reader.read_compact_nullable_bytes, Writer.write_compact_nullable_bytes, 1),
 )
 NULLABLE_BYTES = BYTES.nullable()
 
-_CLASSIC_RECORDS = Codec(Reader.read_records, Writer.write_records, 4)
-_COMPACT_RECORDS = Codec(Reader.read_compact_records, Writer.write_compact_records, 1)
+_CLASSIC_RECORDS = ValueCodec(Reader.read_records, Writer.write_records, 4)
+_COMPACT_RECORDS = ValueCodec(Reader.read_compact_records, Writer.write_compact_records, 1)
 # Record batches, opaque; null is legal in every message that has them.
 RECORDS = ScalarType(None, _CLASSIC_RECORDS, _CLASSIC_RECORDS, _COMPACT_RECORDS, _COMPACT_RECORDS).nullable()
 

@@ -31,7 +31,7 @@ FIRST_FRAME_MAX_BYTES = 1 << 20  # an ApiVersions answer; bounded while the peer
 SASL_FRAME_MAX_BYTES = 512 << 10  # Kafka's own bound of SASL frames
 
 
-class State(Enum):
+class ConnectionState(Enum):
     """The stage of a connection."""
 
     CREATED = auto()
@@ -44,27 +44,31 @@ class State(Enum):
     CLOSED = auto()
 
 
-TRANSITIONS: dict[State, frozenset[State]] = {
-    State.CREATED: frozenset({State.PROBING_SASL, State.NEGOTIATING, State.CLOSED}),
-    State.PROBING_SASL: frozenset({State.SASL_HANDSHAKE, State.CLOSED}),
-    State.SASL_HANDSHAKE: frozenset({State.AUTHENTICATING, State.CLOSED}),
-    State.AUTHENTICATING: frozenset({State.NEGOTIATING, State.READY, State.CLOSED}),
-    State.NEGOTIATING: frozenset({State.READY, State.CLOSED}),
-    State.READY: frozenset({State.DRAINING, State.CLOSED}),
-    State.DRAINING: frozenset({State.SASL_HANDSHAKE, State.CLOSED}),
-    State.CLOSED: frozenset(),
+TRANSITIONS: dict[ConnectionState, frozenset[ConnectionState]] = {
+    ConnectionState.CREATED: frozenset(
+        {ConnectionState.PROBING_SASL, ConnectionState.NEGOTIATING, ConnectionState.CLOSED}
+    ),
+    ConnectionState.PROBING_SASL: frozenset({ConnectionState.SASL_HANDSHAKE, ConnectionState.CLOSED}),
+    ConnectionState.SASL_HANDSHAKE: frozenset({ConnectionState.AUTHENTICATING, ConnectionState.CLOSED}),
+    ConnectionState.AUTHENTICATING: frozenset(
+        {ConnectionState.NEGOTIATING, ConnectionState.READY, ConnectionState.CLOSED}
+    ),
+    ConnectionState.NEGOTIATING: frozenset({ConnectionState.READY, ConnectionState.CLOSED}),
+    ConnectionState.READY: frozenset({ConnectionState.DRAINING, ConnectionState.CLOSED}),
+    ConnectionState.DRAINING: frozenset({ConnectionState.SASL_HANDSHAKE, ConnectionState.CLOSED}),
+    ConnectionState.CLOSED: frozenset(),
 }
 
 # The largest frame to accept, so that a peer that is not trusted yet cannot fill the memory.
-FRAME_LIMITS: dict[State, int] = {
-    State.CREATED: FIRST_FRAME_MAX_BYTES,
-    State.PROBING_SASL: FIRST_FRAME_MAX_BYTES,
-    State.SASL_HANDSHAKE: SASL_FRAME_MAX_BYTES,
-    State.AUTHENTICATING: SASL_FRAME_MAX_BYTES,
-    State.NEGOTIATING: FIRST_FRAME_MAX_BYTES,
-    State.READY: MAX_FRAME_BYTES,
-    State.DRAINING: MAX_FRAME_BYTES,
-    State.CLOSED: 0,
+FRAME_LIMITS: dict[ConnectionState, int] = {
+    ConnectionState.CREATED: FIRST_FRAME_MAX_BYTES,
+    ConnectionState.PROBING_SASL: FIRST_FRAME_MAX_BYTES,
+    ConnectionState.SASL_HANDSHAKE: SASL_FRAME_MAX_BYTES,
+    ConnectionState.AUTHENTICATING: SASL_FRAME_MAX_BYTES,
+    ConnectionState.NEGOTIATING: FIRST_FRAME_MAX_BYTES,
+    ConnectionState.READY: MAX_FRAME_BYTES,
+    ConnectionState.DRAINING: MAX_FRAME_BYTES,
+    ConnectionState.CLOSED: 0,
 }
 
 
@@ -98,7 +102,7 @@ class Handshake:
         timeout_ms: int,
         random: Callable[[], float],
     ) -> None:
-        self.state = State.CREATED
+        self.state = ConnectionState.CREATED
         self.versions: BrokerVersions | None = None
         self._ask = ask
         self._emit = emit
@@ -123,20 +127,20 @@ class Handshake:
             IllegalStateError: It was started before.
         """
         if self._sasl_mechanism is None:
-            self._transition(State.NEGOTIATING)
+            self._transition(ConnectionState.NEGOTIATING)
             self._ask_for_versions(highest_versions_request(self._identity), now_ms)
         else:
-            self._transition(State.PROBING_SASL)
+            self._transition(ConnectionState.PROBING_SASL)
             self._ask_for_versions(0, now_ms)
 
     @property
     def may_login_again(self) -> bool:
         """Whether the session is nearly over, and the next login may begin when no answer is outstanding."""
-        return self.state is State.DRAINING and self._next_login_ms is None
+        return self.state is ConnectionState.DRAINING and self._next_login_ms is None
 
     def begin_login(self, now_ms: int) -> None:
         """Begin the first login, or the next one when no answer is outstanding."""
-        self._transition(State.SASL_HANDSHAKE)
+        self._transition(ConnectionState.SASL_HANDSHAKE)
         self._login_started_ms = now_ms
         if self.versions is not None:
             self._next_login_ms = now_ms + login.MIN_REAUTHENTICATION_MS
@@ -154,10 +158,10 @@ class Handshake:
             after_ms = login.reauthenticate_after_ms(self._session_lifetime_ms, self._random)
             self._reauthenticate_at_ms = self._login_answered_ms + after_ms
         if self.versions is None:
-            self._transition(State.NEGOTIATING)
+            self._transition(ConnectionState.NEGOTIATING)
             self._ask_for_versions(highest_versions_request(self._identity), now_ms)
         else:
-            self._transition(State.READY)
+            self._transition(ConnectionState.READY)
             self._emit(SessionReauthenticated(now_ms - self._login_started_ms))
 
     def on_response(self, version: int, body: memoryview, now_ms: int) -> None:
@@ -167,25 +171,25 @@ class Handshake:
             KafkaError: The connection is unusable: AuthenticationError, BrokerError or CorruptDataError.
         """
         match self.state:
-            case State.PROBING_SASL:
+            case ConnectionState.PROBING_SASL:
                 self._sasl_authenticate_version = login.authenticate_version(read_versions(body, version))
                 self.begin_login(now_ms)
-            case State.SASL_HANDSHAKE:
+            case ConnectionState.SASL_HANDSHAKE:
                 login.check_mechanism(body, self._sasl_mechanism)
-                self._transition(State.AUTHENTICATING)
+                self._transition(ConnectionState.AUTHENTICATING)
                 self._await_token(None, now_ms)
-            case State.AUTHENTICATING:
+            case ConnectionState.AUTHENTICATING:
                 challenge, self._session_lifetime_ms = login.read_token(body, version)
                 self._login_answered_ms = now_ms
                 self._await_token(challenge, now_ms)
-            case State.NEGOTIATING:
+            case ConnectionState.NEGOTIATING:
                 self._on_versions(version, body, now_ms)
             case _:
                 raise IllegalStateError(f"no answer is expected in state {self.state.name}")
 
     def deadlines_ms(self) -> tuple[int | None, int | None, int | None]:
         """Return the times at which `on_time` is due; None: never."""
-        next_login_ms = self._next_login_ms if self.state is State.DRAINING else None
+        next_login_ms = self._next_login_ms if self.state is ConnectionState.DRAINING else None
         return self._token_deadline_ms, self._reauthenticate_at_ms, next_login_ms
 
     def on_time(self, now_ms: int) -> None:
@@ -200,11 +204,11 @@ class Handshake:
             self._next_login_ms = None
         if self._reauthenticate_at_ms is not None and now_ms >= self._reauthenticate_at_ms:
             self._reauthenticate_at_ms = None
-            self._transition(State.DRAINING)
+            self._transition(ConnectionState.DRAINING)
 
     def close(self) -> None:
         """End the handshake with its connection."""
-        self._transition(State.CLOSED)
+        self._transition(ConnectionState.CLOSED)
         self._token_deadline_ms = self._reauthenticate_at_ms = None
 
     def _ask_for_versions(self, version: int, now_ms: int) -> None:
@@ -217,7 +221,7 @@ class Handshake:
             self._ask_for_versions(next_version, now_ms)
             return
         self.versions = read_versions(body, version)
-        self._transition(State.READY)
+        self._transition(ConnectionState.READY)
         self._emit(ConnectionReady(self.versions))
 
     def _await_token(self, challenge: bytes | None, now_ms: int) -> None:
@@ -229,8 +233,8 @@ class Handshake:
             raise IllegalStateError(f"no SASL token is expected in state {self.state.name}")
         self._token_deadline_ms = None
 
-    def _transition(self, target: State) -> None:
+    def _transition(self, target: ConnectionState) -> None:
         if target not in TRANSITIONS[self.state]:
             raise IllegalStateError(f"connection cannot go from {self.state.name} to {target.name}")
         self.state = target
-        self._note_ready(self.versions if target is State.READY else None)
+        self._note_ready(self.versions if target is ConnectionState.READY else None)

@@ -16,14 +16,14 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from kafkaprod.errors import CorruptDataError, UnsupportedVersionError
-from kafkaprod.protocol.field_types import Codec, FieldType, FixedType
+from kafkaprod.protocol.field_types import FieldType, FixedType, ValueCodec
 from kafkaprod.protocol.primitives import Reader, Writer
 
 # Errors of packing a value of a wrong type or size.
 _WRONG_VALUE = (ValueError, TypeError, AttributeError, struct.error)
 
 
-class Field(NamedTuple):
+class FieldSpec(NamedTuple):
     """One declared field.
 
     Attributes:
@@ -55,7 +55,7 @@ class _Step(NamedTuple):
     min_bytes: int
 
 
-def compile_struct(struct_class: type[Any], fields: Iterable[Field], version: int, is_flexible: bool) -> Codec:
+def compile_struct(struct_class: type[Any], fields: Iterable[FieldSpec], version: int, is_flexible: bool) -> ValueCodec:
     """Return the codec of a struct class at one version of the message around it."""
     present = [field for field in fields if field.is_in(version)]
     absent = [field for field in fields if not field.is_in(version)]
@@ -99,10 +99,10 @@ def compile_struct(struct_class: type[Any], fields: Iterable[Field], version: in
         except _WRONG_VALUE as error:
             raise ValueError(f"{label}: {error}") from error
 
-    return Codec(read, write, max(1, sum(step.min_bytes for step in steps)))
+    return ValueCodec(read, write, max(1, sum(step.min_bytes for step in steps)))
 
 
-def _steps(fields: Iterable[Field], version: int, is_flexible: bool) -> Iterator[_Step]:
+def _steps(fields: Iterable[FieldSpec], version: int, is_flexible: bool) -> Iterator[_Step]:
     for is_fixed, group in groupby(fields, key=lambda field: isinstance(field.type, FixedType)):
         if is_fixed:
             yield _fixed_run(list(group))
@@ -111,7 +111,7 @@ def _steps(fields: Iterable[Field], version: int, is_flexible: bool) -> Iterator
                 yield _single(field.name, field.type.codec(version, is_flexible))
 
 
-def _single(name: str, codec: Codec) -> _Step:
+def _single(name: str, codec: ValueCodec) -> _Step:
     read_value, write_value, min_bytes = codec
 
     def read(reader: Reader, message: Any) -> None:
@@ -123,7 +123,7 @@ def _single(name: str, codec: Codec) -> _Step:
     return _Step(name, read, write, min_bytes)
 
 
-def _fixed_run(fields: list[Field]) -> _Step:
+def _fixed_run(fields: list[FieldSpec]) -> _Step:
     names = [field.name for field in fields]
     layout = struct.Struct(">" + "".join(field.type.format for field in fields if isinstance(field.type, FixedType)))
 
@@ -137,7 +137,7 @@ def _fixed_run(fields: list[Field]) -> _Step:
     return _Step(names[0] if len(names) == 1 else f"{names[0]}..{names[-1]}", read, write, layout.size)
 
 
-def _tagged_section(fields: list[Field], version: int) -> _Step:
+def _tagged_section(fields: list[FieldSpec], version: int) -> _Step:
     """Return the step of the tagged fields. Reading sets only what the peer sent: defaults are already set."""
     known = {field.tag: _single(field.name, field.type.codec(version, True)) for field in fields}
     defaults = [(field, field.make_default()) for field in fields]  # only for comparison: they may be mutable

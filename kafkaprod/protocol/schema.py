@@ -23,8 +23,8 @@ from typing import Any, ClassVar, Self, dataclass_transform
 
 from kafkaprod.errors import CorruptDataError, UnsupportedVersionError
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.field_types import ArrayType, Codec, FieldType, StructType
-from kafkaprod.protocol.plans import Field, compile_struct
+from kafkaprod.protocol.field_types import ArrayType, FieldType, StructType, ValueCodec
+from kafkaprod.protocol.plans import FieldSpec, compile_struct
 from kafkaprod.protocol.primitives import MAX_ELEMENTS, UNLIMITED_ELEMENTS, Buffer, Reader, Writer
 
 _UNSET: Any = object()
@@ -53,7 +53,7 @@ def field(
     """
     if tag is not None and isinstance(field_type, StructType) and field_type.nullable_since is not None:
         raise TypeError("a nullable struct cannot be a tagged field: that has an encoding of its own (KIP-893)")
-    return Field("", field_type, since, until, tag, _default_maker(field_type, default), ignorable)
+    return FieldSpec("", field_type, since, until, tag, _default_maker(field_type, default), ignorable)
 
 
 def _default_maker(field_type: FieldType, default: Any) -> Callable[[], Any]:
@@ -70,12 +70,12 @@ def _default_maker(field_type: FieldType, default: Any) -> Callable[[], Any]:
 class _Declaration(type):
     """Turns a class body of `field` declarations into slots and a list of fields."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[FieldSpec, ...]
     defaults: tuple[tuple[str, Callable[[], Any]], ...]
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> _Declaration:
-        declared = [value._replace(name=key) for key, value in namespace.items() if isinstance(value, Field)]
-        body = {key: value for key, value in namespace.items() if not isinstance(value, Field)}
+        declared = [value._replace(name=key) for key, value in namespace.items() if isinstance(value, FieldSpec)]
+        body = {key: value for key, value in namespace.items() if not isinstance(value, FieldSpec)}
         body["__slots__"] = tuple(item.name for item in declared)
         declaration = super().__new__(mcs, name, bases, body, **options)
         declaration.fields = tuple(declared)
@@ -84,7 +84,7 @@ class _Declaration(type):
 
 
 @cache
-def _codec(struct_class: type[Struct], version: int, is_flexible: bool) -> Codec:
+def _codec(struct_class: type[Struct], version: int, is_flexible: bool) -> ValueCodec:
     return compile_struct(struct_class, struct_class.fields, version, is_flexible)
 
 
@@ -98,7 +98,7 @@ class Struct(metaclass=_Declaration):
             raise TypeError(f"{type(self).__name__} has no field {', '.join(values)}")
 
     @classmethod
-    def codec(cls, version: int, is_flexible: bool, /) -> Codec:
+    def codec(cls, version: int, is_flexible: bool, /) -> ValueCodec:
         """Return reader and writer at one version of the message around it; compiled at the first use."""
         return _codec(cls, version, is_flexible)
 
@@ -226,7 +226,7 @@ class Message(Struct):
             raise ValueError(f"{type(self).__name__} v{version}: {error}") from error
 
     @classmethod
-    def _codec_of(cls, version: int) -> Codec:
+    def _codec_of(cls, version: int) -> ValueCodec:
         lowest, highest = cls.versions
         if not lowest <= version <= highest:
             raise UnsupportedVersionError(

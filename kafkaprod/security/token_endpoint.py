@@ -55,7 +55,7 @@ class Answer(Protocol):
     def body(self) -> bytes: ...
 
 
-class Exchange(Protocol):
+class HttpExchange(Protocol):
     """Sends one HTTP request."""
 
     def __call__(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
@@ -71,7 +71,7 @@ class TokenEndpoint:
         exchange: Sends one HTTP request.
     """
 
-    def __init__(self, options: OAuthOptions, exchange: Exchange) -> None:
+    def __init__(self, options: OAuthOptions, exchange: HttpExchange) -> None:
         self._options = options
         self._exchange = exchange
         self._extensions = parse_extensions(options.sasl_oauthbearer_extensions or "")

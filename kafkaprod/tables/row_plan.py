@@ -37,7 +37,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
-class Rows(Protocol):
+class NamedColumns(Protocol):
     """Has the columns of a block of rows by name."""
 
     row_count: int
@@ -93,7 +93,7 @@ class Template:
         """Return the columns it needs."""
         return self.parts[1::2]
 
-    def fill(self, rows: Rows) -> Column:
+    def fill(self, rows: NamedColumns) -> Column:
         """Return the texts of all rows."""
         if not self.names:
             return Column.constant(self.parts[0].encode())
@@ -166,7 +166,9 @@ class RowPlan:
         """Return whether a part of the row must be found in it."""
         return bool(self.fields) or bool(self.headers) or self.key is not None
 
-    def map(self, rows: Rows, whole: Column | None, reasons: Reasons, keep: NDArray[np.bool_] | None = None) -> Mapped:
+    def map(
+        self, rows: NamedColumns, whole: Column | None, reasons: Reasons, keep: NDArray[np.bool_] | None = None
+    ) -> Mapped:
         """Return what the rows become; those that have no record go into `reasons`.
 
         Args:
@@ -185,7 +187,9 @@ class RowPlan:
             partitions=partitions,
         )
 
-    def _partitions(self, rows: Rows, name: str, reasons: Reasons, keep: NDArray[np.bool_] | None) -> NDArray[np.int32]:
+    def _partitions(
+        self, rows: NamedColumns, name: str, reasons: Reasons, keep: NDArray[np.bool_] | None
+    ) -> NDArray[np.int32]:
         column = rows.text(name)
         numbers, status = _parsed(column, rows.row_count, has_times=False)
         numbers[status == TEXT_NULL] = -1
@@ -199,7 +203,9 @@ class RowPlan:
             reasons[place] = f"{name}={(column[place] or b'')[:40]!r} is not a partition number"
         return numbers.clip(-(1 << 31), (1 << 31) - 1).astype(np.int32)
 
-    def _timestamps(self, rows: Rows, name: str, reasons: Reasons, keep: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+    def _timestamps(
+        self, rows: NamedColumns, name: str, reasons: Reasons, keep: NDArray[np.bool_] | None
+    ) -> NDArray[np.int64]:
         """Return times in ms from times, numbers, or ISO 8601 texts (UTC without an offset)."""
         scale = MS_PER_UNIT[self.timestamp_unit or "ms"]
         typed = rows.times(name)

@@ -11,10 +11,10 @@ import pytest
 from kafkaprod.engine.transactions import requests
 from kafkaprod.engine.transactions.calls import CallKind, OffsetsCall
 from kafkaprod.engine.transactions.offsets import GroupMetadata, OffsetAndMetadata
-from kafkaprod.engine.transactions.requests import Producer, TransactionRequest
+from kafkaprod.engine.transactions.requests import TransactionalProducer, TransactionRequest
 from kafkaprod.structs import Node, TopicPartition
 
-TX = Producer("tx", 4000, 1)
+TX = TransactionalProducer("tx", 4000, 1)
 NODE = Node(1, "h", 9092)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OFFSETS = {T0: OffsetAndMetadata(42, leader_epoch=3)}

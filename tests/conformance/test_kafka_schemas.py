@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kafkaprod.protocol.field_types import ArrayType, FieldType, FixedType, ScalarType, StructType
-from kafkaprod.protocol.plans import Field
+from kafkaprod.protocol.plans import FieldSpec
 from kafkaprod.protocol.schema import Message
 from tests.support.net.protocol_samples import MESSAGE_CLASSES, kind_of
 
@@ -90,7 +90,7 @@ def struct_of(field_type: FieldType) -> Any:
     return field_type.struct_class if isinstance(field_type, StructType) else None
 
 
-def default_of(definition: dict[str, Any], field: Field) -> Any:
+def default_of(definition: dict[str, Any], field: FieldSpec) -> Any:
     """Kafka's default as our value. Where null is legal in every version, an unset field of ours is null, not empty."""
     text = str(definition.get("default", ""))
     if text == "":
@@ -102,7 +102,7 @@ def default_of(definition: dict[str, Any], field: Field) -> Any:
     return int(text, 0)
 
 
-def compare(ours: tuple[Field, ...], theirs: list[dict[str, Any]], common: dict[str, Any], versions: range) -> None:
+def compare(ours: tuple[FieldSpec, ...], theirs: list[dict[str, Any]], common: dict[str, Any], versions: range) -> None:
     """Fields that exist in none of the versions are left out on their side; order counts."""
     present = [item for item in theirs if any(in_range(item["versions"], version) for version in versions)]
     newest = [field for field in ours if any(field.is_in(version) for version in versions)]

@@ -24,7 +24,7 @@ from kafkaprod.protocol.client_events import (
     Event,
     SaslChallenge,
 )
-from kafkaprod.protocol.handshake import State
+from kafkaprod.protocol.handshake import ConnectionState
 from kafkaprod.protocol.messages import RESPONSES
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaprod.protocol.messages.metadata import MetadataRequest
@@ -116,7 +116,7 @@ def receive_bytes(data: bytes) -> None:
             assert connection._splitter.incomplete_bytes <= len(data) + 64
         connection.connection_lost(ConnectionLostError("the end"))
     events += _take_events(connection, mechanism)
-    assert connection.state is State.CLOSED
+    assert connection.state is ConnectionState.CLOSED
     assert [type(event) for event in events].count(ConnectionFailed) == 1
     ended = [request.on_done for request in connection.finished]
     assert ended == tokens, "each once, in the order they were sent"
@@ -154,7 +154,7 @@ def _take_events(connection: Connection, mechanism: ScramMechanism) -> list[Even
     """The events; challenges are answered as a node does."""
     events = connection.events()
     for event in events:
-        if isinstance(event, SaslChallenge) and connection.state is not State.CLOSED:
+        if isinstance(event, SaslChallenge) and connection.state is not ConnectionState.CLOSED:
             try:
                 token = mechanism.first() if event.challenge is None else mechanism.step(event.challenge)
             except AuthenticationError as error:

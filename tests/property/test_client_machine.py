@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kafkaprod.errors import ConnectionLostError, RequestTimedOutError
 from kafkaprod.protocol.client import Connection
 from kafkaprod.protocol.client_events import ConnectionFailed
-from kafkaprod.protocol.handshake import State
+from kafkaprod.protocol.handshake import ConnectionState
 from tests.support.net.fake_broker import FakeBroker, frame
 from tests.support.net.happenings import happened, kind
 from tests.support.net.outcomes import outcome_token
@@ -38,7 +38,7 @@ class ClientConnectionMachine(RuleBasedStateMachine):
         self.token = 0
 
     def is_open(self) -> bool:
-        return self.connection.state is not State.CLOSED
+        return self.connection.state is not ConnectionState.CLOSED
 
     @rule(sizes=st.lists(st.integers(0, 50), max_size=5), expects=st.booleans(), timeout_ms=st.integers(1, 1000))
     @precondition(is_open)

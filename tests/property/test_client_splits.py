@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.client import Connection
 from kafkaprod.protocol.client_events import ConnectionFailed, SaslChallenge
-from kafkaprod.protocol.handshake import State
+from kafkaprod.protocol.handshake import ConnectionState
 from kafkaprod.protocol.in_flight import InFlightRequest
 from tests.support.net.fake_broker import FakeBroker
 from tests.support.net.happenings import happened, kind
@@ -105,7 +105,7 @@ def test_garbage_in_any_split_ends_the_connection_or_waits_and_loses_no_request(
             connection.receive_data(data[position : position + size], 0)
             position, index = position + size, index + 1
         events = happened(connection)
-        assert connection.state in (State.READY, State.CLOSED)
+        assert connection.state in (ConnectionState.READY, ConnectionState.CLOSED)
         connection.on_time(100)
         events += happened(connection)
         ended = [event.correlation_id for event in events if isinstance(event, InFlightRequest)]

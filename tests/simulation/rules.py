@@ -18,7 +18,7 @@ from kafkaprod.broker.metadata.image import PartitionImage, PartitionKey
 from kafkaprod.broker.replication.fetcher import Fetcher
 from kafkaprod.broker.replication.partition import FollowerFetch, PartitionReplica
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
-from kafkaprod.engine.answers import Answers, Failure
+from kafkaprod.engine.answers import Answers, BatchFailure
 from kafkaprod.engine.identity import IdempotentIdentity
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
@@ -96,7 +96,7 @@ def _same_epoch(self: IdempotentIdentity) -> None:
 
 
 def _forgets_sequence(retry: Callable[..., None]) -> Callable[..., None]:
-    def wrong(self: Answers, ref: Any, failure: Failure, now_ms: int) -> None:
+    def wrong(self: Answers, ref: Any, failure: BatchFailure, now_ms: int) -> None:
         ref.forget_sequence()
         retry(self, ref, replace(failure, maybe_persisted=False), now_ms)
 
@@ -104,7 +104,7 @@ def _forgets_sequence(retry: Callable[..., None]) -> Callable[..., None]:
 
 
 def _certain_without_answer(apply: Callable[..., None]) -> Callable[..., None]:
-    def wrong(self: Answers, ref: Any, failure: Failure, now_ms: int) -> None:
+    def wrong(self: Answers, ref: Any, failure: BatchFailure, now_ms: int) -> None:
         apply(self, ref, replace(failure, error=None, maybe_persisted=False), now_ms)  # the error says it, too
 
     return wrong

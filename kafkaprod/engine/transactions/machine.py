@@ -132,7 +132,7 @@ class TransactionMachine(Intents):
         state, members = self.state, self.members
         if members.is_v2 and state in ENDING:
             return None  # batches have no outcome yet
-        me = requests.Producer(self._name, self.producer_id, self.epoch)
+        me = requests.TransactionalProducer(self._name, self.producer_id, self.epoch)
         if state is State.INITIALIZING:
             timeout_ms, is_bump = self._timeout_ms, not self._is_first_init
             return self._to(lambda node: requests.init_producer_id(me, node, timeout_ms, is_bump=is_bump))
@@ -162,7 +162,7 @@ class TransactionMachine(Intents):
             # It was answered, so that it can be used again: the next one differs by the epoch.
             last.message.producer_id, last.message.producer_epoch = self.producer_id, self.epoch  # type: ignore[attr-defined]
             return last
-        me = requests.Producer(self._name, self.producer_id, self.epoch)
+        me = requests.TransactionalProducer(self._name, self.producer_id, self.epoch)
         self._last_end = requests.end(me, node, is_commit=is_commit, is_v2=self.members.is_v2)
         return self._last_end
 
@@ -172,7 +172,7 @@ class TransactionMachine(Intents):
             return requests.find_coordinator(self._name, None)
         return make(self._coordinator)
 
-    def _to_group(self, me: requests.Producer, call: OffsetsCall) -> TransactionRequest:
+    def _to_group(self, me: requests.TransactionalProducer, call: OffsetsCall) -> TransactionRequest:
         node = self._group_coordinators.get(call.group.group_id)
         if node is None:
             return requests.find_coordinator(self._name, call.group.group_id)

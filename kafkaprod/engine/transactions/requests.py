@@ -41,7 +41,7 @@ FIRST_WITH_MANY_KEYS: Final = 4  # FindCoordinator; only one key is ever sent
 
 
 @dataclass(frozen=True, slots=True)
-class Producer:
+class TransactionalProducer:
     """Who sends: the transactional id with the producer id and epoch it has now."""
 
     transactional_id: str
@@ -89,7 +89,9 @@ def find_coordinator(key: str, group_id: str | None) -> TransactionRequest:
     return TransactionRequest(Step.FIND_COORDINATOR, None, message, (1, 6), group_id=group_id)
 
 
-def init_producer_id(producer: Producer, node: Node, timeout_ms: int, *, is_bump: bool) -> TransactionRequest:
+def init_producer_id(
+    producer: TransactionalProducer, node: Node, timeout_ms: int, *, is_bump: bool
+) -> TransactionRequest:
     """Request a producer id; a bump requests the next epoch of the current one."""
     has_id = is_bump and producer.producer_id >= 0
     message = InitProducerIdRequest(
@@ -101,7 +103,9 @@ def init_producer_id(producer: Producer, node: Node, timeout_ms: int, *, is_bump
     return TransactionRequest(Step.BUMP if is_bump else Step.INIT, node, message, (3 if has_id else 0, 5))
 
 
-def add_partitions(producer: Producer, node: Node, partitions: Iterable[TopicPartition]) -> TransactionRequest:
+def add_partitions(
+    producer: TransactionalProducer, node: Node, partitions: Iterable[TopicPartition]
+) -> TransactionRequest:
     """Add partitions, under v1."""
     partitions = tuple(partitions)
     message = AddPartitionsToTxnRequest(
@@ -115,7 +119,7 @@ def add_partitions(producer: Producer, node: Node, partitions: Iterable[TopicPar
     return TransactionRequest(Step.ADD_PARTITIONS, node, message, (0, 3), partitions=partitions)
 
 
-def add_offsets(producer: Producer, node: Node, group_id: str) -> TransactionRequest:
+def add_offsets(producer: TransactionalProducer, node: Node, group_id: str) -> TransactionRequest:
     """Add a group, under v1."""
     message = AddOffsetsToTxnRequest(
         transactional_id=producer.transactional_id,
@@ -126,7 +130,9 @@ def add_offsets(producer: Producer, node: Node, group_id: str) -> TransactionReq
     return TransactionRequest(Step.ADD_OFFSETS, node, message, (0, 4), group_id=group_id)
 
 
-def commit_offsets(producer: Producer, node: Node, call: OffsetsCall, *, is_v2: bool) -> TransactionRequest:
+def commit_offsets(
+    producer: TransactionalProducer, node: Node, call: OffsetsCall, *, is_v2: bool
+) -> TransactionRequest:
     """Send the offsets of a call that have not been accepted yet."""
     topics: list[TxnOffsetCommitRequestTopic] = []
     for topic, numbers in _by_topic(call.missing).items():
@@ -157,7 +163,7 @@ def commit_offsets(producer: Producer, node: Node, call: OffsetsCall, *, is_v2: 
     return TransactionRequest(Step.COMMIT_OFFSETS, node, message, versions, group_id=group.group_id, call=call)
 
 
-def end(producer: Producer, node: Node, *, is_commit: bool, is_v2: bool) -> TransactionRequest:
+def end(producer: TransactionalProducer, node: Node, *, is_commit: bool, is_v2: bool) -> TransactionRequest:
     """Commit or abort."""
     message = EndTxnRequest(
         transactional_id=producer.transactional_id,

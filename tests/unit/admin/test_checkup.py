@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafkaprod.admin.checkup import WRITE, Facts, Finding, Level, examine
+from kafkaprod.admin.checkup import WRITE, ClusterFacts, Finding, Level, examine
 from kafkaprod.admin.topics import PartitionInfo, TopicInfo
 from kafkaprod.config import ProducerConfig
 
@@ -26,16 +26,16 @@ def topic(partitions: int = 3, replicas: int = 3, in_sync: int = 3, leader: int 
     )
 
 
-GOOD = Facts(3, (0, 13), topic(), GOOD_OPTIONS)
+GOOD = ClusterFacts(3, (0, 13), topic(), GOOD_OPTIONS)
 
 
-def find(subject: str, facts: Facts = GOOD, **options: object) -> list[Finding]:
+def find(subject: str, facts: ClusterFacts = GOOD, **options: object) -> list[Finding]:
     """What is said about a subject."""
     config = ProducerConfig.from_options({"bootstrap_servers": "localhost", **options})
     return [finding for finding in examine(config, facts) if finding.subject == subject]
 
 
-def with_options(**changes: str) -> Facts:
+def with_options(**changes: str) -> ClusterFacts:
     return replace(GOOD, options=GOOD_OPTIONS | {name.replace("_", "."): value for name, value in changes.items()})
 
 
@@ -75,7 +75,7 @@ RULES = [
 
 @pytest.mark.parametrize(("subject", "facts", "options", "level", "text", "remedy"), RULES)
 def test_what_will_go_wrong_is_said_with_what_to_change(
-    subject: str, facts: Facts, options: dict[str, object], level: Level, text: str, remedy: str
+    subject: str, facts: ClusterFacts, options: dict[str, object], level: Level, text: str, remedy: str
 ) -> None:
     found = [finding for finding in find(subject, facts, **options) if finding.level is level]
     assert len(found) == 1, found

@@ -4,10 +4,16 @@ from itertools import product
 
 import pytest
 
-from kafkaprod.engine.delivery_rules import MAYBE_PERSISTED, BatchFacts, Verdict, judge
+from kafkaprod.engine.delivery_rules import MAYBE_PERSISTED, BatchFacts, BatchVerdict, judge
 from kafkaprod.protocol.error_codes import ErrorCode, describe
 
-SPLIT, SUCCEED, RETRY, RENUMBER, FAIL = Verdict.SPLIT, Verdict.SUCCEED, Verdict.RETRY, Verdict.RENUMBER, Verdict.FAIL
+SPLIT, SUCCEED, RETRY, RENUMBER, FAIL = (
+    BatchVerdict.SPLIT,
+    BatchVerdict.SUCCEED,
+    BatchVerdict.RETRY,
+    BatchVerdict.RENUMBER,
+    BatchVerdict.FAIL,
+)
 OUT_OF_ORDER, INVALID_EPOCH, UNKNOWN_ID = 45, 47, 59
 CODES = sorted({int(code) for code in ErrorCode} - {0})
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kafkaprod.metrics import ProducerMetrics
 from kafkaprod.metrics.client_metrics import fitting, requested_metrics, since, totals_of
-from kafkaprod.metrics.otlp import Metric, Point, metrics_data
+from kafkaprod.metrics.otlp import Metric, NumberDataPoint, metrics_data
 from tests.support.otlp import read_metrics
 
 SENT = "org.apache.kafka.producer.record.send.total"
@@ -32,7 +32,9 @@ def test_prefixes_choose_whole_metrics() -> None:
         "org.apache.kafka.producer.topic.record.retry.rate",
         "org.apache.kafka.producer.topic.record.retry.total",
     ]
-    assert chosen[2] == Metric(chosen[2].name, True, [Point({"topic": "orders"}, 3.0), Point({"topic": "bills"}, 2.0)])
+    assert chosen[2] == Metric(
+        chosen[2].name, True, [NumberDataPoint({"topic": "orders"}, 3.0), NumberDataPoint({"topic": "bills"}, 2.0)]
+    )
     assert requested_metrics(snapshot(), []) == []
     assert requested_metrics(snapshot(), ["*"]) == requested_metrics(snapshot(), [""])
 
@@ -47,14 +49,17 @@ def test_every_group_of_numbers_has_a_name() -> None:
 
 
 def test_differences_are_of_totals_only() -> None:
-    metrics = [Metric("total", True, [Point({"topic": "a"}, 5.0)]), Metric("gauge", False, [Point({}, 5.0)])]
+    metrics = [
+        Metric("total", True, [NumberDataPoint({"topic": "a"}, 5.0)]),
+        Metric("gauge", False, [NumberDataPoint({}, 5.0)]),
+    ]
     later = [
-        Metric("total", True, [Point({"topic": "a"}, 7.0), Point({"topic": "new"}, 1.0)]),
-        Metric("gauge", False, [Point({}, 6.0)]),
+        Metric("total", True, [NumberDataPoint({"topic": "a"}, 7.0), NumberDataPoint({"topic": "new"}, 1.0)]),
+        Metric("gauge", False, [NumberDataPoint({}, 6.0)]),
     ]
     assert since(later, totals_of(metrics)) == [
-        Metric("total", True, [Point({"topic": "a"}, 2.0), Point({"topic": "new"}, 1.0)]),
-        Metric("gauge", False, [Point({}, 6.0)]),
+        Metric("total", True, [NumberDataPoint({"topic": "a"}, 2.0), NumberDataPoint({"topic": "new"}, 1.0)]),
+        Metric("gauge", False, [NumberDataPoint({}, 6.0)]),
     ]
 
 
@@ -85,7 +90,7 @@ def test_bytes_are_read_by_protobuf(
     metrics: dict[str, tuple[bool, dict[str, float]]], resource: dict[str, str], is_delta: bool
 ) -> None:
     given_metrics = [
-        Metric(name, is_total, [Point({"topic": subject}, value) for subject, value in points.items()])
+        Metric(name, is_total, [NumberDataPoint({"topic": subject}, value) for subject, value in points.items()])
         for name, (is_total, points) in metrics.items()
     ]
     data = metrics_data(given_metrics, resource, ("kafkaprod", "1"), start_ns=1, now_ns=2**63, is_delta=is_delta)

@@ -30,7 +30,7 @@ from kafkaprod.protocol.handshake import (
     FRAME_LIMITS,
     SASL_FRAME_MAX_BYTES,
     TRANSITIONS,
-    State,
+    ConnectionState,
 )
 from kafkaprod.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -101,7 +101,7 @@ def test_a_broker_that_refuses_every_version_cannot_keep_us_busy() -> None:
     events = exchange(connection, broker)
     assert [version for _, version in broker.seen] == [4, 3, 2, 1, 0]
     assert isinstance(events[-1], ConnectionFailed)
-    assert connection.state is State.CLOSED
+    assert connection.state is ConnectionState.CLOSED
 
 
 def test_any_other_error_of_api_versions_ends_the_connection() -> None:
@@ -306,7 +306,7 @@ def broken(answer: Any) -> list[Any]:
     broker.receive(take(connection))
     connection.receive_data(answer(broker.requests[1]), 0)
     events = happened(connection)
-    assert connection.state is State.CLOSED
+    assert connection.state is ConnectionState.CLOSED
     connection.receive_data(response(broker.requests[1], b"late"), 0)
     assert happened(connection) == []
     return events
@@ -603,16 +603,16 @@ def test_a_second_reauthentication_within_a_second_waits_because_kafka_refuses_i
     broker = sasl_broker(session_lifetime_ms=1000)
     connection, _ = ready(broker, sasl_mechanism="PLAIN", random=lambda: 0.0)
     connection.on_time(850)  # the first one may come soon after the login
-    assert connection.state is State.SASL_HANDSHAKE
+    assert connection.state is ConnectionState.SASL_HANDSHAKE
     exchange(connection, broker, now_ms=850)
     assert connection.is_ready
     connection.on_time(1700)
-    assert connection.state is State.DRAINING
+    assert connection.state is ConnectionState.DRAINING
     assert connection.next_deadline_ms() == 1950
     connection.on_time(1949)
-    assert connection.state is State.DRAINING
+    assert connection.state is ConnectionState.DRAINING
     connection.on_time(1950)
-    assert connection.state is State.SASL_HANDSHAKE
+    assert connection.state is ConnectionState.SASL_HANDSHAKE
 
 
 def test_nothing_is_pipelined_around_a_reauthentication() -> None:
@@ -622,14 +622,14 @@ def test_nothing_is_pipelined_around_a_reauthentication() -> None:
     produce(connection, "b", timeout_ms=60_000)
     broker.receive(take(connection))
     connection.on_time(8500)
-    assert connection.state is State.DRAINING
+    assert connection.state is ConnectionState.DRAINING
     with pytest.raises(IllegalStateError):
         produce(connection, "c")
     assert connection.outgoing_bytes == 0
     connection.receive_data(response(broker.requests[-2], b"A"), 8600)
-    assert connection.state is State.DRAINING
+    assert connection.state is ConnectionState.DRAINING
     connection.receive_data(response(broker.requests[-1], b"B"), 8600)
-    assert connection.state is State.SASL_HANDSHAKE
+    assert connection.state is ConnectionState.SASL_HANDSHAKE
     kinds = [kind(event) for event in exchange(connection, broker, now_ms=8700)]
     assert kinds == ["answered", "answered", SessionReauthenticated]
     broker.handlers[PRODUCE] = echo
@@ -642,7 +642,7 @@ def test_a_request_without_response_does_not_hold_up_the_login_and_precedes_it()
     connection, _ = ready(broker, sasl_mechanism="PLAIN", random=lambda: 0.0)
     produce(connection, "a", timeout_ms=60_000, expects_response=False)
     connection.on_time(8500)
-    assert connection.state is State.SASL_HANDSHAKE
+    assert connection.state is ConnectionState.SASL_HANDSHAKE
     kinds = [kind(event) for event in exchange(connection, broker, now_ms=8500)]
     assert kinds == ["written", SessionReauthenticated]
     assert broker.seen[4:] == [(PRODUCE, 9), (17, 1), (36, 2)]
@@ -674,9 +674,13 @@ def test_an_illegal_transition_raises_and_changes_nothing() -> None:
 
 
 def test_every_state_but_the_last_can_close_and_every_state_is_in_the_table() -> None:
-    assert set(TRANSITIONS) == set(FRAME_LIMITS) == set(State)
-    assert all(State.CLOSED in targets for state, targets in TRANSITIONS.items() if state is not State.CLOSED)
-    assert TRANSITIONS[State.CLOSED] == frozenset()
+    assert set(TRANSITIONS) == set(FRAME_LIMITS) == set(ConnectionState)
+    assert all(
+        ConnectionState.CLOSED in targets
+        for state, targets in TRANSITIONS.items()
+        if state is not ConnectionState.CLOSED
+    )
+    assert TRANSITIONS[ConnectionState.CLOSED] == frozenset()
 
 
 def test_secrets_appear_in_no_repr_log_or_error(caplog: pytest.LogCaptureFixture) -> None:

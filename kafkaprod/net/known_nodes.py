@@ -16,7 +16,7 @@ from kafkaprod.net.node_state import ConnectionFailure, NodeState
 from kafkaprod.structs import Node
 
 
-class Membership:
+class KnownNodes:
     """The brokers of one client.
 
     Args:
