@@ -15,7 +15,7 @@ from kafkaprod.broker.cluster.option_types import (
     TYPE_DOUBLE,
     TYPE_INT,
     TYPE_LONG,
-    Option,
+    OptionType,
     boolean,
     choice,
     int32,
@@ -44,7 +44,7 @@ class BrokerOption:
         unit_ms: what the value counts, where the field counts ms.
     """
 
-    option: Option
+    option: OptionType
     place: tuple[str, str] | None = None
     default: str = ""
     is_dynamic: bool = False
@@ -63,7 +63,7 @@ def _topic_defaults() -> dict[str, BrokerOption]:
     return found
 
 
-def _of(section: str, field: str, option: Option, *, is_dynamic: bool = False, unit_ms: int = 1) -> BrokerOption:
+def _of(section: str, field: str, option: OptionType, *, is_dynamic: bool = False, unit_ms: int = 1) -> BrokerOption:
     return BrokerOption(option, (section, field), is_dynamic=is_dynamic, unit_ms=unit_ms)
 
 

@@ -14,7 +14,7 @@ from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster import broker_options, topic_options
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.client_metrics import check_match
-from kafkaprod.broker.cluster.option_types import TYPE_LONG, TYPE_STRING, Option, int32, list_of
+from kafkaprod.broker.cluster.option_types import TYPE_LONG, TYPE_STRING, OptionType, int32, list_of
 from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, METRICS_OPTIONS
 from kafkaprod.broker.cluster.topic_options import (
     BROKER_NAMES,
@@ -68,7 +68,7 @@ class _Stored(NamedTuple):
 
     section: str
     source: int
-    options: Mapping[str, tuple[Option, str]]
+    options: Mapping[str, tuple[OptionType, str]]
 
 
 _STORED: Final[Mapping[int, _Stored]] = {
@@ -169,7 +169,7 @@ def replace_values(broker: Broker, kind: int, name: str, values: Mapping[str, st
         raise RequestRefusedError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
-def option_of(kind: int, name: str) -> Option | None:
+def option_of(kind: int, name: str) -> OptionType | None:
     """Return the type of an option; None if the resource has no such one."""
     if kind == TOPIC:
         return topic_options.TOPIC_OPTIONS.get(name)

@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.nodes import Node, node_of, replicas_of
+from kafkaprod.broker.cluster.nodes import ReachableBroker, node_of, replicas_of
 from kafkaprod.broker.cluster.topics import Partition
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -81,7 +81,7 @@ def _moved(broker: Broker, name: str, topic_id: uuid.UUID | None, index: int, er
     return broker.topics.partition(topic, index)
 
 
-def _add(endpoints: list[Any], endpoint_type: type[Any], node: Node | None) -> None:
+def _add(endpoints: list[Any], endpoint_type: type[Any], node: ReachableBroker | None) -> None:
     """Name a leader's address once."""
     if node is not None and all(known.node_id != node.node_id for known in endpoints):
         endpoints.append(endpoint_type(**node._asdict()))

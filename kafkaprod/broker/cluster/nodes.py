@@ -14,7 +14,7 @@ from kafkaprod.broker.listeners import Endpoint
 NO_LEADER = -1
 
 
-class Node(NamedTuple):
+class ReachableBroker(NamedTuple):
     """A broker and where the client reaches it."""
 
     node_id: int
@@ -33,7 +33,7 @@ class Replicas(NamedTuple):
     offline: list[int]
 
 
-def live_nodes(broker: Broker, endpoint: Endpoint | None) -> list[Node]:
+def live_nodes(broker: Broker, endpoint: Endpoint | None) -> list[ReachableBroker]:
     """Return the brokers that are not fenced, by id, with the addresses of the listener that the client uses.
 
     Args:
@@ -46,11 +46,11 @@ def live_nodes(broker: Broker, endpoint: Endpoint | None) -> list[Node]:
     for node_id, other in sorted(broker.image.brokers.copy().items()):
         addresses = {name: (host, port) for name, host, port, _ in other.endpoints}
         if not other.is_fenced and protocol in addresses:
-            nodes.append(Node(node_id, *addresses[protocol], other.rack))
+            nodes.append(ReachableBroker(node_id, *addresses[protocol], other.rack))
     return nodes
 
 
-def node_of(broker: Broker, node_id: int, endpoint: Endpoint | None) -> Node | None:
+def node_of(broker: Broker, node_id: int, endpoint: Endpoint | None) -> ReachableBroker | None:
     """Return a broker that is not fenced, None if there is none of this id."""
     return next((node for node in live_nodes(broker, endpoint) if node.node_id == node_id), None)
 

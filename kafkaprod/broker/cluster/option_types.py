@@ -26,7 +26,7 @@ _MAX_SHOWN_LENGTH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class OptionType:
     """What values an option may have.
 
     Attributes:
@@ -62,39 +62,39 @@ class Option:
             raise ConfigError(f"{shown} is not in {self.low}..{self.high}")
 
 
-def int32(low: int, high: int = _INT32_MAX) -> Option:
+def int32(low: int, high: int = _INT32_MAX) -> OptionType:
     """Make a whole number of 32 bits."""
-    return Option(TYPE_INT, low, high)
+    return OptionType(TYPE_INT, low, high)
 
 
-def int64(low: int, high: int = _INT64_MAX) -> Option:
+def int64(low: int, high: int = _INT64_MAX) -> OptionType:
     """Make a whole number of 64 bits."""
-    return Option(TYPE_LONG, low, high)
+    return OptionType(TYPE_LONG, low, high)
 
 
-def decimal(low: float, high: float) -> Option:
+def decimal(low: float, high: float) -> OptionType:
     """Make a number with decimals."""
-    return Option(TYPE_DOUBLE, low, high)
+    return OptionType(TYPE_DOUBLE, low, high)
 
 
-def boolean() -> Option:
+def boolean() -> OptionType:
     """Make a truth value: true or false."""
-    return Option(TYPE_BOOLEAN)
+    return OptionType(TYPE_BOOLEAN)
 
 
-def string() -> Option:
+def string() -> OptionType:
     """Make any printable text."""
-    return Option(TYPE_STRING)
+    return OptionType(TYPE_STRING)
 
 
-def choice(*choices: str) -> Option:
+def choice(*choices: str) -> OptionType:
     """Make a string that is one of these."""
-    return Option(TYPE_STRING, choices=choices)
+    return OptionType(TYPE_STRING, choices=choices)
 
 
-def list_of(*choices: str) -> Option:
+def list_of(*choices: str) -> OptionType:
     """Make a list, comma-separated, of these elements; of any if none are given."""
-    return Option(TYPE_LIST, choices=choices)
+    return OptionType(TYPE_LIST, choices=choices)
 
 
 def _elements(text: str) -> list[str]:

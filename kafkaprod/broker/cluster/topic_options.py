@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kafkaprod.broker.cluster.option_types import Option, boolean, choice, decimal, int32, int64, list_of
+from kafkaprod.broker.cluster.option_types import OptionType, boolean, choice, decimal, int32, int64, list_of
 from kafkaprod.broker.storage.format.log_config import INT64_MAX, LogConfig
 from kafkaprod.errors import ConfigError
 
@@ -20,7 +20,7 @@ DEFAULT_SOURCE = 5
 
 _THROTTLED = list_of()
 
-TOPIC_OPTIONS: Final[Mapping[str, Option]] = {
+TOPIC_OPTIONS: Final[Mapping[str, OptionType]] = {
     "cleanup.policy": list_of("compact", "delete"),
     "compression.gzip.level": int32(-1, 9),
     "compression.lz4.level": int32(1, 17),

@@ -47,7 +47,7 @@ _PRESENT: Final = 1
 _ValueT = TypeVar("_ValueT", bound=Struct)
 
 
-class Kind(IntEnum):
+class RecordType(IntEnum):
     """What a record is about."""
 
     GROUP = 3
@@ -58,14 +58,14 @@ class Kind(IntEnum):
     REGEX = 16
 
 
-_NAMED: Final = frozenset({Kind.MEMBER, Kind.TARGET, Kind.CURRENT, Kind.REGEX})
-_KINDS: Final = frozenset(Kind)
+_NAMED: Final = frozenset({RecordType.MEMBER, RecordType.TARGET, RecordType.CURRENT, RecordType.REGEX})
+_KINDS: Final = frozenset(RecordType)
 
 
 class RecordKey(NamedTuple):
     """A record's key; `name` is the member's id or the regular expression, empty in records of the group."""
 
-    kind: Kind
+    kind: RecordType
     group_id: str
     name: str = ""
 
@@ -147,7 +147,9 @@ class GroupImage(NamedTuple):
 
 def group_record(group_id: str, epoch: int, metadata_hash: int) -> KeyValue:
     """The epoch of a group, and a hash of the topics it is subscribed to."""
-    return RecordKey(Kind.GROUP, group_id).encode(), _encode(_GroupValue(epoch=epoch, metadata_hash=metadata_hash))
+    return RecordKey(RecordType.GROUP, group_id).encode(), _encode(
+        _GroupValue(epoch=epoch, metadata_hash=metadata_hash)
+    )
 
 
 def member_record(group_id: str, member: ConsumerMember) -> KeyValue:
@@ -170,18 +172,18 @@ def member_record(group_id: str, member: ConsumerMember) -> KeyValue:
                 _ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.classic.protocols
             ],
         )
-    return RecordKey(Kind.MEMBER, group_id, member.member_id).encode(), _encode(value)
+    return RecordKey(RecordType.MEMBER, group_id, member.member_id).encode(), _encode(value)
 
 
 def target_epoch_record(group_id: str, epoch: int) -> KeyValue:
     """The epoch that the targets belong to."""
-    return RecordKey(Kind.TARGET_EPOCH, group_id).encode(), _encode(_TargetEpochValue(assignment_epoch=epoch))
+    return RecordKey(RecordType.TARGET_EPOCH, group_id).encode(), _encode(_TargetEpochValue(assignment_epoch=epoch))
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> KeyValue:
     """What a member shall get."""
     value = _TargetValue(topic_partitions=_grouped(target))
-    return RecordKey(Kind.TARGET, group_id, member_id).encode(), _encode(value)
+    return RecordKey(RecordType.TARGET, group_id, member_id).encode(), _encode(value)
 
 
 def current_record(group_id: str, member: ConsumerMember) -> KeyValue:
@@ -193,28 +195,28 @@ def current_record(group_id: str, member: ConsumerMember) -> KeyValue:
         assigned_partitions=_grouped(member.assigned),
         partitions_pending_revocation=_grouped(member.revoking),
     )
-    return RecordKey(Kind.CURRENT, group_id, member.member_id).encode(), _encode(value)
+    return RecordKey(RecordType.CURRENT, group_id, member.member_id).encode(), _encode(value)
 
 
 def regex_record(group_id: str, regex: str, topics: frozenset[str]) -> KeyValue:
     """The topics that a regular expression matches."""
-    return RecordKey(Kind.REGEX, group_id, regex).encode(), _encode(_RegexValue(topics=sorted(topics)))
+    return RecordKey(RecordType.REGEX, group_id, regex).encode(), _encode(_RegexValue(topics=sorted(topics)))
 
 
 def regex_tombstone(group_id: str, regex: str) -> KeyValue:
     """Remove a regular expression that no member has."""
-    return RecordKey(Kind.REGEX, group_id, regex).encode(), None
+    return RecordKey(RecordType.REGEX, group_id, regex).encode(), None
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[KeyValue]:
     """Remove a member; Kafka wants this order."""
-    kinds = (Kind.CURRENT, Kind.TARGET, Kind.MEMBER)
+    kinds = (RecordType.CURRENT, RecordType.TARGET, RecordType.MEMBER)
     return [(RecordKey(kind, group_id, member_id).encode(), None) for kind in kinds]
 
 
 def group_tombstones(group_id: str) -> list[KeyValue]:
     """Remove a group without members."""
-    return [(RecordKey(kind, group_id).encode(), None) for kind in (Kind.TARGET_EPOCH, Kind.GROUP)]
+    return [(RecordKey(kind, group_id).encode(), None) for kind in (RecordType.TARGET_EPOCH, RecordType.GROUP)]
 
 
 def decode_key(key: bytes) -> RecordKey | None:
@@ -229,7 +231,7 @@ def decode_key(key: bytes) -> RecordKey | None:
     reader = Reader(key)
     reader.skip(_INT16.size)
     group_id = reader.read_string()
-    return RecordKey(Kind(kind), group_id, reader.read_string() if kind in _NAMED else "")
+    return RecordKey(RecordType(kind), group_id, reader.read_string() if kind in _NAMED else "")
 
 
 def read_group(records: Mapping[bytes, bytes]) -> GroupImage:
@@ -247,15 +249,15 @@ def read_group(records: Mapping[bytes, bytes]) -> GroupImage:
         key = decode_key(raw_key)
         if key is None:
             continue
-        if key.kind is Kind.GROUP:
+        if key.kind is RecordType.GROUP:
             group = _decode(_GroupValue, value)
-        elif key.kind is Kind.TARGET_EPOCH:
+        elif key.kind is RecordType.TARGET_EPOCH:
             target_epoch = _decode(_TargetEpochValue, value).assignment_epoch
-        elif key.kind is Kind.TARGET:
+        elif key.kind is RecordType.TARGET:
             targets[key.name] = _flat(_decode(_TargetValue, value).topic_partitions)
-        elif key.kind is Kind.CURRENT:
+        elif key.kind is RecordType.CURRENT:
             currents[key.name] = _decode(_CurrentValue, value)
-        elif key.kind is Kind.REGEX:
+        elif key.kind is RecordType.REGEX:
             regexes[key.name] = frozenset(_decode(_RegexValue, value).topics)
         else:
             wishes[key.name] = _member(key.name, _decode(_MemberValue, value))

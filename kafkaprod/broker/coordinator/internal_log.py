@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from kafkaprod.broker.storage.format.batch_header import HEADER_BYTES, BatchHeader, parse_header
 from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker, parse_marker
-from kafkaprod.broker.storage.format.internal_records import NOT_TRANSACTIONAL, KeyValue, Writer, build_batch
+from kafkaprod.broker.storage.format.internal_records import NOT_TRANSACTIONAL, KeyValue, TransactionOwner, build_batch
 from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.broker.storage.log.log_appends import AppendResult
 from kafkaprod.broker.storage.log.segments import ReadResult
@@ -105,7 +105,7 @@ class InternalLog:
                 offset = header.last_offset + 1
                 view = view[header.size_bytes :]
 
-    def append(self, records: Iterable[KeyValue], now_ms: int, writer: Writer = NOT_TRANSACTIONAL) -> int:
+    def append(self, records: Iterable[KeyValue], now_ms: int, writer: TransactionOwner = NOT_TRANSACTIONAL) -> int:
         """Append records and commit them; return the offset of the first one.
 
         Args:
@@ -125,7 +125,7 @@ class InternalLog:
         """Most of the log is out of date. `needed_bytes` is about what the present state takes."""
         return self._log is not None and self._log.size_bytes > _COMPACT_ABOVE_BYTES + 4 * needed_bytes
 
-    def rewrite(self, parts: Iterable[tuple[Writer, Iterable[KeyValue]]], now_ms: int) -> int:
+    def rewrite(self, parts: Iterable[tuple[TransactionOwner, Iterable[KeyValue]]], now_ms: int) -> int:
         """Write the present state to the end of the log and drop all that was before; return the new first offset.
 
         Args:
@@ -145,7 +145,7 @@ class InternalLog:
         log.delete_records(start_offset)
         return start_offset
 
-    def _append(self, records: Iterable[KeyValue], now_ms: int, writer: Writer) -> tuple[int, int]:
+    def _append(self, records: Iterable[KeyValue], now_ms: int, writer: TransactionOwner) -> tuple[int, int]:
         if self._log is None:
             self._log = self._make_log()
         log, left = self._log, iter(records)

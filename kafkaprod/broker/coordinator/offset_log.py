@@ -12,8 +12,14 @@ from itertools import groupby
 
 from kafkaprod.broker.coordinator import classic_records, consumer_records
 from kafkaprod.broker.coordinator.internal_log import CoordinatorLog, InternalLog, LoggedMarker, LoggedRecord
-from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey, OffsetTable, decode_offset, encode_offsets
-from kafkaprod.broker.storage.format.internal_records import NOT_TRANSACTIONAL, KeyValue, Writer
+from kafkaprod.broker.coordinator.offsets import (
+    OffsetCommitValue,
+    OffsetKey,
+    OffsetTable,
+    decode_offset,
+    encode_offsets,
+)
+from kafkaprod.broker.storage.format.internal_records import NOT_TRANSACTIONAL, KeyValue, TransactionOwner
 from kafkaprod.structs import TopicPartition
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -22,7 +28,7 @@ OFFSETS_PARTITION = TopicPartition(OFFSETS_TOPIC, 0)
 
 _ENTRY_BYTES = 128  # about what one entry takes in the log
 
-Change = tuple[OffsetKey, CommittedOffset | None]
+Change = tuple[OffsetKey, OffsetCommitValue | None]
 
 
 class OffsetLog:
@@ -56,7 +62,7 @@ class OffsetLog:
             else:
                 self._apply(entry)
 
-    def write(self, changes: Sequence[Change], now_ms: int, writer: Writer = NOT_TRANSACTIONAL) -> None:
+    def write(self, changes: Sequence[Change], now_ms: int, writer: TransactionOwner = NOT_TRANSACTIONAL) -> None:
         """Make changes durable, then visible; those of a transaction stay pending until it ends.
 
         Args:
@@ -115,7 +121,7 @@ class OffsetLog:
             self._put(self._writer(producer_id), key, committed, record_offset)
         return True
 
-    def _parts(self) -> Iterator[tuple[Writer, list[KeyValue]]]:
+    def _parts(self) -> Iterator[tuple[TransactionOwner, list[KeyValue]]]:
         """The table in the order of its records: a pending offset stays behind what it may replace. Then the groups.
 
         `maybe_compact` relies on the offsets being first.
@@ -127,8 +133,12 @@ class OffsetLog:
         for group_id, value in self.classic_groups.items():
             yield NOT_TRANSACTIONAL, [(classic_records.encode_key(group_id), value)]
 
-    def _writer(self, producer_id: int) -> Writer:
-        return Writer(producer_id, self._epochs[producer_id]) if producer_id in self._epochs else NOT_TRANSACTIONAL
+    def _writer(self, producer_id: int) -> TransactionOwner:
+        return (
+            TransactionOwner(producer_id, self._epochs[producer_id])
+            if producer_id in self._epochs
+            else NOT_TRANSACTIONAL
+        )
 
     def _apply(self, record: LoggedRecord) -> None:
         change = decode_offset(record.key, record.value)
@@ -137,7 +147,7 @@ class OffsetLog:
         else:
             header = record.header
             is_pending = header.is_transactional
-            writer = Writer(header.producer_id, header.producer_epoch) if is_pending else NOT_TRANSACTIONAL
+            writer = TransactionOwner(header.producer_id, header.producer_epoch) if is_pending else NOT_TRANSACTIONAL
             self._put(writer, *change, record.offset)
 
     def _apply_group_record(self, raw_key: bytes, value: bytes | None) -> None:
@@ -156,7 +166,9 @@ class OffsetLog:
             if not self.group_records[key.group_id]:
                 del self.group_records[key.group_id]
 
-    def _put(self, writer: Writer, key: OffsetKey, committed: CommittedOffset | None, record_offset: int) -> None:
+    def _put(
+        self, writer: TransactionOwner, key: OffsetKey, committed: OffsetCommitValue | None, record_offset: int
+    ) -> None:
         if writer == NOT_TRANSACTIONAL or committed is None:
             self.table.put(key, committed, record_offset)
         else:

@@ -30,7 +30,7 @@ _VALUE_HEAD = struct.Struct(">hqi")
 _INT64 = struct.Struct(">q")
 
 
-class CommittedOffset(NamedTuple):
+class OffsetCommitValue(NamedTuple):
     """What a group committed for one partition; `timestamp_ms` is when, by the wall clock."""
 
     offset: int
@@ -46,13 +46,13 @@ class OffsetKey(NamedTuple):
     topic_partition: TopicPartition
 
 
-Offsets = Mapping[TopicPartition, CommittedOffset]
+Offsets = Mapping[TopicPartition, OffsetCommitValue]
 
 
 class PendingOffset(NamedTuple):
     """An offset of an open transaction, and the offset of its record in the log."""
 
-    committed: CommittedOffset
+    committed: OffsetCommitValue
     record_offset: int
 
 
@@ -60,7 +60,7 @@ class OffsetTable:
     """Committed offsets by group and partition, and those of open transactions."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._groups: dict[str, dict[TopicPartition, OffsetCommitValue]] = {}
         self._record_offsets: dict[OffsetKey, int] = {}  # of the committed ones
         self._pending: dict[int, dict[OffsetKey, PendingOffset]] = {}  # by producer id
         self._last_active_ms: dict[str, int] = {}  # wall time; for groups that had members when `expired` last looked
@@ -85,7 +85,7 @@ class OffsetTable:
         """An open transaction will perhaps change this offset."""
         return any(key in offsets for offsets in self._pending.values())
 
-    def put(self, key: OffsetKey, committed: CommittedOffset | None, record_offset: int = -1) -> None:
+    def put(self, key: OffsetKey, committed: OffsetCommitValue | None, record_offset: int = -1) -> None:
         """Set an offset; None removes it, and what is pending for it."""
         if committed is not None:
             self._groups.setdefault(key.group_id, {})[key.topic_partition] = committed
@@ -101,7 +101,7 @@ class OffsetTable:
             if not self._groups[key.group_id]:
                 del self._groups[key.group_id]
 
-    def put_pending(self, producer_id: int, key: OffsetKey, committed: CommittedOffset, record_offset: int) -> None:
+    def put_pending(self, producer_id: int, key: OffsetKey, committed: OffsetCommitValue, record_offset: int) -> None:
         """Keep an offset until the producer's transaction ends."""
         self._pending.setdefault(producer_id, {})[key] = PendingOffset(committed, record_offset)
 
@@ -122,13 +122,13 @@ class OffsetTable:
             if group_id in (None, key.group_id) and topic in (None, key.topic_partition.topic)
         ]
 
-    def items(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+    def items(self) -> Iterator[tuple[OffsetKey, OffsetCommitValue]]:
         """Everything that is committed."""
         for group, offsets in self._groups.items():
             for topic_partition, committed in offsets.items():
                 yield OffsetKey(group, topic_partition), committed
 
-    def in_log_order(self) -> list[tuple[int, OffsetKey, CommittedOffset]]:
+    def in_log_order(self) -> list[tuple[int, OffsetKey, OffsetCommitValue]]:
         """Everything in the order of the records: producer id of the open transaction or -1, key, offset."""
         found = [(self._record_offsets.get(key, -1), NO_PRODUCER_ID, key, committed) for key, committed in self.items()]
         for producer_id, offsets in self._pending.items():
@@ -160,12 +160,12 @@ class OffsetTable:
         return any(key.group_id == group_id for offsets in self._pending.values() for key in offsets)
 
 
-def encode_offsets(entries: Iterable[tuple[OffsetKey, CommittedOffset | None]]) -> list[KeyValue]:
+def encode_offsets(entries: Iterable[tuple[OffsetKey, OffsetCommitValue | None]]) -> list[KeyValue]:
     """The records that make these changes."""
     return [(_encode_key(key), None if committed is None else _encode_value(committed)) for key, committed in entries]
 
 
-def decode_offset(key: bytes, value: bytes | None) -> tuple[OffsetKey, CommittedOffset | None] | None:
+def decode_offset(key: bytes, value: bytes | None) -> tuple[OffsetKey, OffsetCommitValue | None] | None:
     """The change a record makes; None if it is of another kind.
 
     Raises:
@@ -189,19 +189,19 @@ def _encode_key(key: OffsetKey) -> bytes:
     return b"".join((_INT16.pack(1), _string(key.group_id), _string(topic), _INT32.pack(partition)))
 
 
-def _encode_value(committed: CommittedOffset) -> bytes:
+def _encode_value(committed: OffsetCommitValue) -> bytes:
     head = _VALUE_HEAD.pack(_VALUE_VERSION, committed.offset, committed.leader_epoch)
     return b"".join((head, _string(committed.metadata), _INT64.pack(committed.timestamp_ms)))
 
 
-def _decode_value(value: bytes) -> CommittedOffset:
+def _decode_value(value: bytes) -> OffsetCommitValue:
     version, offset, leader_epoch = _VALUE_HEAD.unpack_from(value)
     if version < _VALUE_VERSION:  # versions 0-2 have no leader epoch
         metadata, position = _read_string(value, _VALUE_HEAD.size - _INT32.size)
         leader_epoch = -1
     else:
         metadata, position = _read_string(value, _VALUE_HEAD.size)
-    return CommittedOffset(offset, leader_epoch, metadata, _INT64.unpack_from(value, position)[0])
+    return OffsetCommitValue(offset, leader_epoch, metadata, _INT64.unpack_from(value, position)[0])
 
 
 def _string(text: str) -> bytes:

@@ -5,9 +5,10 @@
       +-----init------|------------------------------------------------------------------------+---------+
                       +--add-------------------------------------------------------------------+---------+
 
-A `Transaction` is immutable. Each function takes the present one and returns a `Step`: an error, or the next one, which
-the caller makes durable before it takes effect. Version 1 of the protocol (TV1) keeps the epoch over transactions;
-version 2 (TV2, KIP-890) gives each transaction an epoch of its own. Pure: no I/O, no clock; times are wall clock ms.
+A `Transaction` is immutable. Each function takes the present one and returns a `Transition`: an error, or the next one,
+which the caller makes durable before it takes effect. Version 1 of the protocol (TV1) keeps the epoch over
+transactions; version 2 (TV2, KIP-890) gives each transaction an epoch of its own. Pure: no I/O, no clock; times are
+wall clock ms.
 Source: Kafka, TransactionCoordinator and TransactionMetadata; KIP-98, KIP-360, KIP-588, KIP-890.
 """
 
@@ -116,7 +117,7 @@ class Transaction:
         return self.identity
 
 
-class Step(NamedTuple):
+class Transition(NamedTuple):
     """The outcome of a request.
 
     Attributes:
@@ -144,7 +145,7 @@ def init(
     now_ms: int,
     level: int,
     new_producer_id: NewProducerId,
-) -> Step:
+) -> Transition:
     """InitProducerId: fence the earlier producer and give out the next epoch.
 
     Args:
@@ -156,16 +157,16 @@ def init(
         new_producer_id: called when the epochs are used up.
 
     Returns:
-        An open transaction is aborted: the step holds that, with error 51, so that the producer asks again.
+        An open transaction is aborted: the transition holds that, with error 51, so that the producer asks again.
     """
     if given is not None and not _may_be(now, given):
-        return Step(ErrorCode.PRODUCER_FENCED)
+        return Transition(ErrorCode.PRODUCER_FENCED)
     if now.state in PREPARED:
-        return Step(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return Transition(ErrorCode.CONCURRENT_TRANSACTIONS)
     if now.state is TransactionState.ONGOING:
         if given is not None and given.producer_id == now.producer_id and given.epoch < now.epoch:
-            return Step(ErrorCode.PRODUCER_FENCED)  # a zombie must not abort its successor's transaction
-        return Step(ErrorCode.CONCURRENT_TRANSACTIONS, fence(now, now_ms, level, new_producer_id))
+            return Transition(ErrorCode.PRODUCER_FENCED)  # a zombie must not abort its successor's transaction
+        return Transition(ErrorCode.CONCURRENT_TRANSACTIONS, fence(now, now_ms, level, new_producer_id))
     if now.epoch >= LAST_EPOCH and (given is None or given.epoch == now.epoch):
         after = _rest(
             now,
@@ -185,8 +186,8 @@ def init(
         elif given.epoch == now.last_epoch:
             after = _rest(now, timeout_ms, now_ms)  # the answer to its last attempt was lost
         else:
-            return Step(ErrorCode.PRODUCER_FENCED)
-    return Step(after=after, answer=after.identity)
+            return Transition(ErrorCode.PRODUCER_FENCED)
+    return Transition(after=after, answer=after.identity)
 
 
 def _may_be(now: Transaction, given: ProducerIdAndEpoch) -> bool:
@@ -217,14 +218,14 @@ def add(
     partitions: Collection[TopicPartition],
     client_version: int,
     now_ms: int,
-) -> Step:
+) -> Transition:
     """Make partitions part of the transaction; the first ones begin it."""
     error = _check_producer(now, given)
     if error is not ErrorCode.NONE:
-        return Step(error)
+        return Transition(error)
     is_ongoing = now.state is TransactionState.ONGOING
     if is_ongoing and now.partitions.issuperset(partitions):
-        return Step()
+        return Transition()
     after = _move(
         now,
         TransactionState.ONGOING,
@@ -233,7 +234,7 @@ def add(
         start_ms=now.start_ms if is_ongoing else now_ms,
         client_version=client_version,
     )
-    return Step(after=after)
+    return Transition(after=after)
 
 
 def verify(
@@ -310,7 +311,7 @@ def end(
     client_version: int,
     now_ms: int,
     new_producer_id: NewProducerId,
-) -> Step:
+) -> Transition:
     """EndTxn: decide the transaction. The markers are the caller's to write, then `complete`.
 
     Args:
@@ -323,19 +324,19 @@ def end(
     """
     table = _table_of_end(now, given, client_version)
     if isinstance(table, ErrorCode):
-        return Step(table)
+        return Transition(table)
     outcome = table[now.state][0 if is_commit else 1]
     if isinstance(outcome, ErrorCode):
-        return Step(outcome)
+        return Transition(outcome)
     if outcome is _End.ALREADY:
-        return Step(answer=now.identity)
+        return Transition(answer=now.identity)
     state = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
     start_ms = now.start_ms if outcome is _End.PREPARE else now_ms
     if client_version >= TV2:
         after = _prepare_bumped(now, state, now_ms, start_ms, new_producer_id)
     else:
         after = _move(now, state, now_ms, client_version=0)
-    return Step(after=after, answer=after.identity_when_complete)
+    return Transition(after=after, answer=after.identity_when_complete)
 
 
 def _table_of_end(

@@ -1,6 +1,6 @@
 """All transactional ids of the broker: finds the one a request names, writes what changes, has markers written.
 
-    request -> step (`transaction`) -> log -> answer        decided: markers in the partitions -> Complete* in the log
+    request -> transition (`transaction`) -> log -> answer    decided: markers -> Complete* in the log
 
 An answer to EndTxn goes out when the decision is durable; the markers follow on the same thread, before the next
 request. The control thread owns it; it calls `on_time` at `next_deadline_ms`. Times are wall clock ms, but those of
@@ -22,9 +22,9 @@ from kafkaprod.broker.coordinator.transaction import (
     PREPARED,
     TV2,
     ProducerIdAndEpoch,
-    Step,
     Transaction,
     TransactionState,
+    Transition,
 )
 from kafkaprod.broker.coordinator.transaction_log import TransactionLog
 from kafkaprod.broker.storage.format.batch_header import NO_PRODUCER_EPOCH
@@ -139,23 +139,23 @@ class TransactionCoordinator:
 
     def init_producer(
         self, transactional_id: str, given: ProducerIdAndEpoch | None, timeout_ms: int, now_ms: int
-    ) -> Step:
+    ) -> Transition:
         """InitProducerId; see `transaction.init`. An unknown id is made."""
         if not transactional_id:
-            return Step(ErrorCode.INVALID_REQUEST)
+            return Transition(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self._config.max_timeout_ms:
-            return Step(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+            return Transition(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         try:
             now = self.states.get(transactional_id)
             if now is None:
                 now = Transaction(transactional_id, self._new_producer_id(), NO_PRODUCER_EPOCH, timeout_ms, now_ms)
-            step = rules.init(now, given, timeout_ms, now_ms, self.level, self._new_producer_id)
+            transition = rules.init(now, given, timeout_ms, now_ms, self.level, self._new_producer_id)
         except OSError:
-            return Step(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if step.error is ErrorCode.CONCURRENT_TRANSACTIONS and step.after is not None:
-            self._write_fence(now, step.after, now_ms)
-            return step
-        return self._write(step)
+            return Transition(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if transition.error is ErrorCode.CONCURRENT_TRANSACTIONS and transition.after is not None:
+            self._write_fence(now, transition.after, now_ms)
+            return transition
+        return self._write(transition)
 
     def add_partitions(
         self,
@@ -185,18 +185,18 @@ class TransactionCoordinator:
 
     def end(
         self, transactional_id: str, given: ProducerIdAndEpoch, *, is_commit: bool, client_version: int, now_ms: int
-    ) -> Step:
+    ) -> Transition:
         """EndTxn; see `transaction.end`. The decision is durable, and the markers follow, when this returns."""
         now, error = self._find(transactional_id)
         if now is None:
-            return Step(error)
+            return Transition(error)
         if client_version >= TV2 and self.level == 0:
-            return Step(ErrorCode.UNSUPPORTED_VERSION)
+            return Transition(ErrorCode.UNSUPPORTED_VERSION)
         try:
-            step = rules.end(now, given, is_commit, client_version, now_ms, self._new_producer_id)
+            transition = rules.end(now, given, is_commit, client_version, now_ms, self._new_producer_id)
         except OSError:
-            return Step(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        written = self._write(step)
+            return Transition(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        written = self._write(transition)
         if written.after is not None:
             self._run_later(lambda: self._complete(transactional_id, now_ms))
         return written
@@ -248,19 +248,19 @@ class TransactionCoordinator:
             return None, ErrorCode.INVALID_REQUEST
         return self.states.get(transactional_id), ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
-    def _write(self, step: Step) -> Step:
-        """Make a step durable; a failed write refuses it."""
-        if step.error is not ErrorCode.NONE or step.after is None:
-            return Step(step.error, None, step.answer)
+    def _write(self, transition: Transition) -> Transition:
+        """Make a transition durable; a failed write refuses it."""
+        if transition.error is not ErrorCode.NONE or transition.after is None:
+            return Transition(transition.error, None, transition.answer)
         try:
-            self._log.write(step.after)
+            self._log.write(transition.after)
         except KafkaError:
-            logger.exception("the state of transactional id %r cannot be written", step.after.transactional_id)
-            return Step(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return step
+            logger.exception("the state of transactional id %r cannot be written", transition.after.transactional_id)
+            return Transition(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return transition
 
     def _write_fence(self, now: Transaction, fenced: Transaction, now_ms: int) -> None:
-        if self._write(Step(after=fenced)).error is ErrorCode.NONE:
+        if self._write(Transition(after=fenced)).error is ErrorCode.NONE:
             self._run_later(lambda: self._complete(fenced.transactional_id, now_ms))
         else:
             self._log.states[now.transactional_id] = rules.fence_unwritten(now, self.level)
@@ -279,7 +279,7 @@ class TransactionCoordinator:
     def _completed(self, now: Transaction, errors: Mapping[TopicPartition, int], now_ms: int) -> None:
         self._completing.discard(now.transactional_id)
         is_written = all(error == ErrorCode.NONE or error in FINAL_ERRORS for error in errors.values())
-        if not is_written or self._write(Step(after=rules.complete(now, now_ms))).error is not ErrorCode.NONE:
+        if not is_written or self._write(Transition(after=rules.complete(now, now_ms))).error is not ErrorCode.NONE:
             self._wake()
 
     def _wake(self) -> None:

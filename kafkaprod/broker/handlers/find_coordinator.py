@@ -11,7 +11,7 @@ import logging
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarding import create_in_background
-from kafkaprod.broker.cluster.nodes import Node, node_of, replicas_of
+from kafkaprod.broker.cluster.nodes import ReachableBroker, node_of, replicas_of
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC
 from kafkaprod.broker.listeners import Endpoint
@@ -47,7 +47,7 @@ def handle(broker: Broker, request: ClientRequest[FindCoordinatorRequest]) -> Fi
     )
 
 
-def find_coordinator(broker: Broker, topic: str, endpoint: Endpoint | None) -> Node | None:
+def find_coordinator(broker: Broker, topic: str, endpoint: Endpoint | None) -> ReachableBroker | None:
     """Return the leader of a coordinator's log, None without one; the topic is made if it is missing."""
     if broker.member is None:
         try:
@@ -55,7 +55,7 @@ def find_coordinator(broker: Broker, topic: str, endpoint: Endpoint | None) -> N
         except BrokerError:
             logger.exception("cannot make the topic %s", topic)
             return None
-        return Node(broker.config.node_id, *(endpoint or broker.endpoint), None)
+        return ReachableBroker(broker.config.node_id, *(endpoint or broker.endpoint), None)
     partition = broker.topics.partition(topic, 0)
     if partition is None:
         create_in_background(broker, topic)

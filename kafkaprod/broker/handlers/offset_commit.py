@@ -9,7 +9,7 @@ from __future__ import annotations
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.offset_log import Change
-from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey
+from kafkaprod.broker.coordinator.offsets import OffsetCommitValue, OffsetKey
 from kafkaprod.broker.handlers.committed_offsets import are_too_large, committed_offset_error
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -93,7 +93,7 @@ def refuse(request: ClientRequest[OffsetCommitRequest], error_code: int) -> Offs
     )
 
 
-def _committed(wanted: OffsetCommitRequestPartition, now_ms: int) -> CommittedOffset:
-    return CommittedOffset(
+def _committed(wanted: OffsetCommitRequestPartition, now_ms: int) -> OffsetCommitValue:
+    return OffsetCommitValue(
         wanted.committed_offset, wanted.committed_leader_epoch, wanted.committed_metadata or "", now_ms
     )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey, OffsetTable
+from kafkaprod.broker.coordinator.offsets import OffsetCommitValue, OffsetKey, OffsetTable
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.offset_fetch import (
@@ -37,14 +37,14 @@ MAX_VERSION = 10
 
 _FIRST_VERSION_WITH_GROUPS = 8
 _FIRST_VERSION_WITH_IDS = 10
-_NONE_COMMITTED = CommittedOffset(-1, -1, "", -1)
+_NONE_COMMITTED = OffsetCommitValue(-1, -1, "", -1)
 
 
 class _Answer(NamedTuple):
     """What one partition is answered with."""
 
     partition: int
-    committed: CommittedOffset
+    committed: OffsetCommitValue
     error_code: ErrorCode
 
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION, Change
-from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey
+from kafkaprod.broker.coordinator.offsets import OffsetCommitValue, OffsetKey
 from kafkaprod.broker.coordinator.transaction import TV2, ProducerIdAndEpoch
 from kafkaprod.broker.handlers.committed_offsets import are_too_large, committed_offset_error
 from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.format.internal_records import Writer
+from kafkaprod.broker.storage.format.internal_records import TransactionOwner
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -117,7 +117,7 @@ def _write(broker: Broker, request: Request, changes: list[Change], now_ms: int,
     if are_too_large(changes):
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     try:
-        broker.offsets.write(changes, now_ms, Writer(body.producer_id, body.producer_epoch))
+        broker.offsets.write(changes, now_ms, TransactionOwner(body.producer_id, body.producer_epoch))
     except RecordsRefusedError:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     except BrokerError:
@@ -176,8 +176,8 @@ def _shown(error: ErrorCode, version: int) -> ErrorCode:
     return error
 
 
-def _offset_of(wanted: TxnOffsetCommitRequestPartition, now_ms: int) -> CommittedOffset:
-    return CommittedOffset(
+def _offset_of(wanted: TxnOffsetCommitRequestPartition, now_ms: int) -> OffsetCommitValue:
+    return OffsetCommitValue(
         wanted.committed_offset, wanted.committed_leader_epoch, wanted.committed_metadata or "", now_ms
     )
 

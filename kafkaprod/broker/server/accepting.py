@@ -48,7 +48,7 @@ class Acceptor(NamedTuple):
     is_peer: bool = False
 
 
-class Loop(Protocol):
+class AcceptingLoop(Protocol):
     """The part of the event loop that accepting uses."""
 
     def call_after(self, delay_ms: int, call_later: Callable[[], None]) -> None:
@@ -86,7 +86,7 @@ class Acceptors:
         versions: Mapping[bool, Versions],
         poller: Poller,
         clock: Clock,
-        loop: Loop,
+        loop: AcceptingLoop,
     ) -> None:
         self.are_clients_cut = False
         self._acceptors = acceptors

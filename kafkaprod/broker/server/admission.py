@@ -23,7 +23,7 @@ _SILENT_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AdmissionDecision:
     """The decision about a newcomer: the reason if it is refused, and the connection it replaces."""
 
     refusal: str | None = None
@@ -46,21 +46,21 @@ class Admission:
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._sessions.values()))
 
-    def check(self, host: str, now_ms: int) -> Verdict:
+    def check(self, host: str, now_ms: int) -> AdmissionDecision:
         """Decide about a connection from `host`, before there is a session for it."""
         limits = self._limits
         if self._by_host[host] >= limits.max_connections_per_ip:
-            return Verdict(refusal=f"max_connections_per_ip={limits.max_connections_per_ip}")
+            return AdmissionDecision(refusal=f"max_connections_per_ip={limits.max_connections_per_ip}")
         if len(self._sessions) < limits.max_connections and not self._has_login:
-            return Verdict()
+            return AdmissionDecision()
         if len(self._sessions) < limits.max_connections and 2 * len(self._strangers) < limits.max_connections:
-            return Verdict()
+            return AdmissionDecision()
         oldest = next(iter(self._strangers), None)
         if oldest is not None:
             is_silent = oldest.stage is SessionStage.IDLE and now_ms - oldest.opened_ms >= _SILENT_MS
             if self._has_login or is_silent:
-                return Verdict(victim=oldest)
-        return Verdict(refusal=f"max_connections={limits.max_connections}")
+                return AdmissionDecision(victim=oldest)
+        return AdmissionDecision(refusal=f"max_connections={limits.max_connections}")
 
     def add(self, session: Session) -> None:
         """Take a session in."""

@@ -24,18 +24,20 @@ KeyValue = tuple[bytes, bytes | None]
 """A record's key and value; None deletes the key."""
 
 
-class Writer(NamedTuple):
+class TransactionOwner(NamedTuple):
     """The producer whose transaction a batch belongs to."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
 
 
-NOT_TRANSACTIONAL = Writer()
+NOT_TRANSACTIONAL = TransactionOwner()
 
 
 def build_batch(
-    records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int, writer: Writer = NOT_TRANSACTIONAL
+    records: Sequence[tuple[bytes | None, bytes | None]],
+    timestamp_ms: int,
+    writer: TransactionOwner = NOT_TRANSACTIONAL,
 ) -> bytearray:
     """Return a batch of at least one record, base offset 0, ready for `append_internal`."""
     batch = bytearray(HEADER_BYTES)

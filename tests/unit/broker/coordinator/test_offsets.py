@@ -9,11 +9,17 @@ import pytest
 
 from kafkaprod.broker.coordinator import internal_log
 from kafkaprod.broker.coordinator.offset_log import OffsetLog
-from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey, OffsetTable, decode_offset, encode_offsets
+from kafkaprod.broker.coordinator.offsets import (
+    OffsetCommitValue,
+    OffsetKey,
+    OffsetTable,
+    decode_offset,
+    encode_offsets,
+)
 from kafkaprod.broker.storage.errors import RecordsRefusedError
 from kafkaprod.broker.storage.format.batch_header import compute_crc, parse_header
 from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
-from kafkaprod.broker.storage.format.internal_records import Writer, build_batch
+from kafkaprod.broker.storage.format.internal_records import TransactionOwner, build_batch
 from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.broker.storage.log.group_commit import each
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
@@ -27,8 +33,8 @@ ORDERS_1 = OffsetKey("g", TopicPartition("orders", 1))
 OTHER = OffsetKey("other", TopicPartition("orders", 0))
 
 
-def at(offset: int, timestamp_ms: int = NOW_MS) -> CommittedOffset:
-    return CommittedOffset(offset, 3, "note", timestamp_ms)
+def at(offset: int, timestamp_ms: int = NOW_MS) -> OffsetCommitValue:
+    return OffsetCommitValue(offset, 3, "note", timestamp_ms)
 
 
 def refuse_to_make() -> PartitionLog:
@@ -81,7 +87,7 @@ def test_records_carry_what_they_were_made_of() -> None:
 
 
 def test_record_of_an_offset_equals_kafkas_layout() -> None:
-    [(key, value)] = encode_offsets([(ORDERS_0, CommittedOffset(5, 1, "m", 9))])
+    [(key, value)] = encode_offsets([(ORDERS_0, OffsetCommitValue(5, 1, "m", 9))])
     assert key == bytes.fromhex("0001 0001 67 0006 6f7264657273 00000000")
     assert value == bytes.fromhex("0003 0000000000000005 00000001 0001 6d 0000000000000009")
 
@@ -89,7 +95,7 @@ def test_record_of_an_offset_equals_kafkas_layout() -> None:
 def test_older_value_without_leader_epoch_is_read() -> None:
     key = encode_offsets([(ORDERS_0, None)])[0][0]
     value = bytes.fromhex("0001 0000000000000005 0001 6d 0000000000000009 0000000000000010")
-    assert decode_offset(key, value) == (ORDERS_0, CommittedOffset(5, -1, "m", 9))
+    assert decode_offset(key, value) == (ORDERS_0, OffsetCommitValue(5, -1, "m", 9))
 
 
 def test_record_of_a_group_is_passed_over() -> None:
@@ -182,10 +188,10 @@ def test_failed_write_leaves_the_table_unchanged(tmp_path: Path) -> None:
 
 # -- transactions ----------------------------------------------------------------------------------------------------
 
-WRITER = Writer(4000, 2)
+WRITER = TransactionOwner(4000, 2)
 
 
-def add_marker(log: PartitionLog, store: OffsetLog, *, is_commit: bool, writer: Writer = WRITER) -> None:
+def add_marker(log: PartitionLog, store: OffsetLog, *, is_commit: bool, writer: TransactionOwner = WRITER) -> None:
     log.append_marker(writer.producer_id, writer.epoch, EndTransactionMarker(is_commit, 0), 0)
     store.end_transaction(writer.producer_id, is_commit=is_commit)
 
@@ -229,7 +235,7 @@ def test_rewritten_log_keeps_what_is_pending_and_its_order(
     monkeypatch.setattr(internal_log, "_COMPACT_ABOVE_BYTES", 1000)
     log = open_log(tmp_path)
     store = OffsetLog(log, refuse_to_make)
-    other = Writer(4001, 0)
+    other = TransactionOwner(4001, 0)
     for number in range(50):
         store.write([(OTHER, at(number))], NOW_MS)
     store.write([(ORDERS_0, at(1))], NOW_MS)

@@ -14,9 +14,9 @@ from kafkaprod.broker.coordinator.transaction import (
     TV1,
     TV2,
     ProducerIdAndEpoch,
-    Step,
     Transaction,
     TransactionState,
+    Transition,
 )
 from kafkaprod.errors import IllegalStateError
 from kafkaprod.structs import TopicPartition
@@ -43,11 +43,11 @@ def in_state(state: TransactionState, epoch: int = 5, **changes: object) -> Tran
     return replace(transaction, start_ms=start_ms, last_epoch=epoch - 1, **changes)  # type: ignore[arg-type]
 
 
-def init(now: Transaction, given: ProducerIdAndEpoch | None, level: int = 2) -> Step:
+def init(now: Transaction, given: ProducerIdAndEpoch | None, level: int = 2) -> Transition:
     return rules.init(now, given, 30_000, NOW_MS + 1, level, new_id)
 
 
-def end(now: Transaction, is_commit: bool, version: int, given: ProducerIdAndEpoch = CURRENT) -> Step:
+def end(now: Transaction, is_commit: bool, version: int, given: ProducerIdAndEpoch = CURRENT) -> Transition:
     return rules.end(now, given, is_commit, version, NOW_MS + 1, no_new_id)
 
 
@@ -80,7 +80,7 @@ EXPECTED: dict[str, tuple[int | TransactionState | None, ...]] = {
     "commit 5 with another id": (UNKNOWN,) * 6,
 }
 OLD, OLDER, OTHER = ProducerIdAndEpoch(4000, 4), ProducerIdAndEpoch(4000, 3), ProducerIdAndEpoch(9, 5)
-EVENTS: dict[str, Callable[[Transaction], Step]] = {
+EVENTS: dict[str, Callable[[Transaction], Transition]] = {
     "init": lambda now: init(now, None),
     "init as the present producer": lambda now: init(now, CURRENT),
     "init again after a lost answer": lambda now: init(now, OLD),
@@ -111,16 +111,16 @@ EVERYTHING = [
 
 @pytest.mark.parametrize(("event", "state", "outcome"), EVERYTHING, ids=lambda value: str(value))
 def test_event_in_state(event: str, state: TransactionState, outcome: int | TransactionState | None) -> None:
-    step = EVENTS[event](in_state(state))
+    transition = EVENTS[event](in_state(state))
     if isinstance(outcome, TransactionState):
-        assert (step.error, step.after and step.after.state) == (0, outcome)
-        assert step.after is not None
-        assert step.after.last_update_ms == NOW_MS + 1
+        assert (transition.error, transition.after and transition.after.state) == (0, outcome)
+        assert transition.after is not None
+        assert transition.after.last_update_ms == NOW_MS + 1
     elif outcome is None:
-        assert (step.error, step.after) == (0, None)
+        assert (transition.error, transition.after) == (0, None)
     else:
-        assert step.error == outcome
-        assert step.after is None or event.startswith("init")
+        assert transition.error == outcome
+        assert transition.after is None or event.startswith("init")
 
 
 def test_events_are_those_of_the_table() -> None:
@@ -157,10 +157,14 @@ def test_names_are_those_kafka_shows() -> None:
 def test_first_init_of_an_id_gives_epoch_0() -> None:
     fresh = Transaction("tx", 4000, -1, 60_000, NOW_MS)
     for given in (None, ProducerIdAndEpoch(7, 3)):
-        step = init(fresh, given)
-        assert step.answer == (4000, 0)
-        assert step.after is not None
-        assert (step.after.timeout_ms, step.after.start_ms, step.after.partitions) == (30_000, -1, frozenset())
+        transition = init(fresh, given)
+        assert transition.answer == (4000, 0)
+        assert transition.after is not None
+        assert (transition.after.timeout_ms, transition.after.start_ms, transition.after.partitions) == (
+            30_000,
+            -1,
+            frozenset(),
+        )
 
 
 def test_repeated_init_gives_the_same_epoch_once_more() -> None:
@@ -172,20 +176,20 @@ def test_repeated_init_gives_the_same_epoch_once_more() -> None:
 
 
 def test_init_over_an_open_transaction_aborts_it_and_costs_two_epochs_in_all() -> None:
-    step = init(in_state(S.ONGOING), None)
-    assert step.error == BUSY
-    assert step.after is not None
-    assert (step.after.state, step.after.epoch, step.after.last_epoch) == (S.PREPARE_ABORT, 6, 5)
-    completed = rules.complete(step.after, NOW_MS)
+    transition = init(in_state(S.ONGOING), None)
+    assert transition.error == BUSY
+    assert transition.after is not None
+    assert (transition.after.state, transition.after.epoch, transition.after.last_epoch) == (S.PREPARE_ABORT, 6, 5)
+    completed = rules.complete(transition.after, NOW_MS)
     assert init(completed, None).answer == (4000, 7)
     assert init(completed, CURRENT).answer == (4000, 6)  # the owner itself; it was not fenced
 
 
 def test_init_over_an_open_transaction_at_level_1_fences_its_owner() -> None:
-    step = init(in_state(S.ONGOING), None, level=1)
-    assert step.after is not None
-    assert (step.after.epoch, step.after.last_epoch, step.after.client_version) == (6, -1, 0)
-    completed = rules.complete(step.after, NOW_MS)
+    transition = init(in_state(S.ONGOING), None, level=1)
+    assert transition.after is not None
+    assert (transition.after.epoch, transition.after.last_epoch, transition.after.client_version) == (6, -1, 0)
+    completed = rules.complete(transition.after, NOW_MS)
     assert init(completed, CURRENT, level=1).error == FENCED
     assert init(completed, None, level=1).answer == (4000, 7)
 
@@ -203,11 +207,11 @@ def test_fence_that_was_not_written_raises_the_epoch_once_only() -> None:
 def test_init_at_the_last_epoch_gives_a_new_producer_id() -> None:
     now = in_state(S.COMPLETE_COMMIT, LAST_EPOCH)
     given = ProducerIdAndEpoch(4000, LAST_EPOCH)
-    step = init(now, given)
-    assert step.answer == (NEW_ID, 0)
-    assert step.after is not None
-    assert step.after.previous_producer_id == 4000
-    assert init(step.after, given).answer == (NEW_ID, 0)  # its answer was lost
+    transition = init(now, given)
+    assert transition.answer == (NEW_ID, 0)
+    assert transition.after is not None
+    assert transition.after.previous_producer_id == 4000
+    assert init(transition.after, given).answer == (NEW_ID, 0)  # its answer was lost
     assert init(now, None).answer == (NEW_ID, 0)
 
 
@@ -216,43 +220,47 @@ def test_init_at_the_last_epoch_gives_a_new_producer_id() -> None:
 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_end_of_tv2_gives_each_transaction_its_own_epoch(is_commit: bool) -> None:
-    step = end(in_state(S.ONGOING), is_commit, TV2)
-    assert step.answer == (4000, 6)
-    assert step.after is not None
-    assert (step.after.epoch, step.after.client_version, step.after.partitions) == (6, 2, {T0})
-    completed = rules.complete(step.after, NOW_MS)
-    assert completed.identity == step.answer
+    transition = end(in_state(S.ONGOING), is_commit, TV2)
+    assert transition.answer == (4000, 6)
+    assert transition.after is not None
+    assert (transition.after.epoch, transition.after.client_version, transition.after.partitions) == (6, 2, {T0})
+    completed = rules.complete(transition.after, NOW_MS)
+    assert completed.identity == transition.answer
     assert completed.partitions == frozenset()
     assert end(completed, is_commit, TV2).answer == (4000, 6)
 
 
 def test_end_of_tv1_keeps_the_epoch() -> None:
-    step = end(in_state(S.ONGOING), True, TV1)
-    assert step.after is not None
-    assert (step.answer, step.after.client_version) == ((4000, 5), 0)
+    transition = end(in_state(S.ONGOING), True, TV1)
+    assert transition.after is not None
+    assert (transition.answer, transition.after.client_version) == ((4000, 5), 0)
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_end_of_tv1_is_no_answer_to_the_producer_of_the_epoch_before(is_commit: bool) -> None:
-    step = end(replace(in_state(S.ONGOING), client_version=TV2), is_commit, TV1)
-    assert step.after is not None
-    assert end(rules.complete(step.after, NOW_MS), is_commit, TV2, OLD).error == FENCED
+    transition = end(replace(in_state(S.ONGOING), client_version=TV2), is_commit, TV1)
+    assert transition.after is not None
+    assert end(rules.complete(transition.after, NOW_MS), is_commit, TV2, OLD).error == FENCED
 
 
 def test_abort_of_nothing_raises_the_epoch() -> None:
-    step = end(in_state(S.COMPLETE_COMMIT), False, TV2)
-    assert step.after is not None
-    assert (step.answer, step.after.start_ms, step.after.partitions) == ((4000, 6), NOW_MS + 1, frozenset())
+    transition = end(in_state(S.COMPLETE_COMMIT), False, TV2)
+    assert transition.after is not None
+    assert (transition.answer, transition.after.start_ms, transition.after.partitions) == (
+        (4000, 6),
+        NOW_MS + 1,
+        frozenset(),
+    )
 
 
 def test_end_at_the_last_epoch_moves_to_a_new_producer_id() -> None:
     given = ProducerIdAndEpoch(4000, LAST_EPOCH)
-    step = rules.end(in_state(S.ONGOING, LAST_EPOCH), given, True, TV2, NOW_MS, new_id)
-    assert step.answer == (NEW_ID, 0)
-    assert step.after is not None
-    assert (step.after.producer_id, step.after.epoch) == (4000, 32_767)  # of the markers
-    assert rules.end(step.after, given, True, TV2, NOW_MS, no_new_id).error == BUSY
-    completed = rules.complete(step.after, NOW_MS)
+    transition = rules.end(in_state(S.ONGOING, LAST_EPOCH), given, True, TV2, NOW_MS, new_id)
+    assert transition.answer == (NEW_ID, 0)
+    assert transition.after is not None
+    assert (transition.after.producer_id, transition.after.epoch) == (4000, 32_767)  # of the markers
+    assert rules.end(transition.after, given, True, TV2, NOW_MS, no_new_id).error == BUSY
+    completed = rules.complete(transition.after, NOW_MS)
     assert (completed.identity, completed.previous_producer_id) == ((NEW_ID, 0), 4000)
     assert rules.end(completed, given, True, TV2, NOW_MS, no_new_id).answer == (NEW_ID, 0)
     assert init(completed, given).answer == (NEW_ID, 0)
