@@ -1,0 +1,48 @@
+"""One public class name, one class: readers who search for a name find what they look for.
+
+Kafka's messages and the interfaces of other clients keep the names that they have elsewhere. To mend a finding give one
+of the classes the name that Kafka or its own protocol has for it, or put its subject first: `Verdict` ->
+`BatchVerdict`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ("kafkaprod/compat/", "kafkaprod/protocol/messages/")
+BEING_RENAMED = {"Channel", "Host", "Marker", "Session"}  # in embedding, the loader and the Spark sink
+COMPILED = re.compile(r"^(?:cdef )?class (\w+)", re.MULTILINE)
+
+
+def classes(name: str, text: str) -> Iterator[str]:
+    """Yield the classes that a .py or .pyx file defines outside functions and other classes."""
+    if name.endswith(".pyx"):
+        yield from COMPILED.findall(text)
+    else:
+        yield from (node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef))
+
+
+def twice_used_names() -> dict[str, list[str]]:
+    """Return each public name of more than one class, and where the classes are."""
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for path in sorted((ROOT / "kafkaprod").rglob("*.py*")):
+        place = path.relative_to(ROOT).as_posix()
+        if path.suffix in (".py", ".pyx") and not place.startswith(KEPT):
+            for name in classes(place, path.read_text(encoding="utf-8")):
+                if not name.startswith("_"):
+                    places[name].append(place)
+    return {name: found for name, found in places.items() if len(found) > 1}
+
+
+def test_no_public_name_stands_for_two_classes() -> None:
+    assert {name: places for name, places in twice_used_names().items() if name not in BEING_RENAMED} == {}
+
+
+def test_compiled_classes_and_those_of_python_are_found() -> None:
+    assert list(classes("a.pyx", "@cython.final\ncdef class Batch(Base):\n    pass\nclass Sum:\n")) == ["Batch", "Sum"]
+    assert list(classes("a.py", "class Batch: ...\n\ndef make():\n    class Inner: ...\n")) == ["Batch"]
