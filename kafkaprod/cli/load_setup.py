@@ -219,7 +219,7 @@ def load_options(
         raise ConfigError("a load needs acks=all and enable_idempotence=true: else records may be lost or sent twice")
     try:
         topic = topic_options(client, options.topic)
-    except KafkaError:  # not allowed to see them: the broker refuses what does not fit
+    except KafkaError:  # no right to read topic options: use our limits, the broker refuses larger records
         topic = {}
     limit, where = config.max_request_size, "max_request_size"
     broker_limit = int(topic.get("max.message.bytes") or limit)
@@ -230,7 +230,7 @@ def load_options(
         "max_block_ms": max(config.max_block_ms, config.delivery_timeout_ms),
     }
     needs_keys = "compact" in (topic.get("cleanup.policy") or "")
-    if manifest is not None:  # bad rows must be the same ones: rows are counted
+    if manifest is not None:  # the first run's limits apply: other bad rows would shift every row number
         try:
             limit, needs_keys = int(manifest.options["record_limit"]), bool(manifest.options["needs_keys"])
         except (KeyError, TypeError, ValueError) as error:

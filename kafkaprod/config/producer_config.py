@@ -128,7 +128,8 @@ def _with_derived_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     derived = dict(values)
     if "enable_idempotence" not in derived and derived.get("transactional_id") is None:
         reason = why_not_idempotent(derived)
-        if reason is not None:  # KIP-679: the default gives way to what the user set, what the user set does not
+        # KIP-679: an option that conflicts turns the default off; with an explicit setting it would be an error.
+        if reason is not None:
             _log.warning(
                 "idempotence is off because of %s: retries may duplicate records or change their order; "
                 "enable_idempotence=false says that this is meant, and ends this warning",

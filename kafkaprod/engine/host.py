@@ -88,7 +88,10 @@ class EngineHost:
         return 0 if self.engine.transactions is None else self.engine.transactions.check_sending()
 
     def check_still_sending(self, transaction: int) -> None:
-        """Check as check_sending, and that the transaction is the same: a record that waited enters no later one."""
+        """Check as check_sending, and that the transaction is the same.
+
+        A record that waited must not end up in a later transaction.
+        """
         self.check_usable()
         if self.engine.transactions is not None:
             self.engine.transactions.check_same(transaction)

@@ -106,7 +106,8 @@ def _read_tail(reader: PartitionReader, manifest: Manifest, number: int, first: 
             raise LoadError(
                 f"{manifest.topic}[{number}] has at offset {batch.base_offset} sequence {batch.base_sequence} of epoch "
                 f"{batch.producer_epoch} instead of {sequence} of epoch "
-                f"{manifest.producer_epoch}: the manifest is not this log's. Start over with --restart"
+                f"{manifest.producer_epoch}: the manifest belongs to another log; was the topic created again? "
+                "Start over with --restart"
             )
         # Not the number of records: compaction may have taken some, the sequence numbers stay.
         rank += batch.last_offset_delta + 1 - passed

@@ -180,7 +180,7 @@ def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, 
                 _check_rows(source, offset, views, filled - used, max_row_bytes)
             offset += used
             if count:
-                # Of an array, a resumed load finds the end again.
+                # For a JSON array leave the closing bracket unread, so that a resumed load finds it again.
                 yield Piece(text, used, views, count, offset - is_end, malformed, offset - used)
             if is_end:
                 rest = bytearray(text[used:])

@@ -53,7 +53,7 @@ class RowsResult(abc.ABC):
         listens = self._listens()
 
         def proceed(*_: object) -> None:
-            # One listener at a time; the part that it waits for may be done already, and then it is called in `listen`.
+            # Wait for one part at a time. `listen` calls back at once if the part is already done.
             for listen in listens:
                 listen(proceed)
                 return

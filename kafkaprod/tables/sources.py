@@ -38,7 +38,7 @@ def _arrow_stream(data: Any) -> Iterator[ArrowBatch]:
     except (KafkaError, MemoryError):
         raise
     except Exception as error:  # each library has its own
-        raise InvalidRecordError(f"the {type(data).__name__} cannot be had as Arrow: {error}") from error
+        raise InvalidRecordError(f"the {type(data).__name__} cannot be converted to Arrow: {error}") from error
 
 
 def read_batches(data: Any) -> Iterator[ArrowBatch]:
@@ -49,7 +49,7 @@ def read_batches(data: Any) -> Iterator[ArrowBatch]:
             mapping of names to NumPy arrays or lists of equal length; a NumPy structured array.
 
     Raises:
-        InvalidRecordError: It is something else, or cannot be had as Arrow.
+        InvalidRecordError: It is something else, or cannot be converted to Arrow.
     """
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         return _arrow_stream(_exportable(data))

@@ -302,7 +302,7 @@ def test_a_manifest_of_another_log_is_not_resumed(rig: LoadRig, path: Path, clie
     with LoadProducer.open(load._options.producer, rig.topic, (manifest.producer_id, manifest.producer_epoch)) as dead:
         dead.send_many(rig.topic, LINES[:10], partition=0).result()
     manifest.partitions[0] = PartitionState(5, 5, 0)
-    with pytest.raises(LoadError, match="is not this log's"):
+    with pytest.raises(LoadError, match="belongs to another log"):
         resume(load, manifest)
 
 

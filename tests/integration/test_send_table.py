@@ -174,7 +174,7 @@ def test_frames_that_do_not_hold_plain_values_are_refused_by_column(embedded_bro
         objects = pl.DataFrame({"n": [1], "o": pl.Series([object()], dtype=pl.Object)})
         with pytest.raises(InvalidRecordError, match=r"column 'o' holds Python objects \(polars Object\)"):
             producer.send_table("table-objects", objects, value="json")
-        with pytest.raises(InvalidRecordError, match=r"DataFrame cannot be had as Arrow: .*column o"):
+        with pytest.raises(InvalidRecordError, match=r"DataFrame cannot be converted to Arrow: .*column o"):
             producer.send_table("table-objects", pd.DataFrame({"o": [1, "a"]}), value="json")
 
 

@@ -153,7 +153,7 @@ cdef struct Hint:
 
 
 cdef extern from "kafkaprod/_core/machine/machine.h" nogil:
-    # Links that others follow without the lock: what was written before publish_batch is there after observe_batch.
+    # Lock-free links: publish_batch releases, observe_batch acquires.
     Batch *load_batch "kp_load"(Batch **p)
     void store_batch "kp_store"(Batch **p, Batch *b)
     void publish_batch "kp_publish"(Batch **p, Batch *b)

@@ -18,7 +18,7 @@ from kafkaprod._core.records.record_view cimport APPENDED, BATCH_FULL, OUT_OF_ME
 from kafkaprod._core.records.record_writer cimport record_size_bound
 
 cdef extern from "kafkaprod/_core/machine/machine.h" nogil:
-    # Of a bytes object, which does not change: holding a reference is enough.
+    # `blob` is an immutable bytes object: a reference keeps the pointer valid.
     const char *blob_start "kp_blob_start"(PyObject *blob)
     Py_ssize_t blob_size "kp_blob_size"(PyObject *blob)
 

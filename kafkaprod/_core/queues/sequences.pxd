@@ -15,7 +15,7 @@ Rules (KIP-98, KIP-360; TransactionManager, TxnPartitionMap; deviations marked *
 - * Until a batch under the current epoch is acknowledged, one batch at a time: a leader that has no state of the producer
   takes any sequence as the first. If it refuses the first batch for a moment (a new partition that it does not know yet)
   and accepts the second, the first can never be written after it. Java runs into this. The same holds for a topic that was
-  created again: what was acknowledged by the former one counts no more, even if the answer comes later.
+  created again: an acknowledgement from the old topic does not count, even if it arrives later.
 - * Never more than five batches from the first outstanding one on. The in-flight limit of a connection does not
   ensure that when the leader moves: the new one would acknowledge later batches and forget the first before its retry.
 - A sequence that may be missing from the log (a batch failed or expired after it was sent) sets `needs_new_epoch`:

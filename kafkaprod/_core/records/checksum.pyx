@@ -1,14 +1,14 @@
 """CRC-32C by the machine's own instructions, by tables where it has none. Any thread, without the GIL; pure.
 
 The instruction takes 8 bytes and answers three cycles later, but takes the next 8 a cycle later: so long data are read
-in three streams side by side, whose CRCs are put together at the end. A CRC is a polynomial modulo another one, and
-what stands before n bytes counts x**(8 * n) as much: for the two lengths of a stream that product is looked up, byte by
-byte, in tables; for any other length it is multiplied. Inside this file a CRC is meant before its last inversion, which only
-`extend_crc` makes; `join_crc` takes either.
+in three streams side by side, whose CRCs are put together at the end. A CRC is a polynomial modulo another one, and a CRC
+that n more bytes follow is multiplied by x**(8 * n): for the two lengths of a stream that product is looked up, byte by
+byte, in tables; for any other length it is multiplied. Inside this file "crc" is the raw register; only `extend_crc`
+inverts it at the end, and `join_crc` takes either.
 
-Machines that multiply polynomials of 64 bits, four pairs by one instruction, are twice as fast with long data: 256 bytes are
-folded onto the next 256, again and again, as what stands n bits before the end counts x**n as much; what is left at the end
-goes through the CRC instruction.
+Machines that multiply polynomials of 64 bits, four pairs by one instruction, are twice as fast with long data: 256 bytes
+are folded onto the next 256, again and again, because bits that n more bits follow are multiplied by x**n; the rest at
+the end is read by the CRC instruction.
 
 Source: RFC 3720, appendix B.4 (vectors); Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32
 Instruction", Intel, 2011 (streams); Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
@@ -38,7 +38,8 @@ cdef enum:
     LONG_STREAM = 4096          # bytes; putting streams together costs as much as 50
     SHORT_STREAM = 256
 
-ctypedef uint32_t[4][256] Shift         # Shift[k][b]: what byte k of a CRC, if it is b, comes to behind a stream
+# Shift[k][b]: the contribution of CRC byte k with value b once the stream's length of zeros follows.
+ctypedef uint32_t[4][256] Shift
 
 cdef bint _has_instruction = kp_has_crc()
 cdef bint _has_folding = _has_instruction and kp_has_folding()

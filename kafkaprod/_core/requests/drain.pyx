@@ -46,8 +46,8 @@ cdef enum:
     NOTHING_TO_WAIT_FOR = 0x7FFFFFFF    # in us: 35 minutes
     NOT_TRANSACTIONAL = -1
     NO_TRANSACTION = 0
-    # Timers end late by about 70 us, and from there it takes 150 to 200 us until the batch is written: so much earlier
-    # it may go, and has then waited for its linger, not longer.
+    # From the end of a timer, itself about 70 us late, it takes 150 to 200 us until the batch is written: a batch starts
+    # so much early, and has then waited for its linger and not longer.
     LINGER_SLACK_US = 150
 
 

@@ -124,7 +124,7 @@ class Purgatory:
                 watchers.pop(operation, None)
                 if not watchers:
                     del self._watched[key]
-        # Its place among the deadlines stays for a while; the request that it knows must not.
+        # The heap entry is removed lazily; drop the request now, or it would stay in memory.
         operation.try_complete, operation.keys, operation.note_moved = _never, (), None
         if self._done_in_heap > 64 and self._done_in_heap * 2 > len(self._deadlines):
             self._deadlines = [entry for entry in self._deadlines if not entry[2].is_done]

@@ -64,7 +64,10 @@ class ControlThread:
             self._on_crash()
 
     def _run_next(self) -> bool:
-        """Run a call; return False if it is the last one. Without a name for it, as it may know a large request."""
+        """Run a call; return False if it is the last one.
+
+        The call is kept in no variable while waiting, because it may hold a large request.
+        """
         call = self._next()
         if call is _STOP:
             return False

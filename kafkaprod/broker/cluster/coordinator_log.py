@@ -1,8 +1,8 @@
 """The log of a coordinator in a cluster: appends in one leader epoch, and what waits for its replicas.
 
-A coordinator changes its state at once and does not wait. Its answers wait (`CoordinatorGate`): each goes out when the
-replicas have everything that was appended before it, what it shows included. If another broker leads by then, the
-answer is that error. The control thread owns the log; waiting happens in the event loop's purgatory.
+A coordinator changes its state at once and does not wait. Its answers wait (`CoordinatorGate`): each goes out once the
+replicas have every record written before the answer, also the records that it reports. If another broker leads by then,
+the answer is that error. The control thread owns the log; waiting happens in the event loop's purgatory.
 Source: Kafka, CoordinatorRuntime (deferred events) and GroupMetadataManager.
 """
 

@@ -61,7 +61,7 @@ class BrokerChannel:
             batches,
         )
         self._lost_at_ms = now_ms + TIMEOUT_MS
-        # Set here, not at the answer: what the log gets meanwhile is to follow that at once, and `wake` says so.
+        # Set on sending, not on the answer: records appended meanwhile must go out at once, and `wake` reports those.
         is_all = not batches or batches[-1].end_offset == log.end_offset
         self._send_at_ms = now_ms + KEEP_ALIVE_MS if is_all else now_ms
         return self._in_flight

@@ -93,7 +93,7 @@ def _registration(record: BrokerRegistrationChangeRecord) -> str:
 
 
 def _change(record: PartitionChangeRecord, image: ClusterImage) -> str:
-    """What changes of a partition, with what was before where it is known."""
+    """Describe a partition change, with the old value if it is known."""
     before = None if record.topic_id is None else image.partitions.get((record.topic_id, record.partition_id))
     changes = []
     if record.leader != LEADER_UNCHANGED:

@@ -122,7 +122,7 @@ class InternalLog:
         return first_offset
 
     def is_outgrown(self, needed_bytes: int) -> bool:
-        """Most of the log is out of date. `needed_bytes` is about what the present state takes."""
+        """Return whether the log should be rewritten: it is larger than 32 MiB + 4 × what the present state needs."""
         return self._log is not None and self._log.size_bytes > _COMPACT_ABOVE_BYTES + 4 * needed_bytes
 
     def rewrite(self, parts: Iterable[tuple[TransactionOwner, Iterable[KeyValue]]], now_ms: int) -> int:

@@ -65,7 +65,9 @@ class LinkControls:
         arguments.flag("one_way", one_way)
         if target == CLIENTS:
             if one_way:
-                raise ConfigError("one_way does not go with clients: their connections are closed")
+                raise ConfigError(
+                    'one_way=True cannot be combined with target "clients": cutting clients closes their connections'
+                )
             return self._change(_Change(without_clients={self._broker_name(source)}))
         ends = self._ends(source, target)
         return self._change(_Change(cuts={ends} if one_way else {ends, ends[::-1]}))

@@ -112,7 +112,7 @@ class Host:
         broker["port"] = sock.getsockname()[1]
 
     def _release_ports(self) -> None:
-        """Where a bound port cannot be bound again: let go of them, now that each broker has one of its own."""
+        """Release the ports once all are chosen: outside Linux a broker could not bind one that this process holds."""
         while self._reserved and not _KEEPS_PORTS:
             self._reserved.popitem()[1].close()
 

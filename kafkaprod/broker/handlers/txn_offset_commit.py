@@ -40,7 +40,10 @@ Request = ClientRequest[TxnOffsetCommitRequest]
 
 
 def handle(broker: Broker, request: Request) -> TxnOffsetCommitResponse | Deferred:
-    """Check each partition, the group and the transaction; keep what is right until the marker."""
+    """Check each partition, the group and the transaction.
+
+    The valid offsets stay pending until the transaction's marker arrives.
+    """
     now_ms = broker.clock.wall_ms()
     changes: list[Change] = []
     topics = []

@@ -176,7 +176,7 @@ class Dispatcher:
         """Encode an answer of the control thread, which may be long, and finish in the event loop."""
         if isinstance(ready, Response) and exchange.fault is None:
             header = exchange.received.header
-            with suppress(KafkaError, ValueError):  # the event loop tries again, and says what is wrong
+            with suppress(KafkaError, ValueError):  # the event loop encodes again and reports the error
                 exchange.encoded = encode_response(ready, header.api_version, header.correlation_id)
         self._loop.post(lambda: self._finish(exchange, ready))
 

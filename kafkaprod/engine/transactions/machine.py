@@ -159,7 +159,7 @@ class TransactionMachine(Intents):
             return requests.find_coordinator(self._name, None)
         last = self._last_end
         if last is not None and (last.node, last.is_commit, last.is_v2) == (node, is_commit, self.members.is_v2):
-            # It was answered, so that it can be used again: the next one differs by the epoch.
+            # The last EndTxn has been answered: reuse the object and change only its epoch.
             last.message.producer_id, last.message.producer_epoch = self.producer_id, self.epoch  # type: ignore[attr-defined]
             return last
         me = requests.TransactionalProducer(self._name, self.producer_id, self.epoch)

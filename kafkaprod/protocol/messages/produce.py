@@ -47,7 +47,7 @@ class ProduceRequest(Request, api=ApiKey.PRODUCE, versions=(3, 13), flexible_fro
 
 
 class BatchIndexAndErrorMessage(Struct):
-    """A record that made its batch be refused."""
+    """A record because of which the batch was refused."""
 
     batch_index: int = field(INT32)
     batch_index_error_message: str | None = field(NULLABLE_STRING)

@@ -115,7 +115,9 @@ def _check_header(data: memoryview, config: LogConfig) -> BatchHeader:
         raise RecordsRefusedError(ErrorCode.CORRUPT_MESSAGE, f"batch of {len(data)} bytes fails its checksum")
     if header.record_count < 1 or header.last_offset_delta + 1 != header.record_count:
         raise RecordsRefusedError(
-            ErrorCode.INVALID_RECORD, f"{header.record_count} records with last offset delta {header.last_offset_delta}"
+            ErrorCode.INVALID_RECORD,
+            f"the batch header says {header.record_count} records but last_offset_delta={header.last_offset_delta}; "
+            "a batch has at least one record, and its delta is one less than their number",
         )
     if header.is_control:
         raise RecordsRefusedError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
