@@ -233,7 +233,8 @@ class Producer(RecordSender):
 
         Raises:
             TransactionTimeoutError: It continues; make the same call again, or abort.
-            TransactionAbortableError: Such as code 22 or 25: the group has given the input to another member.
+            TransactionAbortableError: Such as ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID: the group has given the input to
+                another member.
             InvalidRecordError: The offsets or the metadata are not understood; nothing was sent.
         """
         run(self._transaction_calls.send_offsets(offsets, group_metadata, timeout, Waiter))

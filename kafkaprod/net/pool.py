@@ -54,7 +54,8 @@ class NodePool(Traffic):
 
     Attributes:
         members: The known brokers, and why they could not be connected.
-        is_rebootstrap_required: Whether a broker of another cluster refused this client (error 129, KIP-1102).
+        is_rebootstrap_required: Whether a broker of another cluster refused this client (REBOOTSTRAP_REQUIRED,
+            KIP-1102).
         ready_count: Connections that have become ready so far: with each a broker has announced its versions.
         wakeup: Called, it makes `poll` return soon. For any thread, and for signal handlers.
         to_wake: Called, and removed, right before `poll` waits, most of them without the GIL.

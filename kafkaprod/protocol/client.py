@@ -56,7 +56,8 @@ class Connection(Exchange):
         software_name: This client's, for ApiVersions (KIP-511): letters, digits, dots and dashes.
         software_version: Its version, of the same characters.
         sasl_mechanism: Name of the mechanism to log in with; None: no login.
-        identity: (cluster id, node id) the broker must have, or it answers error 129 (KIP-1242); None: not checked.
+        identity: (cluster id, node id) the broker must have, or it answers REBOOTSTRAP_REQUIRED (KIP-1242); None: not
+            checked.
         handshake_timeout_ms: How long to wait for each answer of the handshake and of a re-authentication.
         random: Spreads the times of re-authentication.
         node_id: The broker's id, for the requests' outcomes.

@@ -2,8 +2,8 @@
 
 Source: protocol guide "Retrieving Supported API versions", KIP-35, KIP-511, KIP-584, KIP-1242.
 
-A client uses the highest ApiVersions version it supports. A broker without that version answers error 35 in the
-encoding of version 0; since 2.4 it adds its own range of ApiVersions.
+A client uses the highest ApiVersions version it supports. A broker without that version answers UNSUPPORTED_VERSION in
+the encoding of version 0; since 2.4 it adds its own range of ApiVersions.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def read_versions(body: memoryview, version: int) -> BrokerVersions:
     """Read an ApiVersions response.
 
     Raises:
-        BrokerError: The broker refused, e.g. with 129 REBOOTSTRAP_REQUIRED because its identity is another.
+        BrokerError: The broker refused, e.g. with REBOOTSTRAP_REQUIRED because its identity is another.
         CorruptDataError: The bytes violate the format.
     """
     error_code = _error_code(body)

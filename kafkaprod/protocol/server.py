@@ -5,7 +5,8 @@
 
 Responses are sent in the order of the requests, even if given in another: a client matches them by that order.
 A request whose API or version the broker does not announce ends the connection without an answer, as Kafka does. Only
-ApiVersions is answered in any version: error 35 in the encoding of version 0, with the range of ApiVersions itself.
+ApiVersions is answered in any version: UNSUPPORTED_VERSION in the encoding of version 0, with the range of ApiVersions
+itself.
 
 Bytes after a complete request are ignored. librdkafka (to 2.16) writes the null array of Metadata v9+, which means all
 topics, as four zero bytes where one is right, so that three bytes are left over.

@@ -3,7 +3,7 @@
 To mend a finding write subject, verb, object: "was told of" -> "was informed of", "is none" -> "there is none"
 or "is missing", "asked for" -> "requested", "goes on" -> "continues", "somebody" -> who it is, "stands behind" ->
 "follows", "anew" -> "again", "for so long" -> "for this time", "speaks no version" -> "supports no version", "all the
-same" -> "still".
+same" -> "still". An error code is its name in `ErrorCode`: "answers 27" -> "answers REBALANCE_IN_PROGRESS".
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ PHRASES = [
     rf"all{_SPACE}the{_SPACE}same",
 ]
 REFUSED = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.IGNORECASE)
+# Numbers of error codes where their names belong. A process has an exit code; messages of single codes show theirs.
+CODES = re.compile(
+    r"\banswers? (?:with )?\d+\b|(?:\w(?:Error|Refused)|\bRefused):? \d+\b|\berrors? \d+\b|(?<!exit )\bcodes? \d+\b",
+    re.IGNORECASE,
+)
 
 
 def texts() -> Iterator[Path]:
@@ -40,18 +45,22 @@ def texts() -> Iterator[Path]:
         yield from (path for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES)
 
 
-def findings() -> list[str]:
+def findings(refused: re.Pattern[str]) -> list[str]:
     found = []
     for path in sorted(texts()):
         text = path.read_text(encoding="utf-8")
         name = str(path.relative_to(ROOT))
-        for match in REFUSED.finditer(text):
+        for match in refused.finditer(text):
             found.append(f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {' '.join(match[0].split())}")
     return found
 
 
 def test_no_refused_phrase_is_used() -> None:
-    assert findings() == []
+    assert findings(REFUSED) == []
+
+
+def test_error_codes_have_names_in_texts() -> None:
+    assert findings(CODES) == []
 
 
 def test_a_phrase_is_found_over_a_line_end_and_a_comment_sign() -> None:

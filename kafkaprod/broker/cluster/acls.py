@@ -152,7 +152,7 @@ class Acls:
         """Return the entries that a filter matches.
 
         Raises:
-            RequestRefusedError: 42, the filter holds a number that Kafka does not know.
+            RequestRefusedError: INVALID_REQUEST, the filter holds a number that Kafka does not know.
         """
         known = (
             wanted.resource_type in (ANY, *range(TOPIC, USER + 1))
@@ -165,11 +165,15 @@ class Acls:
         return list(self._entries.matching(wanted))
 
     def add(self, acls: Sequence[Acl]) -> None:
-        """Add checked entries; those that exist are not doubled. Raises RequestRefusedError 56: not written."""
+        """Add checked entries; those that exist are not doubled.
+
+        Raises:
+            RequestRefusedError: KAFKA_STORAGE_ERROR, they could not be written.
+        """
         self._put(dict.fromkeys((*self._entries.all, *acls)))
 
     def remove(self, acls: Collection[Acl]) -> None:
-        """Remove entries. Raises RequestRefusedError 56: not written."""
+        """Remove entries. Raises RequestRefusedError KAFKA_STORAGE_ERROR if that cannot be written."""
         gone = frozenset(acls)
         self._put(acl for acl in self._entries.all if acl not in gone)
 
@@ -220,7 +224,7 @@ class Acls:
 
 
 def check_new(acl: Acl) -> None:
-    """Raise RequestRefusedError 42 or 67 unless such an entry may be added."""
+    """Raise RequestRefusedError INVALID_REQUEST or INVALID_PRINCIPAL_TYPE unless such an entry may be added."""
     problem = ""
     if acl.resource_type not in range(TOPIC, USER + 1) or acl.pattern_type not in (LITERAL, PREFIXED):
         problem = f"Resource type {acl.resource_type} or pattern type {acl.pattern_type} is wrong here."

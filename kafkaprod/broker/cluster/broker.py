@@ -190,7 +190,7 @@ class Broker:
 
         Raises:
             ConfigError: An option is unknown or has a wrong value; nothing was changed.
-            RequestRefusedError: 56, the disk refused; nothing was changed.
+            RequestRefusedError: KAFKA_STORAGE_ERROR, the disk refused; nothing was changed.
         """
         config = self._effective_config(options)
         if validate_only:
@@ -280,7 +280,7 @@ class Broker:
         """Return the topic of a coordinator's log, and make it if it is missing; on the control thread.
 
         Raises:
-            RequestRefusedError: 56, the disk refused.
+            RequestRefusedError: KAFKA_STORAGE_ERROR, the disk refused.
             LogError: The same.
         """
         return self.topics.get(name) or self.own_topics.create(name, 1, _INTERNAL_TOPIC_PROPERTIES)
@@ -292,10 +292,10 @@ class Broker:
     def open_groups(self, log: CoordinatorLog | None) -> None:
         """Read the groups and their offsets from a log, None for an empty one; those known so far are forgotten.
 
-        Members that wait for an answer get error 16, as another broker is the coordinator now.
+        Members that wait for an answer get NOT_COORDINATOR, as another broker is the coordinator now.
 
         Raises:
-            LogError: 2, the log is damaged.
+            LogError: CORRUPT_MESSAGE, the log is damaged.
             CorruptDataError: A record of it is.
         """
         self.groups.dismiss()

@@ -102,7 +102,7 @@ class ClientMetrics:
         """Return a client's id, a new one if it has none, and what it has to push.
 
         Raises:
-            RequestRefusedError: 89, it asks too often.
+            RequestRefusedError: THROTTLING_QUOTA_EXCEEDED, it asks too often.
         """
         if instance_id is None:
             instance_id = uuid.uuid4()
@@ -119,7 +119,8 @@ class ClientMetrics:
         """Keep what a client pushes; its metrics are still compressed.
 
         Raises:
-            RequestRefusedError: 42, 76, 87, 89, 117 or 118.
+            RequestRefusedError: INVALID_REQUEST, UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD,
+                THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID or TELEMETRY_TOO_LARGE.
         """
         subscription = self._subscription(push.instance_id, push.client_id, host)
         client = self._client(push.instance_id, subscription)

@@ -140,7 +140,7 @@ def set_values(broker: Broker, kind: int, name: str) -> dict[str, str]:
     """Return the options that clients have set on a resource.
 
     Raises:
-        RequestRefusedError: 3, 42 or 40: there is no such resource.
+        RequestRefusedError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST or INVALID_CONFIG: there is no such resource.
     """
     if kind == TOPIC:
         return dict(_topic(broker, name).properties)
@@ -154,8 +154,8 @@ def replace_values(broker: Broker, kind: int, name: str, values: Mapping[str, st
     """Replace the options that clients have set on a resource.
 
     Raises:
-        RequestRefusedError: As `set_values`; 40 or 42 for bad options. Nothing was changed.
-        LogError: 56, the disk refused; nothing was changed.
+        RequestRefusedError: As `set_values`; INVALID_CONFIG or INVALID_REQUEST for bad options. Nothing was changed.
+        LogError: KAFKA_STORAGE_ERROR, the disk refused; nothing was changed.
     """
     try:
         if kind == TOPIC:

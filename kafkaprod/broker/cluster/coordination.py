@@ -1,8 +1,8 @@
 """Which broker of a cluster coordinates groups, and which transactions: the leaders of two internal partitions.
 
 `__consumer_offsets` and `__transaction_state` have one partition each. A new leader reads the log, then answers;
-meanwhile clients get 14. A broker that leads no more forgets what it knew, and answers 16. An answer goes out when the
-high watermark covers what it shows (KAFKA-20634).
+meanwhile clients get COORDINATOR_LOAD_IN_PROGRESS. A broker that leads no more forgets what it knew, and answers
+NOT_COORDINATOR. An answer goes out when the high watermark covers what it shows (KAFKA-20634).
 """
 
 from __future__ import annotations

@@ -81,7 +81,8 @@ class ReplicatedCoordinatorLog:
         """Append in the epoch in which the coordinator was loaded.
 
         Raises:
-            RequestRefusedError: 16, another broker leads now; or 15, too few replicas are in sync.
+            RequestRefusedError: NOT_COORDINATOR, another broker leads now; or COORDINATOR_NOT_AVAILABLE, too few
+                replicas are in sync.
             LogError: As `PartitionLog.append_internal`.
         """
         if not self.is_current:
@@ -104,7 +105,8 @@ class ReplicatedCoordinatorLog:
         """See `PartitionLog`; waits until the replicas have what replaces those records.
 
         Raises:
-            RequestRefusedError: 16, another broker leads now; 15, the replicas did not take it in time.
+            RequestRefusedError: NOT_COORDINATOR, another broker leads now; COORDINATOR_NOT_AVAILABLE, the replicas did
+                not take it in time.
         """
         has_moved = threading.Event()
         deadline = time.monotonic() + COMMIT_TIMEOUT_MS / 1000
@@ -122,7 +124,7 @@ class ReplicatedCoordinatorLog:
         return self._log.delete_records(offset)
 
     def outcome(self, end_offset: int) -> ErrorCode | None:
-        """Return NONE when the replicas have what lies below an offset, 16 when another broker leads, else None."""
+        """Return NONE once the replicas have all below an offset, NOT_COORDINATOR if another leads, else None."""
         if not self.is_current:
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.NONE if self._log.high_watermark >= end_offset else None
@@ -139,7 +141,8 @@ class ReplicatedCoordinatorLog:
 
         Args:
             ready: The answer.
-            refusal: Makes the answer of an error: 16, another broker leads; 15, the replicas did not take it in time.
+            refusal: Makes the answer of an error: NOT_COORDINATOR, another broker leads; COORDINATOR_NOT_AVAILABLE, the
+                replicas did not take it in time.
             receiver: Takes the answer, from any thread.
         """
         if self.outcome(self.appended_offset) is ErrorCode.NONE:

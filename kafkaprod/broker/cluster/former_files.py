@@ -34,7 +34,7 @@ def take_over(directory: str, disk: Disk, controller: OwnController, settings: S
 
     Raises:
         CorruptDataError: A file is damaged; nothing was changed.
-        BrokerError: 56, the disk refused.
+        BrokerError: KAFKA_STORAGE_ERROR, the disk refused.
         OSError: The same.
     """
     paths = [os.path.join(directory, name) for name in (TOPICS_FILE, SETTINGS_FILE, PRODUCER_IDS_FILE)]

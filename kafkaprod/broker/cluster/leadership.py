@@ -21,7 +21,10 @@ _FIRST_FETCH_WITH_LEADERS = 16
 
 
 def check_leader_epoch(partition: Partition, current_leader_epoch: int) -> ErrorCode:
-    """74 if the client knows an older leader, 75 if it knows a newer one than we do, 6 if another broker leads."""
+    """FENCED_LEADER_EPOCH if the client knows an older leader, UNKNOWN_LEADER_EPOCH a newer one than we do.
+
+    NOT_LEADER_OR_FOLLOWER if another broker leads.
+    """
     if current_leader_epoch in (UNKNOWN_EPOCH, partition.leader_epoch):
         return ErrorCode.NONE if partition.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
     if current_leader_epoch < partition.leader_epoch:

@@ -93,7 +93,7 @@ class OwnController:
             is_synced: The change is on the disk; else `sync` is to be called before a client hears of it.
 
         Raises:
-            LogError: 56, the change could not be synced; no further one is possible.
+            LogError: KAFKA_STORAGE_ERROR, the change could not be synced; no further one is possible.
         """
         answers: list[Response] = []
         on_request(self._controller, request, self._clock.now_ms(), answers.append)
@@ -114,7 +114,7 @@ class OwnController:
         """Take a topic over that has its id and its data already; `sync` is to be called.
 
         Raises:
-            LogError: 56, the disk refused.
+            LogError: KAFKA_STORAGE_ERROR, the disk refused.
         """
         assignment = ((self._node_id,),) * partition_count
         answer = self._put(
@@ -129,7 +129,7 @@ class OwnController:
         """Return the first id of a block that was never given out, and how many are in it.
 
         Raises:
-            LogError: 56, the disk refused; the block is not to be used.
+            LogError: KAFKA_STORAGE_ERROR, the disk refused; the block is not to be used.
         """
         epoch = self.image.brokers[self._node_id].epoch
         block: ProducerIdBlock = self._put(lambda reply: AllocateProducerIds(self._node_id, epoch, least_id, reply))

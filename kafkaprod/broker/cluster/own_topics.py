@@ -89,7 +89,8 @@ class OwnTopics(TopicTable):
         """Write a new topic down, which `check_new` has let pass; `sync` and `making` come after it.
 
         Raises:
-            RequestRefusedError: 38 or 39, there is no broker but this one; 56, the disk refused.
+            RequestRefusedError: INVALID_REPLICATION_FACTOR or INVALID_REPLICA_ASSIGNMENT, there is no broker but this
+                one; KAFKA_STORAGE_ERROR, the disk refused.
         """
         if wanted.name in self.image.topic_ids:
             self._write_deletion(wanted.name)  # its logs are gone, but the disk was full then
@@ -104,7 +105,7 @@ class OwnTopics(TopicTable):
         """Make the partitions of a topic that was written down.
 
         Raises:
-            LogError: 56, the disk refused; nothing is left of the topic.
+            LogError: KAFKA_STORAGE_ERROR, the disk refused; nothing is left of the topic.
         """
         topic_id, properties = self.image.topic_ids[name], self._properties(name)
         config = parse_properties(properties, self._defaults)
@@ -156,9 +157,10 @@ class OwnTopics(TopicTable):
         """Raise a topic's number of partitions: they are made, then written down.
 
         Raises:
-            RequestRefusedError: 3, there is no such topic; 37, the number is not higher than now, or there is no room;
-                39, there is no broker but this one; 42, it is being changed.
-            LogError: 56, the disk refused.
+            RequestRefusedError: UNKNOWN_TOPIC_OR_PARTITION, there is no such topic; INVALID_PARTITIONS, the number is
+                not higher than now, or there is no room; INVALID_REPLICA_ASSIGNMENT, there is no broker but this one;
+                INVALID_REQUEST, it is being changed.
+            LogError: KAFKA_STORAGE_ERROR, the disk refused.
         """
         name, partition_count = wanted.name, wanted.count
         topic = self._changeable(name)

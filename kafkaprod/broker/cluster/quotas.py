@@ -57,7 +57,7 @@ class Quotas:
         """Return entities and their quotas; strictly, those that have no parts but the filtered ones.
 
         Raises:
-            RequestRefusedError: 42 or 35 for filters that mean nothing.
+            RequestRefusedError: INVALID_REQUEST or UNSUPPORTED_VERSION for filters that mean nothing.
         """
         types = [wanted.entity_type for wanted in filters]
         if len(set(types)) < len(types):
@@ -79,7 +79,7 @@ class Quotas:
         """Check what is to be changed of one entity.
 
         Raises:
-            RequestRefusedError: 42, 35 or 40 for what means nothing.
+            RequestRefusedError: INVALID_REQUEST, UNSUPPORTED_VERSION or INVALID_CONFIG for what means nothing.
         """
         entity = dict(parts)
         if not parts or len(entity) < len(parts) or (IP in entity and len(entity) > 1):
@@ -95,7 +95,7 @@ class Quotas:
         """Change the quotas of entities, which `check` has let pass, all or none.
 
         Raises:
-            RequestRefusedError: 56, the disk refused.
+            RequestRefusedError: KAFKA_STORAGE_ERROR, the disk refused.
         """
         entries = {frozenset(entry["entity"].items()): entry for entry in self._settings.get(QUOTAS)}
         for entity, changes in wanted:

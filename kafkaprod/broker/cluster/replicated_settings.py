@@ -82,7 +82,7 @@ class ReplicatedSettings(Settings):
         The wait is a second at most.
 
         Raises:
-            RequestRefusedError: 7, the controller does not answer; or its error.
+            RequestRefusedError: REQUEST_TIMED_OUT, the controller does not answer; or its error.
         """
         records = changes(section, self.get(section), content, self._acl_ids)
         if not records:

@@ -47,7 +47,11 @@ class ScramStore:
         return found
 
     def check_deletion(self, user: str, mechanism: int) -> None:
-        """Raise RequestRefusedError 93, 33 or 91 unless there is such a credential."""
+        """Check that there is such a credential.
+
+        Raises:
+            RequestRefusedError: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM or RESOURCE_NOT_FOUND.
+        """
         self._check(user, mechanism)
         if not self._credentials.has_scram_keys(MECHANISMS[mechanism], user):
             raise RequestRefusedError(
@@ -55,7 +59,11 @@ class ScramStore:
             )
 
     def check_upsertion(self, user: str, mechanism: int, iterations: int) -> None:
-        """Raise RequestRefusedError 93 or 33 unless such a credential may be set."""
+        """Check that such a credential may be set.
+
+        Raises:
+            RequestRefusedError: UNACCEPTABLE_CREDENTIAL or UNSUPPORTED_SASL_MECHANISM.
+        """
         self._check(user, mechanism)
         if iterations < MIN_ITERATIONS:
             raise RequestRefusedError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
@@ -66,7 +74,7 @@ class ScramStore:
         """Set credentials of users and mechanisms that were checked, or delete them (None); all or none.
 
         Raises:
-            RequestRefusedError: 56, the disk refused; nothing was changed.
+            RequestRefusedError: KAFKA_STORAGE_ERROR, the disk refused; nothing was changed.
         """
         users = dict(self._settings.get(SCRAM))
         for (user, mechanism), keys in wanted.items():

@@ -43,5 +43,5 @@ class Settings(ABC):
         """Replace a section.
 
         Raises:
-            RequestRefusedError: 56 or 7, it could not be written.
+            RequestRefusedError: KAFKA_STORAGE_ERROR or REQUEST_TIMED_OUT, it could not be written.
         """

@@ -76,7 +76,7 @@ class Partition:
         """The log.
 
         Raises:
-            RequestRefusedError: 6, this broker has no replica of the partition.
+            RequestRefusedError: NOT_LEADER_OR_FOLLOWER, this broker has no replica of the partition.
         """
         if self._log is None:
             raise RequestRefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "This broker has no replica of the partition.")
@@ -185,7 +185,8 @@ class TopicTable(ABC):
         """The options a topic would have.
 
         Raises:
-            RequestRefusedError: 17 bad name, 36 it exists, 37 bad count, 40 bad options.
+            RequestRefusedError: INVALID_TOPIC_EXCEPTION (bad name), TOPIC_ALREADY_EXISTS,
+                INVALID_PARTITIONS (bad count), INVALID_CONFIG (bad options).
         """
         check_name(name)
         names = {*self._topics, *self._changing}
@@ -203,8 +204,9 @@ class TopicTable(ABC):
         """Delete a topic and its data; `sync` comes after it.
 
         Raises:
-            RequestRefusedError: 3, there is none; 42, it is internal, or being changed.
-            LogError: 56, the disk refused; a part may be gone.
+            RequestRefusedError: UNKNOWN_TOPIC_OR_PARTITION, there is none; INVALID_REQUEST, it is internal, or being
+                changed.
+            LogError: KAFKA_STORAGE_ERROR, the disk refused; a part may be gone.
         """
 
     @abstractmethod
@@ -212,16 +214,17 @@ class TopicTable(ABC):
         """Bring the changes of topics to the disk, where this broker keeps them.
 
         Raises:
-            LogError: 56, the disk refused.
+            LogError: KAFKA_STORAGE_ERROR, the disk refused.
         """
 
     def set_properties(self, name: str, properties: Mapping[str, str], *, validate_only: bool) -> None:
         """Have the controller replace the options set on a topic.
 
         Raises:
-            RequestRefusedError: 3, there is no such topic; 40, bad options; 42, it is being changed; 7, the controller
-                does not answer; 56, its disk refused.
-            LogError: 56, the disk refused.
+            RequestRefusedError: UNKNOWN_TOPIC_OR_PARTITION, there is no such topic; INVALID_CONFIG, bad options;
+                INVALID_REQUEST, it is being changed; REQUEST_TIMED_OUT, the controller does not answer;
+                KAFKA_STORAGE_ERROR, its disk refused.
+            LogError: KAFKA_STORAGE_ERROR, the disk refused.
         """
         before = self._changeable(name).properties
         self._parse(properties)
@@ -306,7 +309,7 @@ class TopicTable(ABC):
 
 
 def check_name(name: str) -> None:
-    """Raise RequestRefusedError 17 unless `name` is a legal topic name."""
+    """Raise RequestRefusedError INVALID_TOPIC_EXCEPTION unless `name` is a legal topic name."""
     if not _NAME.fullmatch(name) or name in (".", ".."):
         raise RequestRefusedError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name {name[:260]!r} is not 1 to 249 of a-z A-Z 0-9 . _ -"
@@ -314,7 +317,7 @@ def check_name(name: str) -> None:
 
 
 def refuse_internal(name: str) -> None:
-    """Raise RequestRefusedError 42 if the broker itself makes and configures the topic."""
+    """Raise RequestRefusedError INVALID_REQUEST if the broker itself makes and configures the topic."""
     if name in RESERVED_NAMES:
         raise RequestRefusedError(
             ErrorCode.INVALID_REQUEST, f"Topic '{name}' is internal: the broker makes it and sets its options."
@@ -329,7 +332,7 @@ def check_answers(results: Sequence[tuple[int, str | None]]) -> None:
 
 
 def check_count(partition_count: int) -> None:
-    """Raise RequestRefusedError 37 if a topic cannot have so many partitions."""
+    """Raise RequestRefusedError INVALID_PARTITIONS if a topic cannot have so many partitions."""
     if not 1 <= partition_count <= MAX_PARTITIONS_OF_TOPIC:
         raise RequestRefusedError(
             ErrorCode.INVALID_PARTITIONS, f"{partition_count} partitions are not in 1..{MAX_PARTITIONS_OF_TOPIC}."

@@ -44,7 +44,7 @@ def join_transaction(
         transactional_id: Of the producer.
         producer: Who writes.
         partitions: Where to.
-        then: Takes the outcome; 15 for all without a coordinator or its answer.
+        then: Takes the outcome; COORDINATOR_NOT_AVAILABLE for all without a coordinator or its answer.
         is_verification: Only check that they are part of the transaction.
     """
     topic = broker.topics.partition(TRANSACTIONS_TOPIC, 0)

@@ -41,7 +41,7 @@ class ControllerContext:
     shutdown_offsets: dict[int, int] = field(default_factory=dict)
 
     def broker_error(self, broker_id: int, broker_epoch: int) -> ErrorCode:
-        """Return 102 for an unknown broker, 77 for another registration of it, else no error."""
+        """Return BROKER_ID_NOT_REGISTERED for an unknown broker, STALE_BROKER_EPOCH for another registration of it."""
         broker = self.image.brokers.get(broker_id)
         if broker is None:
             return ErrorCode.BROKER_ID_NOT_REGISTERED

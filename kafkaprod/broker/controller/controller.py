@@ -6,8 +6,9 @@
     image.apply(records)
     channels.wake(), event.reply(answer)
 
-A handler that raises appends nothing; its event is answered -1, and the next one is taken. A new controller process
-replays its log and continues with the next epoch. Not thread-safe: one thread calls it. Time is an argument.
+A handler that raises appends nothing; its event is answered UNKNOWN_SERVER_ERROR, and the next one is taken. A new
+controller process replays its log and continues with the next epoch. Not thread-safe: one thread calls it. Time is an
+argument.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class Controller:
         """Handle one event; return whether there was one.
 
         Raises:
-            LogError: The disk refused the records; the event is answered 56, and changed nothing.
+            LogError: The disk refused the records; the event is answered KAFKA_STORAGE_ERROR, and changed nothing.
         """
         event = self.queue.take(now_ms)
         if event is None:

@@ -55,7 +55,7 @@ class PartitionOfMetadata:
 
         Raises:
             CorruptDataError: A record is not known.
-            LogError: 2, the log is damaged.
+            LogError: CORRUPT_MESSAGE, the log is damaged.
         """
         log, offset = self._log, 0
         while offset < log.log_end_offset:

@@ -25,7 +25,7 @@ CONTROLLER_ID: Final = 3000
 def describe_quorum(
     controller: Controller, request: DescribeQuorumRequest, now_ms: int, reply: Callable[[Response], None]
 ) -> None:
-    """Describe partition 0 of the metadata; 3 for any other."""
+    """Describe partition 0 of the metadata; UNKNOWN_TOPIC_OR_PARTITION for any other."""
     topics = [
         QuorumTopic(
             topic_name=topic.topic_name,

@@ -18,7 +18,8 @@ from kafkaprod.protocol.error_codes import ErrorCode
 def reassign(context: ControllerContext, event: Reassign, now_ms: int) -> Decision:
     """Begin, replace or cancel a reassignment; answer with an error and a message.
 
-    Refused: 3, no such partition; 39, wrong replicas, or a cancel that leaves none in sync; 85, nothing to cancel.
+    Refused: UNKNOWN_TOPIC_OR_PARTITION, no such partition; INVALID_REPLICA_ASSIGNMENT, wrong replicas, or a cancel that
+    leaves none in sync; NO_REASSIGNMENT_IN_PROGRESS, nothing to cancel.
     """
     partition = context.image.partitions.get(event.key)
     if partition is None:

@@ -37,9 +37,10 @@ _UNFENCE = -1
 def register(context: ControllerContext, event: RegisterBroker, now_ms: int) -> Decision:
     """Register a broker, fenced.
 
-    Refused: 104, another cluster's id; 101, another process of this id whose session lives (it tries again until the
-    session ends). The same process again gets its epoch again, and no record (KAFKA-16952). A new process, or one that
-    did not stop cleanly, leaves every ISR in the same batch, since it may have lost what it had acknowledged.
+    Refused: INCONSISTENT_CLUSTER_ID, another cluster's id; DUPLICATE_BROKER_REGISTRATION, another process of this id
+    whose session lives (it tries again until the session ends). The same process again gets its epoch again, and no
+    record (KAFKA-16952). A new process, or one that did not stop cleanly, leaves every ISR in the same batch, since it
+    may have lost what it had acknowledged.
     """
     if event.cluster_id != context.cluster_id:
         return Decision([], Registered(ErrorCode.INCONSISTENT_CLUSTER_ID, -1))
@@ -107,7 +108,8 @@ def broker_gone(context: ControllerContext, event: BrokerGone, now_ms: int) -> D
 def unregister(context: ControllerContext, event: UnregisterBroker, now_ms: int) -> Decision:
     """Remove a broker's registration; answer with an error and a message.
 
-    Refused: 102, there is none; 42, it still has replicas, whose partitions would wait for it for ever.
+    Refused: BROKER_ID_NOT_REGISTERED, there is none; INVALID_REQUEST, it still has replicas, whose partitions would
+    wait for it for ever.
     """
     broker_id = event.broker_id
     broker = context.image.brokers.get(broker_id)

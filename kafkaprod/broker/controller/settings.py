@@ -30,7 +30,8 @@ SETTINGS_RECORDS: Final = (
 def change(context: ControllerContext, event: ChangeSettings, now_ms: int) -> Decision:
     """Write what a broker has checked, but no access control entry twice, and no removal of one that is gone.
 
-    Two brokers may have been given the same change, each before it knew of the other's. Refused: 42 other records.
+    Two brokers may have been given the same change, each before it knew of the other's. Refused:
+    INVALID_REQUEST, other records.
     """
     known = set(context.image.acls.values())
     records: list[Struct] = []

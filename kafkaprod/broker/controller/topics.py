@@ -28,7 +28,8 @@ from kafkaprod.protocol.schema import Struct
 def create(context: ControllerContext, event: CreateTopic, now_ms: int) -> Decision:
     """Create a topic.
 
-    Refused: 36 it exists, 37 bad count, 38 too few brokers or none of them active, 39 bad assignment.
+    Refused: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS (bad count), INVALID_REPLICATION_FACTOR (too few
+    brokers or none of them active), INVALID_REPLICA_ASSIGNMENT (bad assignment).
     """
     if event.name in context.image.topic_ids:
         return _refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{event.name}' already exists.")
@@ -51,7 +52,8 @@ def create(context: ControllerContext, event: CreateTopic, now_ms: int) -> Decis
 def create_partitions(context: ControllerContext, event: CreatePartitions, now_ms: int) -> Decision:
     """Raise a topic's number of partitions.
 
-    Refused: 3 unknown topic, 37 not more than now, 38 no active broker, 39 bad assignment.
+    Refused: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (not more than now),
+    INVALID_REPLICATION_FACTOR (no active broker), INVALID_REPLICA_ASSIGNMENT (bad assignment).
     """
     topic_id = context.image.topic_ids.get(event.name)
     if topic_id is None:
@@ -83,7 +85,7 @@ def create_partitions(context: ControllerContext, event: CreatePartitions, now_m
 
 
 def delete(context: ControllerContext, event: DeleteTopic, now_ms: int) -> Decision:
-    """Delete a topic with its options. Refused: 3 unknown topic."""
+    """Delete a topic with its options. Refused: UNKNOWN_TOPIC_OR_PARTITION."""
     topic_id = context.image.topic_ids.get(event.name)
     if topic_id is None:
         return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{event.name}' does not exist.")

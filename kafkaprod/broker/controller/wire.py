@@ -50,7 +50,7 @@ SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL":
 
 
 def error_of(code: int) -> ErrorCode:
-    """Return the error of a code in a response; -1 for one that is not known."""
+    """Return the error of a code in a response; UNKNOWN_SERVER_ERROR for one that is not known."""
     return _ERRORS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

@@ -1,8 +1,9 @@
 """Requests of members that use the classic protocol in a group of the consumer protocol (KIP-848, "online migration").
 
 Such a member joins with what it owns, is answered at once, and gets its share of the target by SyncGroup. Heartbeat
-answers 27 when it is to join again: the group has a new epoch, it must give up partitions, or those it waits for are
-free. Its generation is its member epoch. There is no leader: the group assigns. Source: Kafka, GroupMetadataManager.
+answers REBALANCE_IN_PROGRESS when it must join again: the group has a new epoch, it must give up partitions, or those
+it waits for are free. Its generation is its member epoch. There is no leader: the group assigns. Source: Kafka,
+GroupMetadataManager.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ def join(group: ConsumerGroup, attempt: JoinAttempt, topics: Topics, now_ms: int
     """JoinGroup; answered at once.
 
     Raises:
-        RequestRefusedError: 23, the member has no protocol that the others have, or its subscription is damaged; 25,
-            81, 82: it cannot become a member. Nothing was changed.
+        RequestRefusedError: INCONSISTENT_GROUP_PROTOCOL, the member has no protocol that the others have, or its
+            subscription is damaged; UNKNOWN_MEMBER_ID, GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE_ID: it cannot become a
+            member. Nothing was changed.
     """
     member_id = attempt.member_id or str(uuid.uuid4())
     protocols = _supported_protocols(group, member_id, attempt)
@@ -71,7 +73,8 @@ def sync(group: ConsumerGroup, attempt: SyncAttempt, topics: Topics, now_ms: int
     """SyncGroup; answered at once with what the member has.
 
     Raises:
-        RequestRefusedError: 22, 23, 25 or 82: it is no such member; 27, it is to join again.
+        RequestRefusedError: ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID:
+            it is no such member; REBALANCE_IN_PROGRESS, it is to join again.
     """
     member, classic = _classic_member(group, attempt.member_id, attempt.instance_id, attempt.generation_id)
     name, metadata = classic.protocols[0]
@@ -95,10 +98,10 @@ def sync(group: ConsumerGroup, attempt: SyncAttempt, topics: Topics, now_ms: int
 def heartbeat(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
 ) -> ErrorCode:
-    """Heartbeat: 0, or 27 if the member is to join again.
+    """Heartbeat: NONE, or REBALANCE_IN_PROGRESS if the member must join again.
 
     Raises:
-        RequestRefusedError: 22, 25 or 82: it is no such member.
+        RequestRefusedError: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID: it is no such member.
     """
     member, _ = _classic_member(group, member_id, instance_id, generation_id)
     group.keep_session(member, now_ms)
@@ -117,7 +120,7 @@ def leave(group: ConsumerGroup, member_id: str, instance_id: str | None) -> None
     """LeaveGroup of one member; a static one of either protocol may be named by its instance id alone.
 
     Raises:
-        RequestRefusedError: 25 or 82: it is no such member.
+        RequestRefusedError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID: it is no such member.
     """
     if instance_id is not None and not member_id:
         group.fence(group.static_member(instance_id))

@@ -143,7 +143,8 @@ class ConsumerGroup:
         """ConsumerGroupHeartbeat of a member that joins or stays.
 
         Raises:
-            RequestRefusedError: 25, 81, 82, 110, 111: it is not, or cannot become, a member; 128, its regular
+            RequestRefusedError: UNKNOWN_MEMBER_ID, GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH,
+                UNRELEASED_INSTANCE_ID: it is not, or cannot become, a member; INVALID_REGULAR_EXPRESSION, its regular
                 expression is invalid. Nothing was changed.
         """
         member = self._joining(beat) if beat.member_epoch == JOIN_EPOCH else self._known(beat)
@@ -180,7 +181,7 @@ class ConsumerGroup:
         """ConsumerGroupHeartbeat of a member that leaves; a static one that comes back soon keeps what it has.
 
         Raises:
-            RequestRefusedError: 25 or 82: it is no member. Nothing was changed.
+            RequestRefusedError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID: it is no member. Nothing was changed.
         """
         member = self.find(beat.member_id, beat.instance_id)
         if beat.member_epoch == STATIC_LEAVE_EPOCH:
@@ -233,7 +234,7 @@ class ConsumerGroup:
         return ConsumerMember(beat.member_id, instance_id=instance_id)
 
     def check_room(self, member_id: str) -> None:
-        """Raise RequestRefusedError 81 if the group is full and this is no member."""
+        """Raise RequestRefusedError GROUP_MAX_SIZE_REACHED if the group is full and this is no member."""
         if len(self.members) >= self.config.max_size and member_id not in self.members:
             raise RequestRefusedError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -255,7 +256,8 @@ class ConsumerGroup:
         """Return a member.
 
         Raises:
-            RequestRefusedError: 25, there is none; 82, another member has the instance id.
+            RequestRefusedError: UNKNOWN_MEMBER_ID, there is none; FENCED_INSTANCE_ID, another member has the instance
+                id.
         """
         if instance_id is not None:
             static = self.static_member(instance_id)
@@ -271,7 +273,7 @@ class ConsumerGroup:
         return member
 
     def static_member(self, instance_id: str) -> ConsumerMember:
-        """Return a static member; raise RequestRefusedError 25 if there is none."""
+        """Return a static member; raise RequestRefusedError UNKNOWN_MEMBER_ID if there is none."""
         known_id = self._static_ids.get(instance_id)
         if known_id is None:
             raise RequestRefusedError(

@@ -97,8 +97,8 @@ class ConsumerGroups:
             upgraded: what a classic group of this id becomes.
 
         Raises:
-            RequestRefusedError: see `ConsumerGroup`; 69, there is no such group; 15, the disk refused. Nothing was
-                changed.
+            RequestRefusedError: see `ConsumerGroup`; GROUP_ID_NOT_FOUND, there is no such group;
+                COORDINATOR_NOT_AVAILABLE, the disk refused. Nothing was changed.
         """
         group = self._groups.get(beat.group_id)
         is_new = group is None
@@ -238,7 +238,7 @@ class ConsumerGroups:
         """Return the names that match a regular expression of a client, internal topics included (as Kafka does).
 
         Raises:
-            RequestRefusedError: 128, it is invalid.
+            RequestRefusedError: INVALID_REGULAR_EXPRESSION, it is invalid.
         """
         if topics is not self._matched_topics:
             self._matched_topics, self._matches = topics, {}
@@ -263,7 +263,7 @@ def check(beat: ConsumerHeartbeat, *, has_own_id: bool) -> None:
         has_own_id: clients make their member ids (KIP-1082).
 
     Raises:
-        RequestRefusedError: 42, or 112 for an unknown assignor.
+        RequestRefusedError: INVALID_REQUEST, or UNSUPPORTED_ASSIGNOR for an unknown assignor.
     """
     problem = None
     if not beat.group_id:

@@ -123,7 +123,7 @@ class Group:
             self._assign(attempt.assignments, now_ms)
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int) -> ErrorCode:
-        """Heartbeat: 0, or 27 while the group waits for the member to join again."""
+        """Heartbeat: NONE, or REBALANCE_IN_PROGRESS while the group waits for the member to join again."""
         error = self._check_sender(member_id, instance_id, generation_id, now_ms)
         is_late = error is ErrorCode.NONE and self.state is GroupState.PREPARING
         return ErrorCode.REBALANCE_IN_PROGRESS if is_late else error
@@ -179,7 +179,7 @@ class Group:
         return self._check_sender(member_id, instance_id, generation_id, now_ms)
 
     def delete(self) -> ErrorCode:
-        """DeleteGroups: an empty group becomes Dead; any other is refused with 68."""
+        """DeleteGroups: an empty group becomes Dead; any other is refused with NON_EMPTY_GROUP."""
         if self.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
         self.roster.pending_ids.clear()

@@ -91,7 +91,7 @@ class GroupCoordinator:
         """The topics that the members of a group are subscribed to; None if it has members that are no consumers.
 
         Raises:
-            RequestRefusedError: 69, there is no such group.
+            RequestRefusedError: GROUP_ID_NOT_FOUND, there is no such group.
         """
         consumer_group = self._consumers.get(group_id)
         if consumer_group is not None:
@@ -106,7 +106,8 @@ class GroupCoordinator:
         """ConsumerGroupHeartbeat. A first join makes the group, out of a classic one, too.
 
         Raises:
-            RequestRefusedError: 69, it is a classic group that cannot be upgraded; or see `ConsumerGroups`.
+            RequestRefusedError: GROUP_ID_NOT_FOUND, it is a classic group that cannot be upgraded; or see
+                `ConsumerGroups`.
         """
         group = self._groups.get(beat.group_id)
         if group is not None and beat.member_epoch != JOIN_EPOCH:
@@ -257,7 +258,7 @@ class GroupCoordinator:
         return error
 
     def dismiss(self) -> None:
-        """Answer all calls that wait with 16: another broker is the coordinator."""
+        """Answer all calls that wait with NOT_COORDINATOR: another broker is the coordinator."""
         for group in self._groups.values():
             group.roster.dismiss(ErrorCode.NOT_COORDINATOR)
 

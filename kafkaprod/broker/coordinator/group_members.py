@@ -37,7 +37,7 @@ class GroupMembers:
         self.leader_id: str | None = None
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether there is this member: 25 if not, 82 if another one has its instance id."""
+        """Return UNKNOWN_MEMBER_ID if there is no such member, FENCED_INSTANCE_ID if another has its instance id."""
         if instance_id is not None:
             current_id = self.static_ids.get(instance_id)
             if current_id is not None and current_id != member_id:
@@ -46,7 +46,7 @@ class GroupMembers:
         return ErrorCode.NONE if member_id in self.by_id else ErrorCode.UNKNOWN_MEMBER_ID
 
     def why_refuse(self, attempt: JoinAttempt, protocol_type: str | None, limits: GroupConfig) -> ErrorCode:
-        """Whether a join may be considered: 26, 23, 42, 81 if not; `protocol_type` is that of the members."""
+        """Return the error of a join that may not be considered, or NONE; `protocol_type` is that of the members."""
         if not limits.min_session_timeout_ms <= attempt.session_timeout_ms <= limits.max_session_timeout_ms:
             return ErrorCode.INVALID_SESSION_TIMEOUT
         is_same_type = not self.by_id or attempt.protocol_type == protocol_type

@@ -87,7 +87,7 @@ class InternalLog:
         """Read everything, from the start.
 
         Raises:
-            LogError: 2, the log is damaged.
+            LogError: CORRUPT_MESSAGE, the log is damaged.
             CorruptDataError: a record or marker of it is.
         """
         log = self._log

@@ -74,9 +74,10 @@ class MarkerWriter:
         on_done(self.write(marker, partitions))
 
     def write(self, marker: Marker, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Write a marker into each partition and commit it there; return the error code of each, 0 for success.
+        """Write a marker into each partition and commit it there; return the error code of each, NONE for success.
 
-        A partition that does not exist has 3, one whose marker was refused 47 or 52, one whose disk failed 56.
+        A partition that does not exist has UNKNOWN_TOPIC_OR_PARTITION, one whose marker was refused
+        INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED, one whose disk failed KAFKA_STORAGE_ERROR.
         """
         errors: dict[TopicPartition, int] = {}
         written: list[tuple[TopicPartition, PartitionLog, int]] = []

@@ -8,8 +8,9 @@ from kafkaprod.broker.coordinator.consumer_member import ConsumerMember, MemberS
 class MemberTimers:
     """The deadlines of one group's members.
 
-    Each has one for its session. One that must give up partitions, join again or sync has another for that: a member
-    of the consumer protocol while it is to revoke, one of the classic protocol from 27 to its join, and to its sync.
+    Each has one for its session. One that must give up partitions, join again or sync has another for that: a member of
+    the consumer protocol while it is to revoke, one of the classic protocol from REBALANCE_IN_PROGRESS to its join, and
+    to its sync.
     """
 
     def __init__(self) -> None:

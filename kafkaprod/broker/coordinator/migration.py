@@ -27,7 +27,11 @@ from kafkaprod.protocol.error_codes import ErrorCode
 
 
 def check_upgrade(group: Group, *, is_allowed: bool, max_size: int) -> None:
-    """Raise RequestRefusedError 69 unless a classic group with members may become one of the consumer protocol."""
+    """Check that a classic group with members may become one of the consumer protocol.
+
+    Raises:
+        RequestRefusedError: GROUP_ID_NOT_FOUND, it may not.
+    """
     reason = None
     if not is_allowed:
         reason = "group.consumer.migration.policy does not allow to upgrade it"
@@ -43,8 +47,8 @@ def upgrade(group: Group, into: ConsumerGroup, topics: Topics, now_ms: int) -> N
     """Give the members of a classic group to a new one of the consumer protocol; the classic group stays as it is.
 
     Raises:
-        RequestRefusedError: 69, a member's subscription or assignment cannot be read, or has data of an assignor that
-            would be lost. Nothing was changed.
+        RequestRefusedError: GROUP_ID_NOT_FOUND, a member's subscription or assignment cannot be read, or has data of an
+            assignor that would be lost. Nothing was changed.
     """
     try:
         members = [_consumer_member(group, member, topics) for member in group.members.values()]

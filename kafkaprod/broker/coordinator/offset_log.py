@@ -48,7 +48,7 @@ class OffsetLog:
             make_log: makes it, at the first write.
 
         Raises:
-            LogError: 2, the log is damaged.
+            LogError: CORRUPT_MESSAGE, the log is damaged.
             CorruptDataError: a record of it is.
         """
         self.table = OffsetTable()
@@ -71,7 +71,7 @@ class OffsetLog:
             writer: the producer whose transaction the changes are in.
 
         Raises:
-            RecordsRefusedError: 47, the producer has been fenced; nothing was changed.
+            RecordsRefusedError: INVALID_PRODUCER_EPOCH, the producer has been fenced; nothing was changed.
             LogError: the log takes no appends; the table is unchanged.
         """
         if not changes:

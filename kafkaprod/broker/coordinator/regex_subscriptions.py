@@ -24,7 +24,7 @@ class SubscribableTopic(NamedTuple):
 
 Topics = Mapping[str, SubscribableTopic]
 MatchTopics = Callable[[str, Topics], frozenset[str]]
-"""Names of the topics that a regular expression matches; raises RequestRefusedError 128 if it is invalid."""
+"""Names of the topics that an expression matches; RequestRefusedError INVALID_REGULAR_EXPRESSION if it is invalid."""
 
 
 class RegexSubscriptions:
@@ -50,7 +50,7 @@ class RegexSubscriptions:
         """Resolve an expression if that is due; return the record if its topics have changed.
 
         Raises:
-            RequestRefusedError: 128, it is invalid.
+            RequestRefusedError: INVALID_REGULAR_EXPRESSION, it is invalid.
         """
         known = self._resolved.get(regex)
         if known is not None and known[0] is topics and now_ms - known[1] < interval_ms:

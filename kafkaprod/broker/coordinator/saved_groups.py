@@ -48,7 +48,10 @@ class SavedGroups:
             yield classic_records.read_group(group_id, value, config, now_ms)
 
     def save(self, group: Group) -> ErrorCode:
-        """Write a group that is stable or empty; return the error for its members if that failed; -1: too large."""
+        """Write a group that is stable or empty; return the error for its members if that failed.
+
+        UNKNOWN_SERVER_ERROR: it is too large.
+        """
         key, value = classic_records.group_record(group, self._wall_ms())
         if value is not None and len(value) > MAX_GROUP_BYTES:
             logger.warning(

@@ -157,7 +157,8 @@ def init(
         new_producer_id: called when the epochs are used up.
 
     Returns:
-        An open transaction is aborted: the transition holds that, with error 51, so that the producer asks again.
+        An open transaction is aborted: the transition holds that, with CONCURRENT_TRANSACTIONS, so that the producer
+        asks again.
     """
     if given is not None and not _may_be(now, given):
         return Transition(ErrorCode.PRODUCER_FENCED)
@@ -240,7 +241,7 @@ def add(
 def verify(
     now: Transaction, given: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Check that partitions are part of the transaction: 0 or 120 for each, or the same error for all."""
+    """Check that partitions are part of the transaction: NONE or TRANSACTION_ABORTABLE each, or one error for all."""
     error = _check_producer(now, given)
     if error is not ErrorCode.NONE:
         return dict.fromkeys(partitions, error)

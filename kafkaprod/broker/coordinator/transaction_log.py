@@ -49,7 +49,7 @@ class TransactionLog:
             level: of the feature transaction.version; decides the format of records.
 
         Raises:
-            LogError: 2, a log is damaged.
+            LogError: CORRUPT_MESSAGE, a log is damaged.
             CorruptDataError: a record is.
         """
         self.states: dict[str, Transaction] = {}

@@ -4,7 +4,7 @@
     faults.on(ApiKey.FETCH, delay(200), rate=0.1, seed=7)
 
     reply_with(error)      not handled; every part of the request is answered with the error
-    move_leader()          the leader epoch of the request's partitions grows, and 6 is answered (produce and fetch),
+    move_leader()          the leader epoch of the request's partitions grows; NOT_LEADER_OR_FOLLOWER (produce, fetch),
                            with the new leader in versions that have a place for it (KIP-951)
     close()                not handled; the connection is closed
     drop_reply()           handled; the answer never comes, the connection stays open
@@ -41,7 +41,7 @@ def reply_with(error_code: int | str) -> Fault:
 
 
 def move_leader() -> Fault:
-    """Raise the leader epoch of the request's partitions and answer 6: for PRODUCE and FETCH."""
+    """Raise the leader epoch of the request's partitions and answer NOT_LEADER_OR_FOLLOWER: for PRODUCE, FETCH."""
     return Fault(FaultKind.MOVE_LEADER)
 
 

@@ -1,6 +1,7 @@
 """AddOffsetsToTxn (25): the transaction is about to commit offsets of a group.
 
-It makes the partition that holds the group's offsets part of the transaction. 2    a fenced producer sees 90, before 47
+It makes the partition that holds the group's offsets part of the transaction. Version 2: a fenced producer sees
+PRODUCER_FENCED, before INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """AddPartitionsToTxn (24): make partitions part of a transaction, or check that they are.
 
-    2  a fenced producer sees 90, before 47     4  for brokers: many transactions, and `VerifyOnly` (KIP-890)
-All partitions of a transaction are added, or none: if one does not exist it has 3 and the others have 55.
+    2  a fenced producer sees PRODUCER_FENCED, before INVALID_PRODUCER_EPOCH
+    4  for brokers: many transactions, and `VerifyOnly` (KIP-890)
+All partitions of a transaction are added, or none: if one does not exist it has
+UNKNOWN_TOPIC_OR_PARTITION and the others have OPERATION_NOT_ATTEMPTED.
 """
 
 from __future__ import annotations

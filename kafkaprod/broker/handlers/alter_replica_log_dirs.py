@@ -19,7 +19,7 @@ MAX_VERSION = 2
 
 
 def handle(broker: Broker, request: ClientRequest[AlterReplicaLogDirsRequest]) -> AlterReplicaLogDirsResponse:
-    """Check each partition: 57 for another directory, 3 for an unknown partition."""
+    """Check each partition: LOG_DIR_NOT_FOUND for another directory, UNKNOWN_TOPIC_OR_PARTITION for an unknown one."""
 
     def check(path: str, topic: str, index: int) -> ErrorCode:
         if path != broker.log_dir.path:

@@ -1,8 +1,8 @@
 """ApiVersions (18): which versions of which APIs this broker speaks; computed from the handlers.
 
-An unknown version is answered before it comes here, with error 35 in the encoding of version 0 (KIP-511). Features:
-`transaction.version`, from level 2 on clients use the second version of the transaction protocol; `group.version`, at
-level 1 groups of the consumer protocol (KIP-848).
+An unknown version is answered before it comes here, with UNSUPPORTED_VERSION in the encoding of version 0 (KIP-511).
+Features: `transaction.version`, from level 2 on clients use the second version of the transaction protocol;
+`group.version`, at level 1 groups of the consumer protocol (KIP-848).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(broker: Broker, request: ClientRequest[ApiVersionsRequest]) -> ApiVersionsResponse:
-    """Answer the table; 42 if the client's name or version is not as KIP-511 wants it."""
+    """Answer the table; INVALID_REQUEST if the client's name or version is not as KIP-511 wants it."""
     if request.version >= 3:
         names = (request.body.client_software_name, request.body.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):

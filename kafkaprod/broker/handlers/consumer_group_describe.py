@@ -31,7 +31,7 @@ _CONSUMER_TYPE = 1
 
 
 def handle(broker: Broker, request: ClientRequest[ConsumerGroupDescribeRequest]) -> ConsumerGroupDescribeResponse:
-    """Describe each group, once; 69 if there is none, or if it is a classic one."""
+    """Describe each group, once; GROUP_ID_NOT_FOUND if there is none, or if it is a classic one."""
     groups = [_describe(broker, group_id) for group_id in dict.fromkeys(request.body.group_ids)]
     if request.body.include_authorized_operations:
         for group in groups:

@@ -18,7 +18,7 @@ MAX_VERSION = 2
 
 
 def handle(broker: Broker, request: ClientRequest[DeleteGroupsRequest]) -> Outcome:
-    """Delete each group: 69 if there is none, 68 if it has members."""
+    """Delete each group: GROUP_ID_NOT_FOUND if there is none, NON_EMPTY_GROUP if it has members."""
     return run_in_control_steps(broker, _delete_all(broker, request.body), partial(refuse, request))
 
 

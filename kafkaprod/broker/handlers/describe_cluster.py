@@ -22,7 +22,7 @@ _BROKERS = 1
 
 
 def handle(broker: Broker, request: ClientRequest[DescribeClusterRequest]) -> DescribeClusterResponse:
-    """Describe the cluster; controllers (endpoint type 2) are not to be spoken to: 114."""
+    """Describe the cluster; for controllers (endpoint type 2) UNSUPPORTED_ENDPOINT_TYPE."""
     if request.body.endpoint_type != _BROKERS:
         return refuse(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
     response = DescribeClusterResponse(

@@ -1,6 +1,6 @@
 """DescribeGroups (15): state, members and assignments; an unknown group is Dead.
 
-6    69 for an unknown group, or one of the consumer protocol (KIP-1043); older versions have no error for it
+6    GROUP_ID_NOT_FOUND for an unknown group, or one of the consumer protocol (KIP-1043); before: no error
 """
 
 from __future__ import annotations

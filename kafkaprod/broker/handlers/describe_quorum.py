@@ -30,7 +30,7 @@ _FIRST_VERSION_WITH_NODES = 2
 
 
 def handle(broker: Broker, request: ClientRequest[DescribeQuorumRequest]) -> Outcome:
-    """Describe partition 0 of the metadata; 3 for any other."""
+    """Describe partition 0 of the metadata; UNKNOWN_TOPIC_OR_PARTITION for any other."""
     if broker.member is not None:
         return forward(broker, request.body, lambda answer: _finish(request, answer))
     topics = [

@@ -20,7 +20,7 @@ MAX_VERSION = 0
 
 
 def handle(broker: Broker, request: ClientRequest[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:
-    """Look each id up: 105 for one that is not known, 42 for an empty one."""
+    """Look each id up: TRANSACTIONAL_ID_NOT_FOUND for one that is not known, INVALID_REQUEST for an empty one."""
     states = broker.transactions.states
     return DescribeTransactionsResponse(
         transaction_states=[_describe(key, states.get(key)) for key in dict.fromkeys(request.body.transactional_ids)]

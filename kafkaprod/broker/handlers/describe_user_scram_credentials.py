@@ -23,7 +23,10 @@ MAX_VERSION = 0
 def handle(
     broker: Broker, request: ClientRequest[DescribeUserScramCredentialsRequest]
 ) -> DescribeUserScramCredentialsResponse:
-    """Describe each user, 91 without credentials, 92 if named twice; all users if none are named."""
+    """Describe each user, or all if no user is named.
+
+    RESOURCE_NOT_FOUND for one without credentials, DUPLICATE_RESOURCE for one named twice.
+    """
     known = broker.scram.describe()
     counts = Counter(user.name for user in request.body.users or [])
     results = []

@@ -1,6 +1,7 @@
 """EndTxn (26): commit or abort the transaction of a transactional id.
 
-2    a fenced producer sees 90, before 47     5  answers the id and epoch of the next transaction (KIP-890)
+2    a fenced producer sees PRODUCER_FENCED, before INVALID_PRODUCER_EPOCH
+5    answers the id and epoch of the next transaction (KIP-890)
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     7    fetch sessions (KIP-227): none are kept. Every answer has session id 0, so clients send full requests. Epochs
          -1 and 0 are full requests, whatever the session id is
     9    current leader epoch, checked (KIP-320)     12  last fetched epoch, checked (KIP-595)
-    13   topic ids instead of names (KIP-516)        16  current leader with errors 6 and 74 (KIP-951)
+    13   topic ids instead of names (KIP-516)
+    16   current leader with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951)
 Records are whole batches, the first of them containing the fetch offset; the last may be cut. They are not read here:
 the response names a range of the log file. A fetch of many partitions is read, and waits, in slices of the event loop.
 """

@@ -1,7 +1,7 @@
 """FindCoordinator (10): the broker that coordinates a group or a transactional id. Alone it is this
 broker; in a cluster the leader of the internal topic's partition. The first request makes that topic, as in Kafka.
 
-4    several keys in one request     6  share groups, which have no coordinator here: 42
+4    several keys in one request     6  share groups, which have no coordinator here: INVALID_REQUEST
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ _FIRST_VERSION_WITH_KEYS = 4
 
 
 def handle(broker: Broker, request: ClientRequest[FindCoordinatorRequest]) -> FindCoordinatorResponse:
-    """Name the broker; 42 for a kind of key it does not know, or an empty transactional id; 15 without the topic."""
+    """Name the broker.
+
+    INVALID_REQUEST for a kind of key it does not know, or an empty transactional id; COORDINATOR_NOT_AVAILABLE without
+    the topic.
+    """
     body = request.body
     keys = body.coordinator_keys if request.version >= _FIRST_VERSION_WITH_KEYS else [body.key]
     if body.key_type not in (_GROUP, _TRANSACTION) or (body.key_type == _TRANSACTION and not all(keys)):

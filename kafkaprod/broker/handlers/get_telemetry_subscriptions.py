@@ -20,7 +20,7 @@ MAX_VERSION = 0
 def handle(
     broker: Broker, request: ClientRequest[GetTelemetrySubscriptionsRequest]
 ) -> GetTelemetrySubscriptionsResponse:
-    """Answer the subscription, and the client's id; 89 if it asks too often."""
+    """Answer the subscription, and the client's id; THROTTLING_QUOTA_EXCEEDED if it asks too often."""
     try:
         instance_id, subscription = broker.client_metrics.subscribe(
             request.body.client_instance_id, request.client_id, request.client_host, broker.clock.now_ms()

@@ -1,7 +1,7 @@
 """InitProducerId (22): a producer id and epoch.
 
     3    the present id and epoch may be sent along, to continue with the next epoch (KIP-360)
-    4    a fenced producer sees 90, before 47
+    4    a fenced producer sees PRODUCER_FENCED, before INVALID_PRODUCER_EPOCH
 Without a transactional id each answer is a fresh id with epoch 0, whatever was sent along.
 """
 

@@ -1,7 +1,7 @@
 """JoinGroup (11): become or stay a member; answered when the join phase ends.
 
-4    a first join is answered with 79 and an id (KIP-394)     7  protocol type; a null protocol name is legal
-5    static members (KIP-345)                                 9  SkipAssignment (KIP-814)
+4    a first join is answered with MEMBER_ID_REQUIRED and an id (KIP-394)     5  static members (KIP-345)
+7    protocol type; a null protocol name is legal                             9  SkipAssignment (KIP-814)
 """
 
 from __future__ import annotations

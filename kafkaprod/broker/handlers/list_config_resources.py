@@ -31,7 +31,7 @@ _TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
 def handle(broker: Broker, request: ClientRequest[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
-    """List the resources of the types; 35 for an unknown type."""
+    """List the resources of the types; UNSUPPORTED_VERSION for an unknown type."""
     types = set(request.body.resource_types) or set(_TYPES)
     if request.version == 0:
         types = {CLIENT_METRICS}

@@ -4,7 +4,7 @@
     1      null means all, an empty list none     12  topics may be named by id
     4      the client may forbid auto-creation
 Topics are made on request only if the broker's option `auto_create_topics` allows it, and not all at once: those beyond
-the first hundred new ones get 5, and the client asks again.
+the first hundred new ones get LEADER_NOT_AVAILABLE, and the client asks again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ _FIRST_VERSION_WITHOUT_NAMES = 12
 
 
 def handle(broker: Broker, request: ClientRequest[MetadataRequest]) -> MetadataResponse:
-    """Describe the cluster and the topics; unknown ones with 3 or 100, bad names with 17."""
+    """Describe the cluster and the topics.
+
+    UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID for unknown ones, INVALID_TOPIC_EXCEPTION for bad names.
+    """
     body = request.body
     if body.topics is None or (request.version == 0 and not body.topics):
         topics = [_describe(broker, topic) for topic in broker.topics.all()]

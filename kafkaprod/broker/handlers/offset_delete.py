@@ -24,7 +24,11 @@ MAX_VERSION = 0
 
 
 def handle(broker: Broker, request: ClientRequest[OffsetDeleteRequest]) -> OffsetDeleteResponse:
-    """Delete the offsets: 69 for an unknown group, 68 if its members are no consumers, 86 for subscribed topics."""
+    """Delete the offsets.
+
+    GROUP_ID_NOT_FOUND for an unknown group, NON_EMPTY_GROUP if its members are no consumers, GROUP_SUBSCRIBED_TO_TOPIC
+    for subscribed topics.
+    """
     body = request.body
     try:
         subscribed = broker.groups.subscribed_topics(body.group_id)

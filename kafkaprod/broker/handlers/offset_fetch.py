@@ -1,6 +1,7 @@
 """OffsetFetch (9): the offsets a group has committed; -1 where it has none.
 
-2    null topics means all     7  88 for offsets that an open transaction may change, if the client wants stable ones
+2    null topics means all
+7    UNSTABLE_OFFSET_COMMIT for offsets that an open transaction may change, if the client wants stable ones
 8    several groups in one request (KIP-709)     9  members of consumer groups (KIP-848)
 10   topic ids instead of names (KIP-848)
 """
@@ -87,7 +88,7 @@ def refuse(request: ClientRequest[OffsetFetchRequest], error_code: int) -> Offse
 def _with_ids(
     broker: Broker, request: ClientRequest[OffsetFetchRequest], group: OffsetFetchRequestGroup
 ) -> list[OffsetFetchResponseTopics]:
-    """Look the offsets of a group up, by topic ids where the version has them; 100 for unknown ids."""
+    """Look the offsets of a group up, by topic ids where the version has them; UNKNOWN_TOPIC_ID for others."""
     table, requires_stable = broker.offsets.table, request.body.require_stable
     if request.version < _FIRST_VERSION_WITH_IDS:
         return [

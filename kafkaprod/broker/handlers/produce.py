@@ -2,7 +2,7 @@
 
     0-2  refused, though the range is announced from 0: older librdkafka would stop compressing otherwise (KAFKA-18659)
     8    errors of single records          12  adds the partition to the transaction (KIP-890)
-    11   may answer 120                    13  topic ids instead of names (KIP-516)
+    11   may answer TRANSACTION_ABORTABLE  13  topic ids instead of names (KIP-516)
 With acks=0 there is no response, and an error closes the connection. All wait for what the flush policy demands; in a
 cluster acks=-1 waits for all in-sync replicas, too.
 """

@@ -15,7 +15,7 @@ MAX_VERSION = 2
 
 
 def handle(broker: Broker, request: ClientRequest[SaslAuthenticateRequest]) -> Outcome:
-    """Answer the token; a refused client gets 58 and loses its connection."""
+    """Answer the token; a refused client gets SASL_AUTHENTICATION_FAILED and loses its connection."""
     if request.login is None:
         return refuse(request, ErrorCode.ILLEGAL_SASL_STATE)
     try:

@@ -15,7 +15,7 @@ MAX_VERSION = 1
 
 
 def handle(broker: Broker, request: ClientRequest[SaslHandshakeRequest]) -> SaslHandshakeResponse:
-    """Begin a login; 33 for an unknown mechanism, 34 where there is no login."""
+    """Begin a login; UNSUPPORTED_SASL_MECHANISM for an unknown one, ILLEGAL_SASL_STATE where there is no login."""
     if request.login is None:
         return refuse(request, ErrorCode.ILLEGAL_SASL_STATE)
     if not request.login.begin(request.body.mechanism):

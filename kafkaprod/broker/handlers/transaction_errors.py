@@ -15,7 +15,10 @@ COORDINATOR_LOST = frozenset(
 
 
 def for_version(error: ErrorCode, version: int, first_with_fenced: int) -> ErrorCode:
-    """The code of a refused coordinator request: clients of older versions know 47 only, not 90 (KIP-588)."""
+    """The code of a refused coordinator request: INVALID_PRODUCER_EPOCH where a client is too old for PRODUCER_FENCED.
+
+    Source: KIP-588.
+    """
     if error is ErrorCode.PRODUCER_FENCED and version < first_with_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error

@@ -1,7 +1,7 @@
 """TxnOffsetCommit (28): offsets of a group that count when the transaction is committed.
 
 3    the group's member and generation are checked (KIP-447)     5  makes the group part of the transaction (KIP-890)
-4    may answer 120                                              6  topic ids instead of names
+4    may answer TRANSACTION_ABORTABLE                            6  topic ids instead of names
 """
 
 from __future__ import annotations

@@ -29,8 +29,10 @@ MAX_VERSION = 2
 
 
 def handle(broker: Broker, request: ClientRequest[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse | Deferred:
-    """Write each marker; 3 for a partition that does not exist, 6 for one that another broker leads, 47 and 52 for one
-    that refuses it.
+    """Write each marker.
+
+    UNKNOWN_TOPIC_OR_PARTITION for a partition that does not exist, NOT_LEADER_OR_FOLLOWER for one that another broker
+    leads, INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for one that refuses it.
     """
     wanted = [(_marker(each), _partitions(each)) for each in request.body.markers]
     if broker.member is None:

@@ -97,7 +97,11 @@ def _delete_topics(authorizer: Authorizer, handle: Handle, refuse: Refuse) -> An
 
 
 def _add_partitions_to_txn(authorizer: Authorizer, handle: Handle, refuse: Refuse) -> Any:
-    """Refuse all if the id or one topic is not allowed: 53, or 29 for the topic and 55 for the others."""
+    """Refuse all if the id or one topic is not allowed.
+
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, or TOPIC_AUTHORIZATION_FAILED for the topic and OPERATION_NOT_ATTEMPTED for
+    the others.
+    """
     body = authorizer.request.body
     is_batched = authorizer.request.version >= 4
     ids = [item.transactional_id for item in body.transactions] if is_batched else [body.v3_and_below_transactional_id]
@@ -202,7 +206,10 @@ def _offset_fetch(authorizer: Authorizer, handle: Handle, refuse: Refuse) -> Any
 
 
 def _hide_offsets(authorizer: Authorizer, answer: Any, asked: Any) -> None:
-    """Replace the offsets of topics that may not be described by 29; leave them out of an answer with all topics."""
+    """Replace the offsets of topics that may not be described by TOPIC_AUTHORIZATION_FAILED.
+
+    An answer with all topics leaves them out.
+    """
     topics = []
     for topic in answer.topics:
         name = authorizer.broker.topics.name_of(topic.name, getattr(topic, "topic_id", None))

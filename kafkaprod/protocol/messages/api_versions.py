@@ -1,10 +1,11 @@
 r"""ApiVersions (18): which versions of which APIs a broker speaks. The first request of a connection.
 
-The response header is version 0 in every version. A broker that does not know the asked version answers error 35
-in the encoding of version 0. Software name and version must match [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?.
+The response header is version 0 in every version. A broker that does not know the asked version answers
+UNSUPPORTED_VERSION in the encoding of version 0. Software name and version must match
+[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?.
 
     1  throttle time                          4  a feature's lowest version may be 0
-    2  response first, then throttling        5  checks cluster and node id (error 129 if they differ)
+    2  response first, then throttling        5  checks cluster and node id (REBOOTSTRAP_REQUIRED if they differ)
     3  flexible; client software, features
 
 Source: KIP-35, KIP-511, KIP-584, KIP-1242.

@@ -4,7 +4,7 @@ Exactly one batch per partition, magic 2, and no partition twice. Producers writ
 (`_core.requests.produce_request`); this declaration serves brokers and tests, and decodes the response.
 
     3  transactional id                      9  flexible
-    5  log start offset                     10  current leader and its address with error 6 (KIP-951)
+    5  log start offset                     10  current leader and its address with NOT_LEADER_OR_FOLLOWER (KIP-951)
     6  client throttles itself              11  may answer TRANSACTION_ABORTABLE (KIP-890)
     7  zstd                                 12  in a transaction: adds the partition to it (KIP-890)
     8  errors of single records (KIP-467)   13  topic ids instead of names (KIP-516)

@@ -1,10 +1,14 @@
 """The checks a client's batch passes before it may enter the log, in Kafka's order and with Kafka's error codes.
 
-      4  exactly one batch, magic 2            87     12  counts, no control batch, sequence        87
-      9  base offset 0                         87     13  a key on compacted topics (per record)    87
-     10  size against max.message.bytes        10     14  timestamp range and type (per record)     32
-     11  CRC                                    2     15  size again, if the batch was re-encoded   10
-                                                      16  size against segment.bytes                18
+      4  exactly one batch, magic 2                 INVALID_RECORD
+      9  base offset 0                              INVALID_RECORD
+     10  size against max.message.bytes             MESSAGE_TOO_LARGE
+     11  CRC                                        CORRUPT_MESSAGE
+     12  counts, no control batch, sequence         INVALID_RECORD
+     13  a key on compacted topics (per record)     INVALID_RECORD
+     14  timestamp range and type (per record)      INVALID_TIMESTAMP
+     15  size again, if the batch was re-encoded    MESSAGE_TOO_LARGE
+     16  size against segment.bytes                 RECORD_LIST_TOO_LARGE
 (1-3 and 5-8 belong to the request path, 17 to `producer_state`.) Pure but for the batch: attributes, maxTimestamp and
 CRC are rewritten in place where the topic requires it. Source: Kafka storage, UnifiedLog, LogValidator.
 """

@@ -37,7 +37,8 @@ class Cleaner:
         """Compact; return how many segments were rewritten.
 
         Raises:
-            LogError: 2, a batch is damaged; 56, the disk refused. The log is as it was, or compacted in part.
+            LogError: CORRUPT_MESSAGE, a batch is damaged; KAFKA_STORAGE_ERROR, the disk refused. The log is as it was,
+                or compacted in part.
         """
         count = 0
         try:

@@ -48,7 +48,7 @@ class Fence:
 
         Raises:
             PartitionFencedError: the operation left the log in doubt; it is fenced.
-            LogError: 56, the operation failed and changed nothing.
+            LogError: KAFKA_STORAGE_ERROR, the operation failed and changed nothing.
         """
         try:
             return operation()
@@ -75,7 +75,8 @@ class Fence:
         """Run a read; damage it meets fences the log, and the next start reads everything.
 
         Raises:
-            LogError: 2, the bytes are damaged; 56, the disk or the descriptors failed, and nothing is fenced.
+            LogError: CORRUPT_MESSAGE, the bytes are damaged; KAFKA_STORAGE_ERROR, the disk or the descriptors failed,
+                and nothing is fenced.
         """
         try:
             return operation()

@@ -46,7 +46,7 @@ def append_produced(store: LogStore, valid: ValidBatch, leader_epoch: int, guard
     """Append a client's batch that passed its own checks, after those against the producer's state.
 
     Raises:
-        RecordsRefusedError: 45, 47 or 48.
+        RecordsRefusedError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE.
     """
     if valid.header.producer_id != NO_PRODUCER_ID:
         duplicate = store.producers.find_duplicate(valid.header)
@@ -63,7 +63,7 @@ def append_internal(store: LogStore, batch: memoryview, leader_epoch: int) -> Ap
     """Append a coordinator's batch, which has no sequence.
 
     Raises:
-        RecordsRefusedError: 47.
+        RecordsRefusedError: INVALID_PRODUCER_EPOCH.
     """
     header = parse_header(batch)
     if header.producer_id != NO_PRODUCER_ID:
@@ -79,7 +79,7 @@ def append_marker(
     """Append a transaction marker.
 
     Raises:
-        RecordsRefusedError: 47 or 52.
+        RecordsRefusedError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
     """
     header = parse_header(batch)
     store.producers.check_marker(header, marker, transaction_version)
@@ -94,7 +94,7 @@ def append_replicated(store: LogStore, records: memoryview) -> int:
     """Append a leader's batches, offsets and epochs as given; return the new log end offset.
 
     Raises:
-        RecordsRefusedError: 2; the batches before the bad one are in the log.
+        RecordsRefusedError: CORRUPT_MESSAGE; the batches before the bad one are in the log.
     """
     while len(records):
         try:

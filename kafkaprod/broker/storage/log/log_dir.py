@@ -149,7 +149,7 @@ class LogDir:
 
         Raises:
             CorruptDataError: the topic exists with another id.
-            LogError: 56, the directory could not be made.
+            LogError: KAFKA_STORAGE_ERROR, the directory could not be made.
         """
         with self._lock:
             known_id = self._topic_ids.get(topic_partition.topic, topic_id)
@@ -186,7 +186,7 @@ class LogDir:
         """Make the partitions that were created durable.
 
         Raises:
-            LogError: 56, the disk refused.
+            LogError: KAFKA_STORAGE_ERROR, the disk refused.
         """
         try:
             self._disk.sync_dir(self.path)
@@ -209,7 +209,7 @@ class LogDir:
         Readers that hold slices of it may continue. A crash after the rename is finished by the next start.
 
         Raises:
-            LogError: 56, the rename failed; the partition is closed but still there after a restart.
+            LogError: KAFKA_STORAGE_ERROR, the rename failed; the partition is closed but still there after a restart.
         """
         self._take_out(topic_partition, _DELETE_SUFFIX)
 
@@ -217,7 +217,7 @@ class LogDir:
         """Take a partition out of the table and rename its directory to "...-stray"; its files stay for a person.
 
         Raises:
-            LogError: 56, as `delete`.
+            LogError: KAFKA_STORAGE_ERROR, as `delete`.
         """
         self._take_out(topic_partition, _STRAY_SUFFIX)
 
@@ -242,7 +242,7 @@ class LogDir:
         """Remove the files of deleted partitions.
 
         Raises:
-            LogError: 56, some are left for the next call.
+            LogError: KAFKA_STORAGE_ERROR, some are left for the next call.
         """
         try:
             for name in os.listdir(self.path):
@@ -295,7 +295,7 @@ class LogDir:
         """Write recovery points, log starts and high watermarks; every minute, and before a clean shutdown.
 
         Raises:
-            LogError: 56, the disk refused; the old checkpoints stay and are still right.
+            LogError: KAFKA_STORAGE_ERROR, the disk refused; the old checkpoints stay and are still right.
         """
         logs = self.partitions
         for log in logs.values():

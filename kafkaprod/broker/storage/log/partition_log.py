@@ -59,7 +59,7 @@ class PartitionLog(ReadableLog):
             LargeBatchError: there are more of them than `max_bytes_now`; nothing was done.
             RecordsRefusedError: the batch breaks a rule; nothing was written.
             PartitionFencedError: the partition takes no appends.
-            LogError: 56, the disk refused the write; nothing of it stays.
+            LogError: KAFKA_STORAGE_ERROR, the disk refused the write; nothing of it stays.
             IllegalStateError: the leader epoch is older than the log's.
         """
         now_ms = self._environment.clock.wall_ms()
@@ -71,7 +71,7 @@ class PartitionLog(ReadableLog):
         for it.
 
         Raises:
-            RecordsRefusedError: 47, the batch has a stale producer epoch.
+            RecordsRefusedError: INVALID_PRODUCER_EPOCH, the batch has a stale producer epoch.
             PartitionFencedError, LogError: as `append`.
         """
         return self._append(lambda: log_appends.append_internal(self._store, memoryview(records), leader_epoch))
@@ -87,7 +87,8 @@ class PartitionLog(ReadableLog):
         """Append the marker that ends a producer's transaction here (WriteTxnMarkers).
 
         Raises:
-            RecordsRefusedError: 47 stale epoch, 52 the coordinator has been replaced.
+            RecordsRefusedError: INVALID_PRODUCER_EPOCH (stale epoch), TRANSACTION_COORDINATOR_FENCED (the coordinator
+                has been replaced).
             PartitionFencedError, LogError: as `append`.
         """
         batch = memoryview(build_marker(producer_id, producer_epoch, marker, self._environment.clock.wall_ms()))
@@ -101,7 +102,8 @@ class PartitionLog(ReadableLog):
         A batch cut at the end of `records` is left out.
 
         Raises:
-            RecordsRefusedError: 2, a batch is damaged or does not follow the log's end; those before it are in the log.
+            RecordsRefusedError: CORRUPT_MESSAGE, a batch is damaged or does not follow the log's end; those before it
+                are in the log.
             PartitionFencedError, LogError: as `append`.
         """
         return self._append(lambda: log_appends.append_replicated(self._store, memoryview(records)))
@@ -179,7 +181,7 @@ class PartitionLog(ReadableLog):
         """Apply retention; return how many segments were deleted.
 
         Raises:
-            LogError: 56, a file could not be deleted.
+            LogError: KAFKA_STORAGE_ERROR, a file could not be deleted.
         """
         with self._lock:
             if self.fence_reason is not None:
@@ -196,7 +198,8 @@ class PartitionLog(ReadableLog):
             is_forced: compact whatever is dirty.
 
         Raises:
-            LogError: 2, a batch is damaged; 56, the disk refused. The log is as it was, or compacted in part.
+            LogError: CORRUPT_MESSAGE, a batch is damaged; KAFKA_STORAGE_ERROR, the disk refused. The log is as it was,
+                or compacted in part.
         """
         with self._lock:
             if self.fence_reason is not None or not self.config.is_compacted:
@@ -230,7 +233,7 @@ class PartitionLog(ReadableLog):
         """Write the derived files that speed up the next start.
 
         Raises:
-            LogError: 56, the disk refused a write.
+            LogError: KAFKA_STORAGE_ERROR, the disk refused a write.
         """
         with self._lock:
             if self.fence_reason is None:

@@ -157,7 +157,7 @@ class ReadableLog:
 
         Raises:
             OffsetOutOfRangeError: below the log start or above the log end.
-            LogError: 2, the batch is damaged; the partition is fenced for appends.
+            LogError: CORRUPT_MESSAGE, the batch is damaged; the partition is fenced for appends.
         """
         with self._lock:
             start, end = self._store.log_start_offset, self._store.log_end_offset
@@ -182,7 +182,7 @@ class ReadableLog:
         The lock is free while a batch is decompressed and searched.
 
         Raises:
-            LogError: 2, a batch on the way is damaged.
+            LogError: CORRUPT_MESSAGE, a batch on the way is damaged.
         """
         min_offset = self._store.log_start_offset
         while True:
@@ -204,7 +204,7 @@ class ReadableLog:
         """Return the first record with the largest timestamp, None if no record has one (ListOffsets -3, KIP-734).
 
         Raises:
-            LogError: 2, a batch on the way is damaged.
+            LogError: CORRUPT_MESSAGE, a batch on the way is damaged.
         """
         with self._lock:
             start, segments = self._store.log_start_offset, self._store.segments

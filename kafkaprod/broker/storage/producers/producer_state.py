@@ -121,7 +121,8 @@ class ProducerState:
         """Check a client's data batch with a producer id.
 
         Raises:
-            RecordsRefusedError: 47 stale epoch, 45 sequence gap, 48 not legal in the transaction's state.
+            RecordsRefusedError: INVALID_PRODUCER_EPOCH (stale epoch), OUT_OF_ORDER_SEQUENCE_NUMBER (sequence gap),
+                INVALID_TXN_STATE (not legal in the transaction's state).
         """
         entry = self.producers.get(header.producer_id) or ProducerEntry(header.producer_id)
         _check_epoch(entry, header.producer_epoch)
@@ -135,7 +136,7 @@ class ProducerState:
             )
 
     def check_epoch(self, header: BatchHeader) -> None:
-        """Check a coordinator's batch, which has no sequence: only a stale epoch (47) is refused."""
+        """Check a coordinator's batch, which has no sequence: only a stale epoch is refused."""
         _check_epoch(self.producers.get(header.producer_id) or ProducerEntry(header.producer_id), header.producer_epoch)
 
     def check_marker(self, header: BatchHeader, marker: EndTransactionMarker, transaction_version: int) -> None:
@@ -145,7 +146,8 @@ class ProducerState:
         epoch with no open transaction is the retry of a marker that was written (KAFKA-19999) and passes.
 
         Raises:
-            RecordsRefusedError: 47 stale epoch, 52 the coordinator has been replaced.
+            RecordsRefusedError: INVALID_PRODUCER_EPOCH (stale epoch), TRANSACTION_COORDINATOR_FENCED (the coordinator
+                has been replaced).
         """
         entry = self.producers.get(header.producer_id) or ProducerEntry(header.producer_id)
         _check_epoch(entry, header.producer_epoch)
