@@ -91,7 +91,7 @@ class HandlerBroker:
         self.purgatory = Purgatory(lambda: None)
         self.topics = SimulatedTopics(node, self.purgatory.notify)
         self.image = self.topics.image
-        self.member = SimpleNamespace(refusal=lambda *_: ErrorCode.NONE)
+        self.standing = SimpleNamespace(leaders_move=True, appends_in_loop=True)
         self.clock = node
         self.cluster_id = "simulated"
         self.config = SimpleNamespace(node_id=node.broker_id, flush_policy=never(), auto_create_topics=False)

@@ -37,6 +37,13 @@ RunLater = Callable[[Callable[[], None], Callable[[], None]], None]
 """Run the first call behind those that wait, on a thread of its own choice; then the second on the handler's thread."""
 
 
+class RunControl(Protocol):
+    """Runs a call on the control thread, after those before it, and then another one in the event loop, if given."""
+
+    def __call__(self, work: Callable[[], None], then: Callable[[], None] | None = None) -> None:
+        """See the class."""
+
+
 class Threads(Protocol):
     """The threads of a broker; see `cluster.broker.Broker`."""
 
@@ -49,8 +56,8 @@ class Threads(Protocol):
         """Have a call made by the event loop, from any thread."""
 
     @property
-    def run_control(self) -> RunLater:
-        """Run a call on the control thread, and another one in the event loop after it."""
+    def run_control(self) -> RunControl:
+        """Run a call on the control thread."""
 
 
 def finish_now(steps: Steps[T]) -> T:
@@ -171,7 +178,7 @@ def run_in_control_steps(broker: Threads, steps: Steps[ReadyT], refuse: Callable
             work()
             then()
 
-        broker.run_control(run, _nothing)
+        broker.run_control(run)
 
     return run_in_steps(steps, broker.clock, run_later, _same, refuse, ends_with_client=False)
 
@@ -189,10 +196,6 @@ def each_short(changes: Generator[None, None, T]) -> Steps[T]:
 
 def _same(outcome: ReadyT) -> ReadyT:
     return outcome
-
-
-def _nothing() -> None:
-    """Follows a slice on the control thread, in the event loop, which need not know of it."""
 
 
 def pass_on(outcome: Outcome, deferred: Deferred) -> None:

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaprod.broker.calls.faults import Faults
 from kafkaprod.broker.calls.login import Credentials
 from kafkaprod.broker.calls.purgatory import Purgatory
-from kafkaprod.broker.calls.refusal import RequestRefusedError
-from kafkaprod.broker.cluster import broker_options, former_files
+from kafkaprod.broker.calls.steps import RunControl
+from kafkaprod.broker.cluster import broker_options
 from kafkaprod.broker.cluster.acls import Acls
+from kafkaprod.broker.cluster.alone import Alone
 from kafkaprod.broker.cluster.client_metrics import ClientMetrics
-from kafkaprod.broker.cluster.own_controller import OwnController
-from kafkaprod.broker.cluster.own_topics import OwnTopics
 from kafkaprod.broker.cluster.producer_ids import ProducerIds
 from kafkaprod.broker.cluster.quotas import Quotas
 from kafkaprod.broker.cluster.replicated_settings import ReplicatedSettings
 from kafkaprod.broker.cluster.scram_store import ScramStore
 from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS
-from kafkaprod.broker.cluster.topics import Topic, TopicTable
+from kafkaprod.broker.cluster.standing import Standing
+from kafkaprod.broker.cluster.topics import Topic
 from kafkaprod.broker.config import BrokerConfig
-from kafkaprod.broker.controller.context import TOPIC_RESOURCE
 from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
@@ -35,31 +35,23 @@ from kafkaprod.broker.coordinator.markers import MarkerSink, MarkerWriter
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC, OffsetLog
 from kafkaprod.broker.coordinator.regex_subscriptions import SubscribableTopic, Topics
 from kafkaprod.broker.coordinator.saved_groups import SavedGroups
-from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
-from kafkaprod.broker.coordinator.transaction_coordinator import OpenTransaction, RunLater, TransactionCoordinator
+from kafkaprod.broker.coordinator.transaction_coordinator import RunLater, TransactionCoordinator
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC, TransactionLog
 from kafkaprod.broker.listeners import Endpoint
-from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.format.internal_records import KeyValue
-from kafkaprod.broker.storage.format.log_config import parse_properties
-from kafkaprod.broker.storage.log.log_dir import KnownTopics, LogDir, open_log_dir
+from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segments import OpenHandles
 from kafkaprod.clock import Clock
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkaprod.broker.cluster.membership import Membership
     from kafkaprod.broker.metadata.image import ClusterImage
 
 logger = logging.getLogger(__name__)
-
-# Small segments: what a coordinator's log has outgrown can be deleted soon.
-_INTERNAL_TOPIC_PROPERTIES = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
 
 RunBlocking = Callable[[Callable[[], None], Callable[[], None]], None]
 """Run the first call on another thread, then the second one in the event loop."""
@@ -74,8 +66,7 @@ class Broker:
         api_versions: what ApiVersions announces; set by the router.
         peer_api_versions: what it announces to other processes of the cluster.
         post: has a call made by the event loop, from any thread; set by the server.
-        member: its part in a cluster, None without one; set by the server.
-        controller: the one inside a broker alone, None in a cluster; of the control thread.
+        standing: What it does by itself, and what with the others of its cluster.
     """
 
     def __init__(
@@ -84,9 +75,10 @@ class Broker:
         clock: Clock,
         purgatory: Purgatory,
         run_blocking: RunBlocking,
-        run_control: RunBlocking,
+        run_control: RunControl,
         run_long: RunBlocking,
         endpoints: Mapping[str, Endpoint] | None = None,
+        make_standing: Callable[[Broker], Standing] = Alone,
     ) -> None:
         """Take the data directory over and read what is in it.
 
@@ -98,6 +90,7 @@ class Broker:
             run_control: runs a call on the control thread, after those before it.
             run_long: runs a call on the thread for long calculations, after those before it.
             endpoints: protocol -> address, of the listeners that are open; None for what the options say.
+            make_standing: makes its standing in its cluster.
 
         Raises:
             DirectoryLockedError: another broker uses the directory.
@@ -121,8 +114,7 @@ class Broker:
         self.api_versions: Mapping[ApiKey, tuple[int, int]] = {}
         self.peer_api_versions: Mapping[ApiKey, tuple[int, int]] = {}
         self.post: Callable[[Callable[[], None]], None] = lambda call: call()
-        self.member: Membership | None = None
-        self.controller: OwnController | None = None
+        self.standing = make_standing(self)
         self.settings = ReplicatedSettings()
         self.log_dir = self._open_log_dir()
         try:
@@ -135,21 +127,17 @@ class Broker:
             self.quotas = Quotas(self.settings)
             self.scram = ScramStore(self.settings, self.credentials)
             self.config = config = self._effective_config(self.settings.get(BROKER_OPTIONS))
-            self.topics = self._open_topics()
-            self.producer_ids = ProducerIds(self._reserve_producer_ids)
+            self.topics = self.standing.open_topics()
+            self.producer_ids = ProducerIds(self.standing.reserve_producer_ids)
             self._topics_of_groups: tuple[Mapping[str, Topic], Topics] = ({}, {})
             offsets_partition = self.topics.partition(OFFSETS_TOPIC, 0)
             self._load_groups(None if offsets_partition is None else offsets_partition.log)
             transactions_topic = self.topics.get(TRANSACTIONS_TOPIC)
             parts = () if transactions_topic is None else transactions_topic.partitions
             self.transactions = self.make_transactions(
-                [partition.log for partition in parts], self.markers, lambda call: self.run_control(call, _nothing)
+                [partition.log for partition in parts], self.markers, lambda call: self.run_control(call)
             )
-            if config.cluster is None:  # replicas belong to their leaders
-                self.transactions.recover(self._find_open_transactions, self.clock.wall_ms())
-            for name, partition_count in config.topics.items():
-                if config.cluster is None and self.topics.get(name) is None:
-                    self.own_topics.create(name, partition_count, {})
+            self.standing.recover()
         except BaseException:
             self.log_dir.close()
             raise
@@ -163,12 +151,6 @@ class Broker:
     def image(self) -> ClusterImage:
         """The metadata."""
         return self.topics.image
-
-    @property
-    def own_topics(self) -> OwnTopics:
-        """The topics of a broker alone, which makes them itself."""
-        assert isinstance(self.topics, OwnTopics)
-        return self.topics
 
     def describe_options(self) -> dict[str, str]:
         """Return the broker's options under Kafka's names."""
@@ -224,66 +206,18 @@ class Broker:
 
     def _open_log_dir(self) -> LogDir:
         config = self.config
-        find_topics = self._open_controller if config.cluster is None else _no_topics_yet
         return open_log_dir(
             config.data_dir,
             LogEnvironment(config.disk, self.clock, config.flush_policy, OpenHandles()),
             node_id=config.node_id,
             cluster_id=config.cluster_id,
             defaults=config.log,
-            find_topics=find_topics,
+            find_topics=self.standing.find_topics,
         )
-
-    def _open_controller(self, log_dir: LogDir) -> KnownTopics:
-        """Read the metadata of a broker alone; return what it says of topics."""
-        controller = self.controller = OwnController(log_dir, self.clock, self.endpoints)
-        self.settings.ask_controller = controller.ask
-        controller.on_change = self.settings.follow
-        self.settings.follow(controller.image)
-        former_files.take_over(log_dir.path, self.config.disk, controller, self.settings)
-        image, log = controller.image, self.config.log
-        configs = {
-            name: parse_properties(image.configs.get((TOPIC_RESOURCE, name), {}), log) for name in image.topic_ids
-        }
-        return KnownTopics(configs, image.topic_ids)
-
-    def _open_topics(self) -> TopicTable:
-        config, notify = self.config, self.purgatory.notify
-        if config.cluster is None:
-            assert self.controller is not None
-            return OwnTopics(self.log_dir, self.controller, config.log, notify)
-        from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics  # a broker alone starts without it
-
-        return ReplicatedTopics(self.log_dir, config.log, notify, config.cluster.min_insync_replicas)
-
-    def _reserve_producer_ids(self) -> None:
-        """Reserve a block of producer ids; in a cluster they come before the last ones are gone."""
-        if self.controller is not None:
-            try:
-                self.producer_ids.add_block(*self.controller.producer_ids())
-            except LogError as error:
-                raise OSError(str(error)) from error
 
     def _find_log(self, topic_partition: TopicPartition) -> PartitionLog | None:
         partition = self.topics.partition(*topic_partition)
         return None if partition is None else partition.log
-
-    def _internal_log_maker(self, name: str) -> Callable[[], PartitionLog]:
-        def make() -> PartitionLog:
-            if self.config.cluster is not None:  # there only the topic's leader has a coordinator, and that has a log
-                raise RequestRefusedError(ErrorCode.NOT_COORDINATOR, "Another broker is the coordinator.")
-            return self.make_internal_topic(name).partitions[0].log
-
-        return make
-
-    def make_internal_topic(self, name: str) -> Topic:
-        """Return the topic of a coordinator's log, and make it if it is missing; on the control thread.
-
-        Raises:
-            RequestRefusedError: KAFKA_STORAGE_ERROR, the disk refused.
-            LogError: The same.
-        """
-        return self.topics.get(name) or self.own_topics.create(name, 1, _INTERNAL_TOPIC_PROPERTIES)
 
     def coordinators(self) -> tuple[GroupCoordinator, TransactionCoordinator]:
         """Return the coordinators of now, for the control thread's timers."""
@@ -302,7 +236,7 @@ class Broker:
         self._load_groups(log)
 
     def _load_groups(self, log: CoordinatorLog | None) -> None:
-        self.offsets = OffsetLog(log, self._internal_log_maker(OFFSETS_TOPIC))
+        self.offsets = OffsetLog(log, partial(self.standing.make_internal_log, OFFSETS_TOPIC))
         self.markers = MarkerWriter(self._find_log, self.offsets)
         write, now_ms = self._write_groups, self.clock.now_ms()
         consumers = ConsumerGroups(
@@ -341,23 +275,7 @@ class Broker:
             LogError: CORRUPT_MESSAGE, the log is damaged.
             CorruptDataError: A record of it is.
         """
-        log = TransactionLog(logs, self._internal_log_maker(TRANSACTIONS_TOPIC), self.config.transactions.version)
+        log = TransactionLog(
+            logs, partial(self.standing.make_internal_log, TRANSACTIONS_TOPIC), self.config.transactions.version
+        )
         return TransactionCoordinator(self.config.transactions, log, self.producer_ids.allocate, markers, run_later)
-
-    def _find_open_transactions(self) -> list[OpenTransaction]:
-        return [
-            OpenTransaction(topic_partition, ProducerIdAndEpoch(entry.producer_id, entry.epoch))
-            for topic_partition, partition_log in self.log_dir.partitions.items()
-            for entry in partition_log.producers()
-            if entry.has_transaction
-        ]
-
-
-def _nothing() -> None:
-    """Follows a call on the control thread that the event loop need not know of."""
-
-
-def _no_topics_yet(log_dir: LogDir) -> KnownTopics:
-    """The topics of a cluster come with its metadata."""
-    former_files.name_unused(log_dir.path)
-    return KnownTopics({}, {})

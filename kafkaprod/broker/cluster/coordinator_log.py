@@ -134,7 +134,12 @@ class ReplicatedCoordinatorLog:
 
         It is not made if another broker leads before. From the control thread.
         """
-        self._watch(_FOREVER_MS, lambda error: error is ErrorCode.NONE and self._broker.run_control(call, _nothing))
+
+        def settled(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                self._broker.run_control(call)
+
+        self._watch(_FOREVER_MS, settled)
 
     def hold(self, ready: Ready, refusal: Callable[[ErrorCode], Ready], receiver: Callable[[Ready], None]) -> None:
         """Pass an answer on once the replicas have what was appended until now.
@@ -175,7 +180,3 @@ class ReplicatedCoordinatorLog:
 
 def _moved() -> RequestRefusedError:
     return RequestRefusedError(ErrorCode.NOT_COORDINATOR, "Another broker is the coordinator now.")
-
-
-def _nothing() -> None:
-    """Takes the place of a call that is not needed."""

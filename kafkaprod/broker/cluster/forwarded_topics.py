@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import Outcome
-from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.forwarding import are_visible, default_factor, forward
 from kafkaprod.broker.cluster.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE
 from kafkaprod.broker.cluster.topics import check_count, refuse_internal
 from kafkaprod.broker.storage.format.log_config import LogConfig
@@ -28,10 +27,13 @@ from kafkaprod.protocol.messages.create_topics import (
 )
 from kafkaprod.protocol.schema import Response
 
+if TYPE_CHECKING:
+    from kafkaprod.broker.cluster.broker import Broker
+
 _DEFAULT = -1
 
 
-def forward_creation(broker: Broker, body: CreateTopicsRequest) -> Outcome:
+def create_topics(broker: Broker, body: CreateTopicsRequest) -> Outcome:
     """Check the topics, and have the cluster's controller make those that pass."""
     counts = Counter(wanted.name for wanted in body.topics)
     results: dict[str, CreatableTopicResult] = {}
@@ -60,10 +62,10 @@ def forward_creation(broker: Broker, body: CreateTopicsRequest) -> Outcome:
     if not passed:
         return CreateTopicsResponse(topics=list(results.values()))
     request = CreateTopicsRequest(topics=passed, validate_only=body.validate_only)
-    return forward(broker, request, finish, lambda answer: body.validate_only or are_visible(broker, answer))
+    return broker.standing.forward(request, finish, lambda answer: body.validate_only or _are_visible(broker, answer))
 
 
-def forward_growth(broker: Broker, body: CreatePartitionsRequest) -> Outcome:
+def create_partitions(broker: Broker, body: CreatePartitionsRequest) -> Outcome:
     """Check the topics, and have the cluster's controller add partitions to those that pass."""
     counts = Counter(wanted.name for wanted in body.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
@@ -101,7 +103,15 @@ def forward_growth(broker: Broker, body: CreatePartitionsRequest) -> Outcome:
 
     if not passed:
         return CreatePartitionsResponse(results=list(results.values()))
-    return forward(broker, CreatePartitionsRequest(topics=passed, validate_only=body.validate_only), finish, is_visible)
+    request = CreatePartitionsRequest(topics=passed, validate_only=body.validate_only)
+    return broker.standing.forward(request, finish, is_visible)
+
+
+def _are_visible(broker: Broker, response: Response | None) -> bool:
+    """Whether this broker knows the topics that the controller has made."""
+    if not isinstance(response, CreateTopicsResponse):
+        return True
+    return all(topic.error_code or broker.topics.get(topic.name) is not None for topic in response.topics)
 
 
 def check_topic(broker: Broker, wanted: CreatableTopic) -> CreatableTopicResult:
@@ -119,7 +129,9 @@ def check_topic(broker: Broker, wanted: CreatableTopic) -> CreatableTopicResult:
         count, factor = len(indexes), len(wanted.assignments[0].broker_ids)
     else:
         count = broker.config.num_partitions if wanted.num_partitions == _DEFAULT else wanted.num_partitions
-        factor = default_factor(broker) if wanted.replication_factor == _DEFAULT else wanted.replication_factor
+        factor = wanted.replication_factor
+        if factor == _DEFAULT:
+            factor = broker.standing.replication_factor
         wanted.num_partitions, wanted.replication_factor = count, factor
     properties = {config.name: config.value for config in wanted.configs if config.value is not None}
     config = broker.topics.check_new(wanted.name, count, properties)

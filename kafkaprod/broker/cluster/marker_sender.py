@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.coordinator_log import ReplicatedCoordinatorLog
+from kafkaprod.broker.cluster.membership import Membership
 from kafkaprod.broker.coordinator.markers import FINAL_ERRORS, Marker
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.write_txn_markers import (
@@ -51,14 +52,16 @@ class _Delivery:
 class MarkerSender:
     """See the module docstring. The event loop owns it, except `send`."""
 
-    def __init__(self, broker: Broker, log: ReplicatedCoordinatorLog) -> None:
+    def __init__(self, broker: Broker, peers: Membership, log: ReplicatedCoordinatorLog) -> None:
         """Make a sender.
 
         Args:
             broker: This one.
+            peers: Asks the leaders.
             log: Of the transactions' coordinator.
         """
         self._broker = broker
+        self._peers = peers
         self._log = log
 
     def send(self, marker: Marker, partitions: Collection[TopicPartition], on_done: OnDone) -> None:
@@ -94,9 +97,8 @@ class MarkerSender:
             if not delivery.waiting_count:
                 self._end_attempt(delivery)
 
-        assert self._broker.member is not None
         request = _request(delivery.marker, keys)
-        self._broker.member.ask_broker(leader, request, _VERSION, answered, _REQUEST_TIMEOUT_MS)
+        self._peers.ask_broker(leader, request, _VERSION, answered, _REQUEST_TIMEOUT_MS)
 
     def _note(self, delivery: _Delivery, response: WriteTxnMarkersResponse) -> None:
         for marker in response.markers:
@@ -111,10 +113,9 @@ class MarkerSender:
 
     def _end_attempt(self, delivery: _Delivery) -> None:
         if not delivery.left:
-            self._broker.run_control(lambda: delivery.on_done(delivery.errors), _nothing)
+            self._broker.run_control(lambda: delivery.on_done(delivery.errors))
             return
-        assert self._broker.member is not None
-        self._broker.member.when(lambda: False, _RETRY_MS, lambda: self._attempt(delivery))
+        self._peers.when(lambda: False, _RETRY_MS, lambda: self._attempt(delivery))
 
 
 def _request(marker: Marker, keys: Collection[TopicPartition]) -> WriteTxnMarkersRequest:
@@ -130,7 +131,3 @@ def _request(marker: Marker, keys: Collection[TopicPartition]) -> WriteTxnMarker
         transaction_version=marker.transaction_version,
     )
     return WriteTxnMarkersRequest(markers=[wanted])
-
-
-def _nothing() -> None:
-    """Takes the place of a call that is not needed."""

@@ -12,14 +12,13 @@ from collections.abc import Callable
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.coordination import Coordination
-from kafkaprod.broker.cluster.coordinator_log import ReplicatedCoordinatorLog
 from kafkaprod.broker.cluster.fetch_wire import answers_of, fetch_request, offset_answers, offset_request
-from kafkaprod.broker.cluster.forwarding import FORWARDED_VERSIONS
 from kafkaprod.broker.cluster.replicated_settings import ReplicatedSettings
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.controller import wire
 from kafkaprod.broker.controller.events import AlterPartitionAnswer, RegisterBroker
+from kafkaprod.broker.controller.requests import FORWARDED_VERSIONS
 from kafkaprod.broker.metadata.image import PartitionKey
 from kafkaprod.broker.peers.link import OnAnswer, PeerLink
 from kafkaprod.broker.peers.rules import CONTROLLER, LinkRules, socket_path
@@ -29,7 +28,6 @@ from kafkaprod.broker.replication.partition import ReplicaSettings
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
 from kafkaprod.clock import Clock
 from kafkaprod.net.poller import Poller
-from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kafkaprod.protocol.messages.alter_partition import AlterPartitionResponse
@@ -79,7 +77,7 @@ class ClusterMember:
         self.rules = LinkRules()
         self.on_stopped: Callable[[], None] = lambda: None
         self.on_serving: Callable[[], None] = lambda: None
-        self.coordination = Coordination(broker)
+        self.coordination = Coordination(broker, self)
         broker.topics.ask_controller = broker.settings.ask_controller = self._call_controller
         self._broker = broker
         self._topics = broker.topics
@@ -173,14 +171,6 @@ class ClusterMember:
                 described[f"{topic.name}-{index}"] = [log.log_start_offset, log.high_watermark, log.end_offset]
         return described
 
-    def refusal(self, api: ApiKey, body: Request) -> ErrorCode:
-        """Return why this broker does not answer a request, NONE if it does. Thread-safe."""
-        return self.coordination.refusal(api, body)
-
-    def log_of(self, api: ApiKey, body: Request) -> ReplicatedCoordinatorLog | None:
-        """Return the log that the answer to a request waits for, None if there is none. Thread-safe."""
-        return self.coordination.log_of(api, body)
-
     def shut_down(self) -> None:
         """Begin a controlled shutdown; `on_stopped` is called at its end."""
         if self.lifecycle.state not in (BrokerState.SHUTTING_DOWN, BrokerState.STOPPED):
@@ -229,7 +219,7 @@ class ClusterMember:
             return
         self._followed_offset = image.end_offset
         if self._settings.follow(image):
-            self._broker.run_control(self._broker.follow_settings, _nothing)
+            self._broker.run_control(self._broker.follow_settings)
         self._topics.follow_configs()
         self.manager.on_metadata(changed, now_ms)
         self._topics.publish(self.manager.replicas, changed)
@@ -339,7 +329,3 @@ class ClusterMember:
             path = socket_path(self.config.directory, name)
             self._links[key] = PeerLink(self._poller, self._clock, self.rules, self._name, name, path)
         return self._links[key]
-
-
-def _nothing() -> None:
-    """Takes the place of a call that is not needed."""

@@ -5,11 +5,13 @@ Any thread may call these: they read what each change replaces as a whole.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.topics import Partition
 from kafkaprod.broker.listeners import Endpoint
+
+if TYPE_CHECKING:
+    from kafkaprod.broker.cluster.broker import Broker
 
 NO_LEADER = -1
 

@@ -75,6 +75,7 @@ class OwnController:
             now_ms=clock.now_ms(),
             batches=tuple(self._log.batches()),
             persist=lambda batch, _: self._log.append(batch),
+            voter_id=self._node_id,
         )
         self.image = self._controller.context.image
         self._register(cluster_id, endpoints)

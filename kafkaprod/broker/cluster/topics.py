@@ -41,6 +41,9 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 RESERVED_NAMES = INTERNAL_TOPICS | {METADATA_TOPIC}
 """Clients make no topics of these names; the last one is of the metadata log."""
 
+INTERNAL_TOPIC_OPTIONS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
+"""Of the coordinators' topics. Small segments: what a coordinator's log has outgrown can be deleted soon."""
+
 _SET, _DELETE = 0, 1
 
 T = TypeVar("T")

@@ -6,9 +6,11 @@ waited for the replicas of its log. The event loop owns it. Source: Kafka, AddPa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
-from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.membership import Membership
+from kafkaprod.broker.cluster.standing import OnErrors
+from kafkaprod.broker.cluster.topics import TopicTable
 from kafkaprod.broker.controller.wire import error_of
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC
@@ -25,11 +27,10 @@ from kafkaprod.structs import TopicPartition
 _TIMEOUT_MS = 2_000
 _VERSION = 5
 
-OnErrors = Callable[[dict[TopicPartition, ErrorCode]], None]
-
 
 def join_transaction(
-    broker: Broker,
+    peers: Membership,
+    table: TopicTable,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
     partitions: Collection[TopicPartition],
@@ -40,15 +41,16 @@ def join_transaction(
     """Ask the coordinator; `then` gets the error of each partition, in the event loop.
 
     Args:
-        broker: Of a cluster.
+        peers: Asks the coordinator.
+        table: Names it.
         transactional_id: Of the producer.
         producer: Who writes.
         partitions: Where to.
         then: Takes the outcome; COORDINATOR_NOT_AVAILABLE for all without a coordinator or its answer.
         is_verification: Only check that they are part of the transaction.
     """
-    topic = broker.topics.partition(TRANSACTIONS_TOPIC, 0)
-    if topic is None or topic.image.leader < 0 or broker.member is None:
+    log = table.partition(TRANSACTIONS_TOPIC, 0)
+    if log is None or log.image.leader < 0:
         then(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     topics: dict[str, AddPartitionsToTxnTopic] = {}
@@ -74,7 +76,7 @@ def join_transaction(
                 errors = dict.fromkeys(partitions, error_of(response.error_code))
         then(errors)
 
-    broker.member.ask_broker(topic.image.leader, request, _VERSION, answered, _TIMEOUT_MS)
+    peers.ask_broker(log.image.leader, request, _VERSION, answered, _TIMEOUT_MS)
 
 
 def _errors(response: AddPartitionsToTxnResponse) -> dict[TopicPartition, ErrorCode]:

@@ -52,6 +52,9 @@ from kafkaprod.protocol.schema import Struct
 
 DEFAULT_CONFIGS: Final = {UNCLEAN_OPTION: "false", MIN_ISR_OPTION: "1"}
 LEADER_CHECK_MS: Final = 1000
+CONTROLLER_ID: Final = 3000
+"""As clients see a controller that is no broker; brokers count from 1."""
+
 METADATA_VERSION: Final = 25
 """4.0-IV3, whose records are written. Apache Kafka's tools read a log that begins with it."""
 
@@ -99,6 +102,7 @@ class Controller:
         batches: Sequence[MetadataBatch] = (),
         persist: Callable[[MetadataBatch, ClusterImage], None] | None = None,
         default_configs: Mapping[str, str] = DEFAULT_CONFIGS,
+        voter_id: int = CONTROLLER_ID,
     ) -> None:
         """Start a controller process on the log that an earlier one left.
 
@@ -110,7 +114,9 @@ class Controller:
             batches: The log so far.
             persist: Called with each new batch, before anything else sees it, and the image that it will change.
             default_configs: Options of topics that do not set them.
+            voter_id: The node that is the quorum.
         """
+        self.voter_id = voter_id
         self.log = MetadataLog(batches)
         self.epoch = self.log.last_epoch + 1
         self.queue: EventQueue[Event] = EventQueue()

@@ -18,8 +18,6 @@ from kafkaprod.protocol.messages.describe_quorum import (
 from kafkaprod.protocol.schema import Response
 
 METADATA_TOPIC: Final = "__cluster_metadata"
-CONTROLLER_ID: Final = 3000
-"""As clients see it; brokers count from 1."""
 
 
 def describe_quorum(
@@ -35,7 +33,7 @@ def describe_quorum(
         )
         for topic in request.topics
     ]
-    reply(DescribeQuorumResponse(topics=topics, nodes=[Node(node_id=CONTROLLER_ID, listeners=[])]))
+    reply(DescribeQuorumResponse(topics=topics, nodes=[Node(node_id=controller.voter_id, listeners=[])]))
 
 
 def _partition(controller: Controller, topic: str, index: int) -> QuorumPartition:
@@ -44,12 +42,13 @@ def _partition(controller: Controller, topic: str, index: int) -> QuorumPartitio
     end_offset, applied = controller.log.end_offset, controller.context.applied
     return QuorumPartition(
         partition_index=0,
-        leader_id=CONTROLLER_ID,
+        leader_id=controller.voter_id,
         leader_epoch=controller.epoch,
         high_watermark=end_offset,
-        current_voters=[ReplicaState(replica_id=CONTROLLER_ID, log_end_offset=end_offset)],
+        current_voters=[ReplicaState(replica_id=controller.voter_id, log_end_offset=end_offset)],
         observers=[
             ReplicaState(replica_id=broker_id, log_end_offset=applied.get(broker_id, 0))
             for broker_id in sorted(controller.context.image.brokers)
+            if broker_id != controller.voter_id
         ],
     )

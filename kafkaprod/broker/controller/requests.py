@@ -83,7 +83,10 @@ VERSIONS: Final = {
     ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
     ApiKey.CHANGE_SETTINGS: (0, 0),
 }
-"""What the controller answers; brokers send the highest version."""
+"""What the controller answers."""
+
+FORWARDED_VERSIONS: Final = {api: highest for api, (_, highest) in VERSIONS.items()}
+"""What brokers send it."""
 
 _DELETE = 1
 _NO_TOPIC = uuid.UUID(int=0)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from kafkaprod.broker.cluster import marker_sender, member, transaction_partitions
+from kafkaprod.broker.cluster import clustered
 from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.controller.cluster_view import describe, event_of
 from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION
@@ -29,7 +29,7 @@ from kafkaprod.protocol.messages import REQUESTS, RESPONSES
 
 Command = dict[str, Any]
 
-PRELOADED = (marker_sender, member, transaction_partitions)
+PRELOADED = (clustered,)
 """What brokers of a cluster import late: the host has it before it forks."""
 
 _SENT_AT_START = {
@@ -109,8 +109,8 @@ def run_controller(options: Command, sock: socket.socket) -> int:
 
 
 def _do_in_broker(server: BrokerServer, command: Command) -> Command:
-    member = server.member
-    assert member is not None
+    assert isinstance(server.broker.standing, clustered.Clustered)
+    member = server.broker.standing.member
     match command["command"]:
         case "stop":
             server.shut_down()

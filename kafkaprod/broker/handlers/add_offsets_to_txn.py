@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION
 from kafkaprod.broker.coordinator.transaction import TV1, ProducerIdAndEpoch
 from kafkaprod.broker.handlers.transaction_errors import for_version
@@ -17,6 +18,7 @@ from kafkaprod.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnReques
 API = ApiKey.ADD_OFFSETS_TO_TXN
 LANE = Lane.CONTROL
 MAX_VERSION = 4
+COORDINATED_BY = TRANSACTIONS
 
 _FIRST_VERSION_WITH_FENCED = 2
 

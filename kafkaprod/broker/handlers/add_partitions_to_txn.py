@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.transaction import TV1, TV2, ProducerIdAndEpoch
 from kafkaprod.broker.handlers.transaction_errors import for_version
 from kafkaprod.protocol.api_keys import ApiKey
@@ -30,6 +31,7 @@ from kafkaprod.structs import TopicPartition
 API = ApiKey.ADD_PARTITIONS_TO_TXN
 LANE = Lane.CONTROL
 MAX_VERSION = 5
+COORDINATED_BY = TRANSACTIONS
 
 _FIRST_VERSION_WITH_FENCED = 2
 _FIRST_VERSION_OF_BATCHES = 4

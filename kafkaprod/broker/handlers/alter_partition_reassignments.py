@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.forwarding import forward
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.alter_partition_reassignments import (
@@ -22,11 +21,8 @@ MAX_VERSION = 1
 
 
 def handle(broker: Broker, request: ClientRequest[AlterPartitionReassignmentsRequest]) -> Outcome:
-    """Begin or cancel reassignments.
-
-    INVALID_REPLICA_ASSIGNMENT for impossible replicas, NO_REASSIGNMENT_IN_PROGRESS where there is nothing to cancel.
-    """
-    return forward(broker, request.body, lambda answer: _finish(request, answer))
+    """Begin or cancel reassignments; 39 for impossible replicas, 85 where there is nothing to cancel."""
+    return broker.standing.forward(request.body, lambda answer: _finish(request, answer))
 
 
 def _finish(

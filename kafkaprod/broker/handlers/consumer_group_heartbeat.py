@@ -14,6 +14,7 @@ from kafkaprod.broker.cluster.acls import DESCRIBE, TOPIC, Acls
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.consumer_groups import check
 from kafkaprod.broker.coordinator.consumer_member import Assignment, ConsumerHeartbeat, TopicIdPartition
+from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages import consumer_group_heartbeat as messages
 from kafkaprod.protocol.messages.consumer_group_heartbeat import (
@@ -25,6 +26,7 @@ from kafkaprod.protocol.messages.consumer_group_heartbeat import (
 API = ApiKey.CONSUMER_GROUP_HEARTBEAT
 LANE = Lane.CONTROL
 MAX_VERSION = 1
+COORDINATED_BY = GROUPS
 
 _FIRST_VERSION_WITH_OWN_IDS = 1
 

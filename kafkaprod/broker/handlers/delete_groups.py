@@ -7,6 +7,7 @@ from functools import partial
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -15,6 +16,7 @@ from kafkaprod.protocol.messages.delete_groups import DeletableGroupResult, Dele
 API = ApiKey.DELETE_GROUPS
 LANE = Lane.CONTROL
 MAX_VERSION = 2
+COORDINATED_BY = GROUPS
 
 
 def handle(broker: Broker, request: ClientRequest[DeleteGroupsRequest]) -> Outcome:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.authorized_operations import GROUP_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.group import GroupState
 from kafkaprod.broker.coordinator.member import Member
 from kafkaprod.protocol.api_keys import ApiKey
@@ -22,6 +23,7 @@ from kafkaprod.protocol.messages.describe_groups import (
 API = ApiKey.DESCRIBE_GROUPS
 LANE = Lane.CONTROL
 MAX_VERSION = 6
+COORDINATED_BY = GROUPS
 
 _FIRST_VERSION_WITH_NOT_FOUND = 6
 

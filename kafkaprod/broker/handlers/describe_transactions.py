@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.transaction import Transaction
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -17,6 +18,7 @@ from kafkaprod.protocol.messages.describe_transactions import (
 API = ApiKey.DESCRIBE_TRANSACTIONS
 LANE = Lane.CONTROL
 MAX_VERSION = 0
+COORDINATED_BY = TRANSACTIONS
 
 
 def handle(broker: Broker, request: ClientRequest[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.forwarding import forward
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode, describe
 from kafkaprod.protocol.messages.elect_leaders import (
@@ -30,7 +29,7 @@ def handle(broker: Broker, request: ClientRequest[ElectLeadersRequest]) -> Outco
     """Answer each partition."""
     if request.body.election_type not in _ELECTION_TYPES:
         return refuse(request, ErrorCode.INVALID_REQUEST)
-    return forward(broker, request.body, lambda answer: _finish(request, answer))
+    return broker.standing.forward(request.body, lambda answer: _finish(request, answer))
 
 
 def _finish(request: ClientRequest[ElectLeadersRequest], answer: Response | None) -> ElectLeadersResponse:

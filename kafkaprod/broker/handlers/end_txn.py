@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.transaction import TV1, TV2, ProducerIdAndEpoch
 from kafkaprod.broker.handlers.transaction_errors import for_version
 from kafkaprod.protocol.api_keys import ApiKey
@@ -17,6 +18,7 @@ from kafkaprod.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 API = ApiKey.END_TXN
 LANE = Lane.CONTROL
 MAX_VERSION = 5
+COORDINATED_BY = TRANSACTIONS
 
 _FIRST_VERSION_WITH_FENCED = 2
 _FIRST_VERSION_OF_TV2 = 5

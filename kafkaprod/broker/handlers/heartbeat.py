@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 API = ApiKey.HEARTBEAT
 LANE = Lane.CONTROL
 MAX_VERSION = 4
+COORDINATED_BY = GROUPS
 
 
 def handle(broker: Broker, request: ClientRequest[HeartbeatRequest]) -> HeartbeatResponse:

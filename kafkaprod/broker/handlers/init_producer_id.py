@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.handlers.transaction_errors import for_version
 from kafkaprod.broker.storage.format.batch_header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -19,6 +20,7 @@ from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, 
 API = ApiKey.INIT_PRODUCER_ID
 LANE = Lane.CONTROL
 MAX_VERSION = 5
+COORDINATED_BY = TRANSACTIONS._replace(only_with="transactional_id")
 
 _FIRST_VERSION_WITH_FENCED = 4
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.member import JoinAttempt, JoinResult
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -15,6 +16,7 @@ from kafkaprod.protocol.messages.join_group import JoinGroupRequest, JoinGroupRe
 API = ApiKey.JOIN_GROUP
 LANE = Lane.CONTROL
 MAX_VERSION = 9
+COORDINATED_BY = GROUPS
 
 _FIRST_VERSION_WITH_KNOWN_IDS = 4
 _FIRST_VERSION_WITH_NULL_NAME = 7

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
@@ -14,6 +15,7 @@ from kafkaprod.protocol.messages.leave_group import LeaveGroupRequest, LeaveGrou
 API = ApiKey.LEAVE_GROUP
 LANE = Lane.CONTROL
 MAX_VERSION = 5
+COORDINATED_BY = GROUPS
 
 _FIRST_VERSION_WITH_MEMBERS = 3
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator import transaction as transactions
+from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.topic_regex import TopicRegex
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -23,6 +24,7 @@ from kafkaprod.protocol.messages.list_transactions import (
 API = ApiKey.LIST_TRANSACTIONS
 LANE = Lane.CONTROL
 MAX_VERSION = 2
+COORDINATED_BY = TRANSACTIONS._replace(is_asked_everywhere=True)
 
 _STATES = {state.title: state for state in transactions.TransactionState}
 

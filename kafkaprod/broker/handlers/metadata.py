@@ -14,7 +14,6 @@ import uuid
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.forwarding import create_in_background
 from kafkaprod.broker.cluster.nodes import NO_LEADER, Replicas, controller_id, live_nodes, replicas_of
 from kafkaprod.broker.cluster.topics import RESERVED_NAMES, Topic, check_name
 from kafkaprod.errors import BrokerError
@@ -39,10 +38,7 @@ _FIRST_VERSION_WITHOUT_NAMES = 12
 
 
 def handle(broker: Broker, request: ClientRequest[MetadataRequest]) -> MetadataResponse:
-    """Describe the cluster and the topics.
-
-    UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID for unknown ones, INVALID_TOPIC_EXCEPTION for bad names.
-    """
+    """Describe the cluster and the topics; unknown and badly named ones have an error."""
     body = request.body
     if body.topics is None or (request.version == 0 and not body.topics):
         topics = [_describe(broker, topic) for topic in broker.topics.all()]
@@ -101,12 +97,10 @@ def _find_name(broker: Broker, name: str, *, may_create: bool, created: list[str
                 return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if broker.topics.is_changing(name) or len(created) == MAX_CREATED_AT_ONCE:
                 return _failed(name, ErrorCode.LEADER_NOT_AVAILABLE)
-            if broker.member is not None:
-                broker.run_control(_nothing, lambda: create_in_background(broker, name))
-                created.append(name)
-                return _failed(name, ErrorCode.LEADER_NOT_AVAILABLE)
-            topic = broker.own_topics.create(name, broker.config.num_partitions, {})
+            topic = broker.standing.create_named(name)
             created.append(name)
+            if topic is None:
+                return _failed(name, ErrorCode.LEADER_NOT_AVAILABLE)
         return _describe(broker, topic)
     except BrokerError as error:
         return _failed(name, error.code)
@@ -134,10 +128,6 @@ def _partition(index: int, replicas: Replicas) -> MetadataResponsePartition:
         isr_nodes=replicas.isr,
         offline_replicas=replicas.offline,
     )
-
-
-def _nothing() -> None:
-    """Precedes a call of the event loop that needs nothing done on the control thread."""
 
 
 def _failed(name: str | None, error_code: int, topic_id: uuid.UUID | None = None) -> MetadataResponseTopic:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.offset_log import Change
 from kafkaprod.broker.coordinator.offsets import OffsetCommitValue, OffsetKey
 from kafkaprod.broker.handlers.committed_offsets import are_too_large, committed_offset_error
@@ -26,6 +27,7 @@ from kafkaprod.structs import TopicPartition
 API = ApiKey.OFFSET_COMMIT
 LANE = Lane.CONTROL
 MAX_VERSION = 10
+COORDINATED_BY = GROUPS
 
 
 def handle(broker: Broker, request: ClientRequest[OffsetCommitRequest]) -> OffsetCommitResponse:

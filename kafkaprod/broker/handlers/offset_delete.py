@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.offset_log import Change
 from kafkaprod.broker.coordinator.offsets import OffsetKey
 from kafkaprod.errors import BrokerError
@@ -21,6 +22,7 @@ from kafkaprod.structs import TopicPartition
 API = ApiKey.OFFSET_DELETE
 LANE = Lane.CONTROL
 MAX_VERSION = 0
+COORDINATED_BY = GROUPS
 
 
 def handle(broker: Broker, request: ClientRequest[OffsetDeleteRequest]) -> OffsetDeleteResponse:

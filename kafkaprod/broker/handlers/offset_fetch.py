@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.coordinator.offsets import OffsetCommitValue, OffsetKey, OffsetTable
+from kafkaprod.broker.coordinator.coordinators import GROUPS
+from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey, OffsetTable
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.offset_fetch import (
@@ -35,6 +36,7 @@ from kafkaprod.structs import TopicPartition
 API = ApiKey.OFFSET_FETCH
 LANE = Lane.CONTROL
 MAX_VERSION = 10
+COORDINATED_BY = GROUPS
 
 _FIRST_VERSION_WITH_GROUPS = 8
 _FIRST_VERSION_WITH_IDS = 10

@@ -26,12 +26,11 @@ from kafkaprod.broker.calls.request import (
 from kafkaprod.broker.calls.steps import Pause, Steps, finish_now, run_in_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import name_leaders
-from kafkaprod.broker.handlers.produce_replication import ACKS_ALL, Replicated, await_replicas, note_append
+from kafkaprod.broker.cluster.produce_replication import ACKS_ALL, Replicated, await_replicas, note_append
 from kafkaprod.broker.handlers.produce_transactions import (
     Verification,
     begin_verification,
     verify,
-    verify_in_cluster,
 )
 from kafkaprod.broker.storage.errors import RecordsRefusedError
 from kafkaprod.broker.storage.format.batch_header import TRANSACTIONAL
@@ -90,10 +89,7 @@ def handle(broker: Broker, request: ClientRequest[ProduceRequest]) -> Outcome:
     def append() -> None:
         _append_verified(broker, request, verification, deferred)
 
-    if broker.member is None:
-        broker.run_control(partial(verify, broker, request, verification), append)
-    else:
-        verify_in_cluster(broker, request, verification, append)
+    verify(broker, request, verification, append)
     return deferred
 
 
@@ -118,7 +114,7 @@ def _append_verified(
 
 def _append_all(broker: Broker, request: ClientRequest[ProduceRequest], verification: Verification) -> Outcome:
     appended: list[_Appended] = []
-    if broker.member is not None:  # replicas belong to the event loop: all steps run here
+    if broker.standing.appends_in_loop:
         response = finish_now(_append_steps(broker, request, verification, appended))
         return _acknowledge(broker, request, response, appended)
     return run_in_steps(
@@ -136,7 +132,7 @@ def _append_steps(
     """Append batch after batch; a batch of many bytes, plain, is a long step."""
     responses = []
     step_bytes = 0
-    max_bytes_now = _MAX_BYTES_IN_LOOP if broker.member is None else None
+    max_bytes_now = None if broker.standing.appends_in_loop else _MAX_BYTES_IN_LOOP
     for topic in request.body.topic_data:
         name = broker.topics.name_of(topic.name, topic.topic_id)
         outcomes: list[PartitionProduceResponse] = []
@@ -162,8 +158,6 @@ def _acknowledge(
 ) -> Outcome:
     """Answer when the flush policy and, with acks=all, the in-sync replicas allow it."""
     syncs_before_ack = broker.config.flush_policy.syncs_before_ack
-    if broker.member is None and not syncs_before_ack:
-        return _outcome(broker, request, response)
     replicated = [batch.replicated for batch in appended if batch.replicated is not None]
     by_log: dict[PartitionLog, list[_Appended]] = {}
     if syncs_before_ack:
@@ -291,7 +285,7 @@ def _outcome(broker: Broker, request: ClientRequest[ProduceRequest], response: P
 
 def _ready(broker: Broker, request: ClientRequest[ProduceRequest], response: ProduceResponse) -> Ready:
     if request.body.acks != 0:
-        if broker.member is not None:
+        if broker.standing.leaders_move:
             name_leaders(broker, response, request.version, request.endpoint)
         return response
     for topic in response.responses:

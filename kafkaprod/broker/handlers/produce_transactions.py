@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from kafkaprod.broker.calls.request import ClientRequest
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.coordinator.transaction import TV2, ProducerIdAndEpoch
+from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
 from kafkaprod.broker.storage.format.batch_header import HEADER_BYTES, parse_header
 from kafkaprod.broker.storage.producers.producer_state import TransactionGuard, VerificationToken
@@ -72,56 +72,26 @@ def begin_verification(broker: Broker, request: ClientRequest[ProduceRequest]) -
     return verification
 
 
-def verify(broker: Broker, request: ClientRequest[ProduceRequest], verification: Verification) -> None:
-    """Ask this broker's own coordinator. On the control thread."""
-    transactional_id, partitions = request.body.transactional_id or "", verification.tokens.keys()
-    errors: Mapping[TopicPartition, ErrorCode]
-    if _has_several_producers(verification):
-        errors = dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    else:
-        given = max(verification.producers)
-        if request.version >= FIRST_VERSION_OF_TV2:
-            now_ms = broker.clock.wall_ms()
-            error = broker.transactions.add_partitions(transactional_id, given, partitions, TV2, now_ms)
-            errors = dict.fromkeys(partitions, error)
-        else:
-            errors = broker.transactions.verify(transactional_id, given, partitions)
-    _note(request, verification, errors)
-
-
-def verify_in_cluster(
+def verify(
     broker: Broker, request: ClientRequest[ProduceRequest], verification: Verification, then: Callable[[], None]
 ) -> None:
-    """Ask the cluster's coordinator, then call `then`. In the event loop."""
+    """Ask the transaction coordinator, then call `then`. In the event loop."""
     partitions = verification.tokens.keys()
-    if _has_several_producers(verification):
-        _note(request, verification, dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
-        then()
-        return
-    from kafkaprod.broker.cluster.transaction_partitions import join_transaction  # a broker alone starts without it
 
     def answered(errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        _note(request, verification, errors)
+        verification.errors.update((key, shown_error(error, request.version)) for key, error in errors.items())
         then()
 
-    join_transaction(
-        broker,
+    if len({producer_id for producer_id, _ in verification.producers}) > 1:
+        answered(dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+        return
+    broker.standing.join_transaction_in_loop(
         request.body.transactional_id or "",
         max(verification.producers),
         partitions,
         answered,
         is_verification=request.version < FIRST_VERSION_OF_TV2,
     )
-
-
-def _has_several_producers(verification: Verification) -> bool:
-    return len({producer_id for producer_id, _ in verification.producers}) > 1
-
-
-def _note(
-    request: ClientRequest[ProduceRequest], verification: Verification, errors: Mapping[TopicPartition, ErrorCode]
-) -> None:
-    verification.errors.update((key, shown_error(error, request.version)) for key, error in errors.items())
 
 
 def shown_error(error: ErrorCode, version: int) -> ErrorCode:

@@ -10,6 +10,7 @@ from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataRequ
 API = ApiKey.REPLICATE_METADATA
 LANE = Lane.DATA
 MAX_VERSION = 0
+PEERS_ONLY = True
 
 
 def handle(broker: Broker, request: ClientRequest[ReplicateMetadataRequest]) -> ReplicateMetadataResponse:
@@ -18,9 +19,9 @@ def handle(broker: Broker, request: ClientRequest[ReplicateMetadataRequest]) -> 
     Raises:
         CloseConnectionError: It does not come from the cluster's controller.
     """
-    if broker.member is None or not request.is_peer:
+    if not request.is_peer:
         raise CloseConnectionError("ReplicateMetadata does not come from a controller")
-    return broker.member.receive_slice(request.body)
+    return broker.standing.receive_slice(request.body)
 
 
 def refuse(request: ClientRequest[ReplicateMetadataRequest], error_code: int) -> ReplicateMetadataResponse:

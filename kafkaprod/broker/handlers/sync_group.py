@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.member import SyncAttempt, SyncResult
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -14,6 +15,7 @@ from kafkaprod.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRe
 API = ApiKey.SYNC_GROUP
 LANE = Lane.CONTROL
 MAX_VERSION = 5
+COORDINATED_BY = GROUPS
 
 
 def handle(broker: Broker, request: ClientRequest[SyncGroupRequest]) -> Deferred:

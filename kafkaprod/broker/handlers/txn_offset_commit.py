@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION, Change
-from kafkaprod.broker.coordinator.offsets import OffsetCommitValue, OffsetKey
-from kafkaprod.broker.coordinator.transaction import TV2, ProducerIdAndEpoch
+from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey
+from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.handlers.committed_offsets import are_too_large, committed_offset_error
 from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
 from kafkaprod.broker.storage.errors import RecordsRefusedError
@@ -32,6 +33,7 @@ from kafkaprod.structs import TopicPartition
 API = ApiKey.TXN_OFFSET_COMMIT
 LANE = Lane.CONTROL
 MAX_VERSION = 6
+COORDINATED_BY = GROUPS
 
 _FIRST_VERSION_WITH_ABORTABLE = 4
 _FIRST_VERSION_OF_TV2 = 5
@@ -64,19 +66,22 @@ def handle(broker: Broker, request: Request) -> TxnOffsetCommitResponse | Deferr
         return response
     if not request.body.group_id:
         return _with_error(response, ErrorCode.INVALID_GROUP_ID)
-    has_joined = _has_joined(broker, request)
-    if broker.member is None or has_joined:
-        error = ErrorCode.NONE if has_joined else _join_transaction(broker, request, now_ms)
-        return _with_error(response, _write(broker, request, changes, now_ms, error))
+    if _has_joined(broker, request):
+        return _with_error(response, _write(broker, request, changes, now_ms, ErrorCode.NONE))
     deferred = Deferred()
 
-    def joined(error: ErrorCode) -> None:
-        assert broker.member is not None
-        moved = broker.member.refusal(API, request.body)  # while the transactions' coordinator was asked
-        error = error if moved is ErrorCode.NONE else moved
+    def joined(errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        moved = broker.standing.refusal(COORDINATED_BY)  # while the transactions' coordinator was asked
+        error = _error_for_version(errors[OFFSETS_PARTITION], request.version) if moved is ErrorCode.NONE else moved
         deferred.complete(_with_error(response, _write(broker, request, changes, now_ms, error)))
 
-    _join_in_cluster(broker, request, joined)
+    broker.standing.join_transaction(
+        request.body.transactional_id,
+        _producer_of(request),
+        [OFFSETS_PARTITION],
+        joined,
+        is_verification=request.version < _FIRST_VERSION_OF_TV2,
+    )
     return deferred
 
 
@@ -138,37 +143,7 @@ def _has_joined(broker: Broker, request: Request) -> bool:
     return partition is not None and partition.log.has_open_transaction(*_producer_of(request))
 
 
-def _join_transaction(broker: Broker, request: Request, now_ms: int) -> ErrorCode:
-    """Have this broker's own coordinator add or verify the partition of the offsets."""
-    transactional_id, given = request.body.transactional_id, _producer_of(request)
-    if request.version >= _FIRST_VERSION_OF_TV2:
-        error = broker.transactions.add_partitions(transactional_id, given, [OFFSETS_PARTITION], TV2, now_ms)
-    else:
-        error = broker.transactions.verify(transactional_id, given, [OFFSETS_PARTITION])[OFFSETS_PARTITION]
-    return _shown(error, request.version)
-
-
-def _join_in_cluster(broker: Broker, request: Request, then: Callable[[ErrorCode], None]) -> None:
-    """Have the cluster's coordinator do it; `then` gets the error, on the control thread."""
-    from kafkaprod.broker.cluster.transaction_partitions import join_transaction  # a broker alone starts without it
-
-    def answered(errors: dict[TopicPartition, ErrorCode]) -> None:
-        error = _shown(errors[OFFSETS_PARTITION], request.version)
-        broker.run_control(lambda: then(error), _nothing)
-
-    broker.post(
-        lambda: join_transaction(
-            broker,
-            request.body.transactional_id,
-            _producer_of(request),
-            [OFFSETS_PARTITION],
-            answered,
-            is_verification=request.version < _FIRST_VERSION_OF_TV2,
-        )
-    )
-
-
-def _shown(error: ErrorCode, version: int) -> ErrorCode:
+def _error_for_version(error: ErrorCode, version: int) -> ErrorCode:
     """What a client of this version sees of the transaction coordinator's answer."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -183,7 +158,3 @@ def _offset_of(wanted: TxnOffsetCommitRequestPartition, now_ms: int) -> OffsetCo
     return OffsetCommitValue(
         wanted.committed_offset, wanted.committed_leader_epoch, wanted.committed_metadata or "", now_ms
     )
-
-
-def _nothing() -> None:
-    """Takes the place of a call that is not needed."""

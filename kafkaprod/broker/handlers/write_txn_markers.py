@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.markers import Marker
-from kafkaprod.broker.handlers.marker_replication import write_replicated
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -28,21 +27,11 @@ LANE = Lane.CONTROL
 MAX_VERSION = 2
 
 
-def handle(broker: Broker, request: ClientRequest[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse | Deferred:
-    """Write each marker.
-
-    UNKNOWN_TOPIC_OR_PARTITION for a partition that does not exist, NOT_LEADER_OR_FOLLOWER for one that another broker
-    leads, INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for one that refuses it.
-    """
+def handle(broker: Broker, request: ClientRequest[WriteTxnMarkersRequest]) -> Deferred:
+    """Write each marker; the outcome of each partition has its own error."""
     wanted = [(_marker(each), _partitions(each)) for each in request.body.markers]
-    if broker.member is None:
-        return _response(request, [broker.markers.write(marker, partitions) for marker, partitions in wanted])
     deferred = Deferred()
-
-    def finish(outcomes: list[dict[TopicPartition, int]]) -> None:
-        deferred.complete(_response(request, outcomes))
-
-    broker.post(lambda: write_replicated(broker, wanted, finish))
+    broker.standing.write_markers(wanted, lambda outcomes: deferred.complete(_response(request, outcomes)))
     return deferred
 
 

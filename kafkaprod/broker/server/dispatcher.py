@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import Protocol
 
 from kafkaprod.broker.calls.faults import Fault, FaultKind
 from kafkaprod.broker.calls.file_records import FileResponse
@@ -26,7 +27,7 @@ from kafkaprod.broker.calls.request import (
 )
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import move_leaders, name_leaders
-from kafkaprod.broker.server.router import BEFORE_LOGIN, HANDLERS, Handler, call
+from kafkaprod.broker.server.router import BEFORE_LOGIN, HANDLERS, Handler, call, coordinator_of
 from kafkaprod.broker.server.session import Session, SessionStage
 from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -35,9 +36,6 @@ from kafkaprod.protocol.messages.produce import ProduceRequest
 from kafkaprod.protocol.primitives import Buffer
 from kafkaprod.protocol.schema import Request, Response
 from kafkaprod.protocol.server import RequestReceived
-
-if TYPE_CHECKING:
-    from kafkaprod.broker.cluster.membership import Membership
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +114,7 @@ class Dispatcher:
         except KafkaError as error:
             self._loop.drop(session, error)
             return
-        if self._broker.member is not None and _is_abandoned(session, body):
+        if self._broker.standing.leaders_move and _is_abandoned(session, body):
             self._loop.close_session(session)
             return
         if received.body.nbytes > _LARGE_BODY_BYTES:
@@ -159,10 +157,12 @@ class Dispatcher:
 
     def _handle(self, exchange: _Exchange, receiver: Callable[[Ready], None]) -> None:
         """Run the handler, in the loop or on the control thread, and pass on what comes of it."""
-        if self._broker.member is not None:
-            receiver = self._after_replicas(self._broker.member, exchange, receiver)
+        handler, request = exchange.handler, exchange.request
+        coordinator = coordinator_of(handler, request.body)
+        if coordinator is not None:
+            receiver = self._broker.standing.after_replicas(coordinator, partial(handler.refuse, request), receiver)
         try:
-            outcome = call(exchange.handler, self._broker, exchange.request)
+            outcome = call(handler, self._broker, request)
         except CloseConnectionError as error:
             receiver(error)
             return
@@ -179,16 +179,6 @@ class Dispatcher:
             with suppress(KafkaError, ValueError):  # the event loop encodes again and reports the error
                 exchange.encoded = encode_response(ready, header.api_version, header.correlation_id)
         self._loop.post(lambda: self._finish(exchange, ready))
-
-    def _after_replicas(
-        self, member: Membership, exchange: _Exchange, receiver: Callable[[Ready], None]
-    ) -> Callable[[Ready], None]:
-        """Return what takes the answer: of a coordinator in a cluster it waits for the replicas of its log."""
-        handler, request = exchange.handler, exchange.request
-        log = member.log_of(handler.API, request.body)
-        if log is None:
-            return receiver
-        return lambda ready: log.hold(ready, lambda error: handler.refuse(request, error), receiver)
 
     def _watch_for_close(self, exchange: _Exchange, outcome: Deferred) -> None:
         """Have the handler release what waits if the client goes; on its own thread."""

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, cast
 from kafkaprod.broker import handlers
 from kafkaprod.broker.calls.request import ClientRequest, CloseConnectionError, Lane, Outcome
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.coordinator.coordinators import Coordinator
 from kafkaprod.broker.server.authorized_calls import authorized_call
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -56,7 +57,12 @@ def _discover() -> dict[ApiKey, Handler]:
 
 HANDLERS: Final[Mapping[ApiKey, Handler]] = _discover()
 
-PEER_APIS: Final = frozenset({ApiKey.REPLICATE_METADATA})
+COORDINATORS: Final[Mapping[ApiKey, Coordinator]] = {
+    api: handler.COORDINATED_BY for api, handler in HANDLERS.items() if hasattr(handler, "COORDINATED_BY")
+}
+"""The APIs that a coordinator answers, and which one."""
+
+PEER_APIS: Final = frozenset(api for api, handler in HANDLERS.items() if hasattr(handler, "PEERS_ONLY"))
 """The APIs that only processes of the same cluster use."""
 
 METRICS_APIS: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
@@ -108,14 +114,23 @@ def peer_versions() -> dict[ApiKey, tuple[int, int]]:
     return version_ranges(handled, {api: handler.MAX_VERSION for api, handler in HANDLERS.items()})
 
 
+def coordinator_of(handler: Handler, body: Request) -> Coordinator | None:
+    """Return the coordinator that a request is for, None if any broker answers."""
+    coordinator = COORDINATORS.get(handler.API)
+    if coordinator is None or (coordinator.only_with and getattr(body, coordinator.only_with) is None):
+        return None
+    return coordinator
+
+
 def call(handler: Handler, broker: Broker, request: ClientRequest[Request]) -> Outcome:
     """Run a handler; an exception that it does not handle is answered with -1.
 
     Raises:
         CloseConnectionError: the handler wants the connection closed.
     """
-    if broker.member is not None:
-        error_code = broker.member.refusal(handler.API, request.body)
+    coordinator = coordinator_of(handler, request.body)
+    if coordinator is not None:
+        error_code = broker.standing.refusal(coordinator)
         if error_code is not ErrorCode.NONE:
             return handler.refuse(request, error_code)
     try:

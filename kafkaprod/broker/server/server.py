@@ -17,13 +17,15 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from functools import partial
 
 from kafkaprod.broker.calls.purgatory import Purgatory
 from kafkaprod.broker.calls.timers import Timers
+from kafkaprod.broker.cluster.alone import Alone
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.control import ControlThread
 from kafkaprod.broker.cluster.maintenance import Maintenance
+from kafkaprod.broker.cluster.standing import Standing
 from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.server.accepting import Acceptor, Acceptors, close_acceptors, open_acceptors
@@ -35,9 +37,6 @@ from kafkaprod.broker.server.session import Session, SessionStage
 from kafkaprod.clock import Clock, SystemClock
 from kafkaprod.errors import KafkaError, printable
 from kafkaprod.net.poller import READABLE, Poller
-
-if TYPE_CHECKING:
-    from kafkaprod.broker.cluster.member import ClusterMember
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +91,7 @@ class BrokerServer:
                 self._run_control,
                 self._run_long,
                 {acceptor.listener.protocol: acceptor.endpoint for acceptor in opened},
+                _standing_maker(config.cluster),
             )
         except BaseException:
             close_acceptors(opened)
@@ -104,7 +104,8 @@ class BrokerServer:
         self._maintenance = Maintenance(self.broker, self._control.submit)
         self._dispatcher = Dispatcher(self.broker, self)
         self._acceptors = Acceptors(opened, self.broker, self._admission, versions, self._poller, self._clock, self)
-        self.member = self._join(config.cluster)
+        self._standing = self.broker.standing
+        self._standing.join(self._poller, self._acceptors, self.stop)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -112,8 +113,7 @@ class BrokerServer:
         """Serve until `stop`; return whether the shutdown was clean."""
         self._control.start()
         self._maintenance.start()
-        if self.member is None:
-            self._acceptors.accept_clients()
+        self._standing.begin()
         self.call_after(_OVERDUE_CHECK_MS, self._close_overdue)
         try:
             while not self._is_stopping:
@@ -121,16 +121,6 @@ class BrokerServer:
         finally:
             is_clean = self._close()
         return is_clean and not self._has_crashed
-
-    def _join(self, cluster: ClusterConfig | None) -> ClusterMember | None:
-        """Make the broker a member of a cluster, whose other processes reach it at a socket of its own."""
-        if cluster is None:
-            return None
-        member = self.broker.member = _make_member(self.broker, cluster, self._poller, self._clock)
-        member.on_serving = self._acceptors.accept_clients  # not before the metadata is complete
-        member.on_stopped = self.stop
-        self._acceptors.accept_peers(cluster)
-        return member
 
     def cut_clients(self, *, is_cut: bool) -> None:
         """Close the connections of clients and take no new ones, or take them again (tests); on the loop."""
@@ -144,11 +134,8 @@ class BrokerServer:
         self._poller.wakeup()
 
     def shut_down(self) -> None:
-        """Stop; in a cluster after a controlled shutdown. Thread-safe, and safe in a signal handler."""
-        if self.member is None:
-            self.stop()
-        else:
-            self.post(self.member.shut_down)
+        """Stop after a controlled shutdown. Thread-safe, and safe in a signal handler."""
+        self._standing.shut_down()
 
     def post(self, call_later: Callable[[], None]) -> None:
         """Have a call made by the event loop. Thread-safe."""
@@ -169,8 +156,7 @@ class BrokerServer:
 
     def _close(self) -> bool:
         self._acceptors.close()
-        if self.member is not None:
-            self.member.close()
+        self._standing.close()
         for session in self._admission:
             self.close_session(session)
         self._control.stop()
@@ -194,10 +180,11 @@ class BrokerServer:
 
         self._long_work.submit(run)
 
-    def _run_control(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+    def _run_control(self, work: Callable[[], None], then: Callable[[], None] | None = None) -> None:
         def run() -> None:
             work()
-            self.post(then)
+            if then is not None:
+                self.post(then)
 
         self._control.submit(run)
 
@@ -221,16 +208,14 @@ class BrokerServer:
             self._resume_paused()
         now_ms = self._clock.now_ms()
         self._timers.run(now_ms)
-        if self.member is not None:
-            self.member.pump()
+        self._standing.pump()
         self._purgatory.run(now_ms)
 
     def _timeout_ms(self) -> int | None:
         if self._ready or self._posted:
             return 0
-        deadlines = [d for d in (self._timers.next_deadline_ms(), self._purgatory.next_deadline_ms()) if d is not None]
-        if self.member is not None:
-            deadlines.append(self.member.next_deadline_ms())
+        possible = (part.next_deadline_ms() for part in (self._timers, self._purgatory, self._standing))
+        deadlines = [deadline for deadline in possible if deadline is not None]
         return max(min(deadlines) - self._clock.now_ms(), 0) if deadlines else None
 
     def begin(self, session: Session) -> None:
@@ -338,7 +323,10 @@ class BrokerServer:
         self.call_after(_OVERDUE_CHECK_MS, self._close_overdue)
 
 
-def _make_member(broker: Broker, cluster: ClusterConfig, poller: Poller, clock: Clock) -> ClusterMember:
-    from kafkaprod.broker.cluster.member import ClusterMember  # a broker alone starts without it
+def _standing_maker(cluster: ClusterConfig | None) -> Callable[[Broker], Standing]:
+    """Return what makes a broker's standing: the one place where a broker alone and one of several part."""
+    if cluster is None:
+        return Alone
+    from kafkaprod.broker.cluster.clustered import Clustered  # a broker alone starts without it
 
-    return ClusterMember(broker, cluster, poller, clock)
+    return partial(Clustered, cluster)

@@ -11,6 +11,7 @@ from kafkaprod.broker.calls.login import Login
 from kafkaprod.broker.calls.purgatory import Purgatory
 from kafkaprod.broker.calls.request import ClientRequest, Deferred, NoResponse, Ready
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.own_topics import OwnTopics
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.server.router import HANDLERS, announced_versions, call
@@ -35,6 +36,12 @@ class BrokerWithoutSockets:
             config, self.clock, self.purgatory, self._run_blocking, self._run_blocking, self._run_blocking
         )
         self.broker.api_versions = announced_versions(has_login=False)
+
+    @property
+    def own_topics(self) -> OwnTopics:
+        """The topics, as the broker itself makes them."""
+        assert isinstance(self.broker.topics, OwnTopics)
+        return self.broker.topics
 
     def begin(self, request: Request, version: int, *, client_id: str = "client") -> list[Ready]:
         """Handle a request; the list holds the outcome once there is one."""
@@ -70,6 +77,7 @@ class BrokerWithoutSockets:
         self.broker.transactions.on_time(now_ms, self.clock.wall_ms())
         self.broker.transactions.next_deadline_ms(now_ms)
 
-    def _run_blocking(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+    def _run_blocking(self, work: Callable[[], None], then: Callable[[], None] | None = None) -> None:
         work()
-        then()
+        if then is not None:
+            then()

@@ -10,11 +10,13 @@ from typing import Any, cast
 import pytest
 
 from kafkaprod.broker.cluster.coordination import Coordination
+from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC
+from kafkaprod.broker.server.router import HANDLERS, coordinator_of
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode as E
-from kafkaprod.protocol.messages.heartbeat import HeartbeatRequest
+from kafkaprod.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaprod.protocol.messages.list_transactions import ListTransactionsRequest
 
@@ -35,9 +37,9 @@ class Rig:
             open_groups=self._open,
             image=SimpleNamespace(topic_ids={OFFSETS_TOPIC: TOPIC_ID}),
             topics=SimpleNamespace(partition=lambda name, index: partition),
-            run_control=lambda work, then: self.control.append((work, then)),
+            run_control=lambda work, then=lambda: None: self.control.append((work, then)),
         )
-        self.coordination = Coordination(cast(Any, broker))
+        self.coordination = Coordination(cast(Any, broker), cast(Any, None))
 
     def lead(self, epoch: int, *, is_leader: bool = True) -> None:
         self.replica.is_leader, self.replica.leader_epoch = is_leader, epoch
@@ -51,7 +53,12 @@ class Rig:
 
     @property
     def refusal(self) -> E:
-        return self.coordination.refusal(ApiKey.HEARTBEAT, HeartbeatRequest())
+        return self.coordination.refusal(GROUPS)
+
+    @property
+    def holds_answers(self) -> bool:
+        receiver: Callable[[Any], None] = [].append
+        return self.coordination.after_replicas(GROUPS, lambda _: HeartbeatResponse(), receiver) is not receiver
 
     def _open(self, log: Any) -> None:
         self.opened.append(None if log is None else log.latest_epoch)
@@ -70,7 +77,7 @@ def test_a_leader_answers_once_it_has_read_the_log(rig: Rig) -> None:
     assert rig.refusal == E.COORDINATOR_LOAD_IN_PROGRESS
     rig.run_control()
     assert (rig.refusal, rig.opened) == (E.NONE, [4])
-    assert rig.coordination.log_of(ApiKey.HEARTBEAT, HeartbeatRequest()) is not None
+    assert rig.holds_answers
 
 
 def test_metadata_that_changes_nothing_loads_nothing(rig: Rig) -> None:
@@ -88,7 +95,7 @@ def test_a_broker_that_leads_no_more_forgets(rig: Rig) -> None:
     assert rig.refusal == E.NOT_COORDINATOR, "at once"
     rig.run_control()
     assert rig.opened == [4, None]
-    assert rig.coordination.log_of(ApiKey.HEARTBEAT, HeartbeatRequest()) is None
+    assert not rig.holds_answers
 
 
 def test_a_new_epoch_of_the_same_leader_is_loaded_again(rig: Rig) -> None:
@@ -122,4 +129,5 @@ def test_a_damaged_log_leaves_an_empty_coordinator(rig: Rig, caplog: pytest.LogC
     ],
 )
 def test_what_needs_no_coordinator(rig: Rig, api: ApiKey, body: Any, error: E) -> None:
-    assert rig.coordination.refusal(api, body) == error
+    coordinator = coordinator_of(HANDLERS[api], body)
+    assert (E.NONE if coordinator is None else rig.coordination.refusal(coordinator)) == error

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kafkaprod.broker.cluster.clustered import Clustered
 from kafkaprod.broker.cluster.member import ClusterMember
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.cluster_config import ClusterConfig
@@ -94,8 +95,8 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 
 def member_of(server: BrokerServer) -> ClusterMember:
-    assert server.member is not None
-    return server.member
+    assert isinstance(server.broker.standing, Clustered)
+    return server.broker.standing.member
 
 
 def image_of(server: BrokerServer) -> ClusterImage:

@@ -148,7 +148,7 @@ def test_offsets_of_subscribed_topics_stay(
 
 
 def test_topics_are_described_in_pages(box: BrokerWithoutSockets) -> None:
-    box.broker.own_topics.create("a", 3, {})
+    box.own_topics.create("a", 3, {})
     request = describe_topic_partitions.DescribeTopicPartitionsRequest(response_partition_limit=2)
     pages: list[list[tuple[str | None, list[int]]]] = []
     while True:

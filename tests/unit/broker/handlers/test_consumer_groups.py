@@ -243,7 +243,7 @@ def test_regular_expressions_match_topics_that_the_member_may_describe(tmp_path:
 def test_regular_expressions_are_resolved_again_in_time(tmp_path: Path) -> None:
     config = ConsumerGroupConfig(regex_refresh_interval_ms=10_000)
     box = BrokerWithoutSockets(tmp_path, topics={TOPIC: 1, "orders-eu": 1}, consumer_groups=config)
-    box.broker.make_internal_topic("__consumer_offsets")  # a new topic would be a reason, too
+    box.broker.standing.make_internal_log("__consumer_offsets")  # a new topic would be a reason, too
     allow(box, "User:ann", acls.DESCRIBE, acls.TOPIC, TOPIC)
     allow(box, "User:bob", acls.DESCRIBE, acls.TOPIC, "orders-eu")
     box.user = "ann"

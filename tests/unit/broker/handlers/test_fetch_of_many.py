@@ -179,7 +179,7 @@ def test_nothing_is_read_for_a_client_that_has_gone(box: Box) -> None:
 def test_an_error_of_one_partition_ends_the_wait(box: Box) -> None:
     box.ms_a_read = 0
     answers = box.begin(fetch_of_all(1000, 1 << 20), 11)
-    box.broker.own_topics.delete(TOPIC)
+    box.own_topics.delete(TOPIC)
     box.advance(0)
     (answer,) = answers
     assert isinstance(answer, FileResponse)

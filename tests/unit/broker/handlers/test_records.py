@@ -79,7 +79,7 @@ def test_flipped_bit_in_a_batch_is_found_by_its_checksum(box: BrokerWithoutSocke
 
 def test_failing_records_are_listed(tmp_path: Path) -> None:
     box = BrokerWithoutSockets(tmp_path)
-    box.broker.own_topics.create("compacted", 1, {"cleanup.policy": "compact"})
+    box.own_topics.create("compacted", 1, {"cleanup.policy": "compact"})
     answer = produce(box, make_batch([b"a", b"b", b"c"], keys=[b"k", None, None]), topic="compacted")
     assert answer.error_code == ErrorCode.INVALID_RECORD
     assert [error.batch_index for error in answer.record_errors] == [1, 2]
@@ -124,7 +124,7 @@ def test_syncs_of_a_request_are_one_a_partition(tmp_path: Path) -> None:
 
 
 def test_clients_cannot_write_to_internal_topics(box: BrokerWithoutSockets) -> None:
-    box.broker.own_topics.create("__consumer_offsets", 1, {})
+    box.own_topics.create("__consumer_offsets", 1, {})
     assert produce(box, make_batch(), topic="__consumer_offsets").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
@@ -251,8 +251,8 @@ def test_topics_are_found_by_their_ids(box: BrokerWithoutSockets) -> None:
 
 def test_id_of_a_deleted_topic_is_unknown(box: BrokerWithoutSockets) -> None:
     old_id = box.broker.topics.get(TOPIC).topic_id  # type: ignore[union-attr]
-    box.broker.own_topics.delete(TOPIC)
-    box.broker.own_topics.create(TOPIC, 2, {})
+    box.own_topics.delete(TOPIC)
+    box.own_topics.create(TOPIC, 2, {})
     request = produce_request(make_batch())
     request.topic_data[0].topic_id = old_id
     answer = box.ask(request, ProduceResponse, 13).responses[0].partition_responses[0]
@@ -330,7 +330,7 @@ def test_disk_that_fails_under_a_waiting_fetch_is_answered(
 
 def test_deleted_topic_ends_the_wait_of_its_readers(box: BrokerWithoutSockets) -> None:
     answers = box.begin(fetch_request(max_wait_ms=500, min_bytes=1), 11)
-    box.broker.own_topics.delete(TOPIC)
+    box.own_topics.delete(TOPIC)
     box.advance(0)
     (outcome,) = answers
     assert isinstance(outcome, FileResponse)

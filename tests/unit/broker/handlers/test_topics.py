@@ -83,8 +83,8 @@ def test_metadata_finds_topics_by_id(box: BrokerWithoutSockets) -> None:
     topic_id = metadata(box, None, version=12).topics[0].topic_id
     request = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=topic_id)])
     assert box.ask(request, MetadataResponse, 12).topics[0].name == TOPIC
-    request.topics[0].topic_id = box.broker.own_topics.create("gone", 1, {}).topic_id  # type: ignore[index]
-    box.broker.own_topics.delete("gone")
+    request.topics[0].topic_id = box.own_topics.create("gone", 1, {}).topic_id  # type: ignore[index]
+    box.own_topics.delete("gone")
     answer = box.ask(request, MetadataResponse, 12).topics[0]
     assert (answer.error_code, answer.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
 
@@ -133,7 +133,7 @@ def test_coordinator_without_its_topic_is_not_available(
     def refuse(name: str) -> None:
         raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
 
-    monkeypatch.setattr(box.broker, "make_internal_topic", refuse)
+    monkeypatch.setattr(box.broker.standing, "make_internal_log", refuse)
     answer = box.ask(FindCoordinatorRequest(key="g"), FindCoordinatorResponse, 2)
     assert (answer.error_code, answer.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
@@ -213,7 +213,7 @@ def test_validate_only_creates_nothing(box: BrokerWithoutSockets) -> None:
 
 def test_topics_are_deleted_by_name_or_id_with_their_offsets(box: BrokerWithoutSockets) -> None:
     commit(box, 7)
-    topic_id = box.broker.own_topics.create("second", 1, {}).topic_id
+    topic_id = box.own_topics.create("second", 1, {}).topic_id
     wanted = [DeleteTopicState(name=TOPIC), DeleteTopicState(topic_id=topic_id), DeleteTopicState(name="nothing")]
     answer = box.ask(DeleteTopicsRequest(topics=wanted), DeleteTopicsResponse, 6)
     assert [(entry.name, entry.error_code) for entry in answer.responses] == [(TOPIC, 0), ("second", 0), ("nothing", 3)]

@@ -177,8 +177,9 @@ def test_batch_that_a_marker_overtakes_opens_no_transaction(box: BrokerWithoutSo
     run_control = box.broker.run_control
     late: list[Callable[[], None]] = []
 
-    def hold_back(work: Callable[[], None], then: Callable[[], None]) -> None:
+    def hold_back(work: Callable[[], None], then: Callable[[], None] | None = None) -> None:
         work()
+        assert then is not None
         late.append(then)
 
     box.broker.run_control = hold_back
@@ -515,7 +516,7 @@ def test_restart_writes_the_markers_of_decided_transactions(box: BrokerWithoutSo
     client = client_of(box)
     client.send(b"decided")
     client.send_offset(5)
-    box.broker.run_control = lambda work, then: None  # the broker dies before it writes a marker
+    box.broker.run_control = lambda work, then=None: None  # the broker dies before it writes a marker
     assert client.commit() == 0
     assert (read(box), committed_offset(box)) == ([], -1)
     client.box = again = restart(box, tmp_path)
@@ -658,7 +659,7 @@ def test_marker_that_cannot_be_written_is_written_later(
 
 def test_topic_deleted_within_a_transaction_does_not_keep_it_open(box: BrokerWithoutSockets) -> None:
     client = client_of(box)
-    box.broker.own_topics.create("gone", 1, {})
+    box.own_topics.create("gone", 1, {})
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="tx",
         v3_and_below_producer_id=client.producer_id,
@@ -667,7 +668,7 @@ def test_topic_deleted_within_a_transaction_does_not_keep_it_open(box: BrokerWit
     )
     box.ask(request, AddPartitionsToTxnResponse, 3)
     client.send(b"x")
-    box.broker.own_topics.delete("gone")
+    box.own_topics.delete("gone")
     assert client.commit() == 0
     assert (client.send(b"y"), client.commit()) == (0, 0)
     assert read(box) == [b"x", b"y"]

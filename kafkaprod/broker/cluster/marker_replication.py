@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
 
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.produce_replication import ACKS_ALL, Replicated, await_replicas, note_append
+from kafkaprod.broker.cluster.standing import OnMarkers, WantedMarkers
 from kafkaprod.broker.coordinator.markers import Marker
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION
-from kafkaprod.broker.handlers.produce_replication import ACKS_ALL, Replicated, await_replicas, note_append
 from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -19,16 +19,13 @@ logger = logging.getLogger(__name__)
 
 _TIMEOUT_MS = 5_000
 
-Wanted = Sequence[tuple[Marker, Sequence[TopicPartition]]]
-Outcomes = list[dict[TopicPartition, int]]
 
-
-def write_replicated(broker: Broker, wanted: Wanted, finish: Callable[[Outcomes], None]) -> None:
+def write_replicated(broker: Broker, wanted: WantedMarkers, finish: OnMarkers) -> None:
     """Write markers; `finish` gets the error codes of each one's partitions, on the control thread. In the event loop.
 
     A marker in the log of committed offsets moves or drops the offsets that waited for it before `finish` is called.
     """
-    outcomes: Outcomes = []
+    outcomes: list[dict[TopicPartition, int]] = []
     written: list[tuple[int, Replicated]] = []
     for place, (marker, partitions) in enumerate(wanted):
         outcomes.append({})
@@ -48,7 +45,7 @@ def write_replicated(broker: Broker, wanted: Wanted, finish: Callable[[Outcomes]
                 broker.offsets.end_transaction(marker.producer_id, is_commit=marker.is_commit)
         finish(outcomes)
 
-    await_replicas(broker, [batch for _, batch in written], _TIMEOUT_MS, lambda: broker.run_control(complete, _nothing))
+    await_replicas(broker, [batch for _, batch in written], _TIMEOUT_MS, lambda: broker.run_control(complete))
 
 
 def _append(broker: Broker, marker: Marker, key: TopicPartition) -> Replicated | int:
@@ -72,7 +69,3 @@ def _append(broker: Broker, marker: Marker, key: TopicPartition) -> Replicated |
     note_append(broker, key, replica)
     response = PartitionProduceResponse(index=key.partition, base_offset=result.base_offset)
     return Replicated(key, replica, replica.leader_epoch, result.last_offset + 1, response)
-
-
-def _nothing() -> None:
-    """Takes the place of a call that is not needed."""
