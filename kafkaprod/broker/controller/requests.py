@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from kafkaprod.broker.controller import wire
@@ -88,8 +89,9 @@ VERSIONS: Final = {
 FORWARDED_VERSIONS: Final = {api: highest for api, (_, highest) in VERSIONS.items()}
 """What brokers send it."""
 
-_DELETE = 1
+_DELETE_OPTION = 1  # AlterConfigOp.OpType.DELETE; the others are left to brokers, which know the old value
 _NO_TOPIC = uuid.UUID(int=0)
+"""No topic has this id, so a reassignment of it is refused as one of an unknown topic."""
 
 
 def on_request(controller: Controller, request: Request, now_ms: int, reply: Reply) -> None:
@@ -140,14 +142,14 @@ def _change_settings(controller: Controller, request: ChangeSettingsRequest, now
 
 
 def _create_topics(controller: Controller, request: CreateTopicsRequest, now_ms: int, reply: Reply) -> None:
-    gathered = _gathered(
+    takers = _takers(
         request.topics,
         lambda wanted, answer: CreatableTopicResult(
             name=wanted.name, topic_id=answer.topic_id, error_code=answer.error, error_message=answer.message
         ),
         lambda results: reply(CreateTopicsResponse(topics=results)),
     )
-    for place, wanted in enumerate(request.topics):
+    for wanted, take in zip(request.topics, takers, strict=True):
         assignment = tuple(
             tuple(each.broker_ids) for each in sorted(wanted.assignments, key=lambda each: each.partition_index)
         )
@@ -159,34 +161,34 @@ def _create_topics(controller: Controller, request: CreateTopicsRequest, now_ms:
             assignment or None,
             configs,
             validate_only=request.validate_only,
-            reply=gathered.taker(place),
+            reply=take,
         )
         controller.queue.put(event, now_ms)
 
 
 def _delete_topics(controller: Controller, request: DeleteTopicsRequest, now_ms: int, reply: Reply) -> None:
-    gathered = _gathered(
+    takers = _takers(
         request.topics,
         lambda wanted, answer: DeletableTopicResult(
             name=wanted.name, topic_id=answer.topic_id, error_code=answer.error, error_message=answer.message
         ),
         lambda results: reply(DeleteTopicsResponse(responses=results)),
     )
-    for place, wanted in enumerate(request.topics):
-        controller.queue.put(DeleteTopic(wanted.name or "", gathered.taker(place)), now_ms)
+    for wanted, take in zip(request.topics, takers, strict=True):
+        controller.queue.put(DeleteTopic(wanted.name or "", take), now_ms)
 
 
 def _create_partitions(controller: Controller, request: CreatePartitionsRequest, now_ms: int, reply: Reply) -> None:
-    gathered = _gathered(
+    takers = _takers(
         request.topics,
         lambda wanted, answer: CreatePartitionsTopicResult(
             name=wanted.name, error_code=answer.error, error_message=answer.message
         ),
         lambda results: reply(CreatePartitionsResponse(results=results)),
     )
-    for place, wanted in enumerate(request.topics):
+    for wanted, take in zip(request.topics, takers, strict=True):
         given = None if wanted.assignments is None else tuple(tuple(each.broker_ids) for each in wanted.assignments)
-        event = CreatePartitions(wanted.name, wanted.count, given, request.validate_only, gathered.taker(place))
+        event = CreatePartitions(wanted.name, wanted.count, given, request.validate_only, take)
         controller.queue.put(event, now_ms)
 
 
@@ -194,13 +196,11 @@ def _alter_configs(controller: Controller, request: IncrementalAlterConfigsReque
     changes = [(resource, config) for resource in request.resources for config in resource.configs]
 
     def finish(answers: Sequence[TopicAnswer]) -> None:
-        refused: dict[int, TopicAnswer] = {}
-        for (resource, _), answer in zip(changes, answers, strict=True):
-            if answer.error:
-                refused.setdefault(id(resource), answer)
+        left = iter(answers)
         results = []
         for resource in request.resources:
-            answer = refused.get(id(resource), TopicAnswer(ErrorCode.NONE))
+            own = [next(left) for _ in resource.configs]
+            answer = next((answer for answer in own if answer.error), TopicAnswer(ErrorCode.NONE))
             results.append(
                 AlterConfigsResourceResponse(
                     resource_type=resource.resource_type,
@@ -211,10 +211,10 @@ def _alter_configs(controller: Controller, request: IncrementalAlterConfigsReque
             )
         reply(IncrementalAlterConfigsResponse(responses=results))
 
-    gathered = _Gathered(len(changes), finish)
-    for place, (resource, config) in enumerate(changes):
-        value = None if config.config_operation == _DELETE else config.value
-        event = AlterConfig(resource.resource_type, resource.resource_name, config.name, value, gathered.taker(place))
+    takers = _each_taker(len(changes), finish)
+    for (resource, config), take in zip(changes, takers, strict=True):
+        value = None if config.config_operation == _DELETE_OPTION else config.value
+        event = AlterConfig(resource.resource_type, resource.resource_name, config.name, value, take)
         controller.queue.put(event, now_ms)
 
 
@@ -266,45 +266,37 @@ def _reassign(controller: Controller, request: AlterPartitionReassignmentsReques
         ]
         reply(AlterPartitionReassignmentsResponse(responses=topics))
 
-    gathered = _gathered(wanted, result, finish)
-    for place, (name, partition) in enumerate(wanted):
+    takers = _takers(wanted, result, finish)
+    for (name, partition), take in zip(wanted, takers, strict=True):
         topic_id = controller.context.image.topic_ids.get(name, _NO_TOPIC)
         replicas = None if partition.replicas is None else tuple(partition.replicas)
-        event = Reassign((topic_id, partition.partition_index), replicas, gathered.taker(place))
+        event = Reassign((topic_id, partition.partition_index), replicas, take)
         controller.queue.put(event, now_ms)
 
 
-class _Gathered:
-    """Collects the answers of several events, which may come in any order."""
-
-    def __init__(self, count: int, finish: Callable[[Any], None]) -> None:
-        self._answers: list[Any] = [None] * count
-        self._left_count = count
-        self._finish = finish
-        if not count:
-            finish([])
-
-    def taker(self, place: int) -> Callable[[Any], None]:
-        """Return the callback for the answer of a place."""
-
-        def take(answer: Any) -> None:
-            self._answers[place] = TopicAnswer(answer) if isinstance(answer, ErrorCode) else answer
-            self._left_count -= 1
-            if not self._left_count:
-                self._finish(self._answers)
-
-        return take
-
-
-def _gathered(
+def _takers(
     wanted: Sequence[_Wanted], result: Callable[[_Wanted, TopicAnswer], _Result], reply: Callable[[list[_Result]], None]
-) -> _Gathered:
-    """Collect an answer for each thing that was wanted, and reply with the results of all in their order."""
+) -> list[Callable[[Any], None]]:
+    """Return what takes the answer of each thing that was wanted; reply with the results of all in their order."""
 
     def finish(answers: Sequence[TopicAnswer]) -> None:
         reply([result(each, answer) for each, answer in zip(wanted, answers, strict=True)])
 
-    return _Gathered(len(wanted), finish)
+    return _each_taker(len(wanted), finish)
+
+
+def _each_taker(count: int, finish: Callable[[Sequence[TopicAnswer]], None]) -> list[Callable[[Any], None]]:
+    """Return what takes the answers of events, which may come in any order; finish with all of them."""
+    answers: dict[int, TopicAnswer] = {}
+
+    def take(place: int, answer: TopicAnswer | ErrorCode) -> None:
+        answers[place] = TopicAnswer(answer) if isinstance(answer, ErrorCode) else answer
+        if len(answers) == count:
+            finish([answers[index] for index in range(count)])
+
+    if not count:
+        finish([])
+    return [partial(take, place) for place in range(count)]
 
 
 _HANDLERS: Final[dict[type[Request], Callable[[Controller, Any, int, Reply], None]]] = {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TypeVar
 
 from kafkaprod.broker.controller.context import TOPIC_RESOURCE, ControllerContext
 from kafkaprod.broker.controller.events import (
@@ -24,19 +26,44 @@ from kafkaprod.broker.metadata.records import (
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.schema import Struct
 
+_EventT = TypeVar("_EventT")
 
+
+class _RefusalError(Exception):
+    """A change that is refused."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.answer = TopicAnswer(error, message)
+
+
+_Change = Callable[[ControllerContext, _EventT, int], Decision]
+
+
+def _answering_refusals(change: _Change[_EventT]) -> _Change[_EventT]:
+    """Let a change raise its refusal, which is a decision without records."""
+
+    @wraps(change)
+    def decide(context: ControllerContext, event: _EventT, now_ms: int) -> Decision:
+        try:
+            return change(context, event, now_ms)
+        except _RefusalError as refusal:
+            return Decision([], refusal.answer)
+
+    return decide
+
+
+@_answering_refusals
 def create(context: ControllerContext, event: CreateTopic, now_ms: int) -> Decision:
     """Create a topic.
 
-    Refused: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS (bad count), INVALID_REPLICATION_FACTOR (too few
-    brokers or none of them active), INVALID_REPLICA_ASSIGNMENT (bad assignment).
+    Refused: TOPIC_ALREADY_EXISTS; INVALID_PARTITIONS, bad count; INVALID_REPLICATION_FACTOR, too few brokers or none of
+    them active; INVALID_REPLICA_ASSIGNMENT.
     """
     if event.name in context.image.topic_ids:
-        return _refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{event.name}' already exists.")
+        raise _RefusalError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{event.name}' already exists.")
     count, factor, assignment = event.partition_count, event.replication_factor, event.assignment
     replicas = _placed(context, count, factor) if assignment is None else _given(context, assignment)
-    if isinstance(replicas, Decision):
-        return replicas
     if event.validate_only:
         return Decision([], TopicAnswer(ErrorCode.NONE))
     topic_id = event.topic_id or uuid.UUID(int=context.generator.getrandbits(128), version=4)
@@ -49,19 +76,20 @@ def create(context: ControllerContext, event: CreateTopic, now_ms: int) -> Decis
     return Decision(records, TopicAnswer(ErrorCode.NONE, None, topic_id))
 
 
+@_answering_refusals
 def create_partitions(context: ControllerContext, event: CreatePartitions, now_ms: int) -> Decision:
     """Raise a topic's number of partitions.
 
-    Refused: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (not more than now),
-    INVALID_REPLICATION_FACTOR (no active broker), INVALID_REPLICA_ASSIGNMENT (bad assignment).
+    Refused: UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS, not more than now; INVALID_REPLICATION_FACTOR, no active
+    broker; INVALID_REPLICA_ASSIGNMENT.
     """
     topic_id = context.image.topic_ids.get(event.name)
     if topic_id is None:
-        return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{event.name}' does not exist.")
+        raise _RefusalError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{event.name}' does not exist.")
     partitions = context.image.partitions_of_topic(topic_id)
     added = event.partition_count - len(partitions)
     if added <= 0:
-        return _refused(
+        raise _RefusalError(
             ErrorCode.INVALID_PARTITIONS,
             f"Topic '{event.name}' has {len(partitions)} partitions, {event.partition_count} is not more.",
         )
@@ -69,26 +97,25 @@ def create_partitions(context: ControllerContext, event: CreatePartitions, now_m
     if event.assignment is None:
         replicas = _placed(context, added, factor)
     elif len(event.assignment) != added:
-        return _refused(
+        raise _RefusalError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Topic '{event.name}' would get {added} more partitions; the request gives replicas of"
             f" {len(event.assignment)}.",
         )
     else:
         replicas = _given(context, event.assignment, factor)
-    if isinstance(replicas, Decision):
-        return replicas
     if event.validate_only:
         return Decision([], TopicAnswer(ErrorCode.NONE))
     records = [_partition(context, topic_id, index, members) for index, members in enumerate(replicas, len(partitions))]
     return Decision(records, TopicAnswer(ErrorCode.NONE, None, topic_id))
 
 
+@_answering_refusals
 def delete(context: ControllerContext, event: DeleteTopic, now_ms: int) -> Decision:
     """Delete a topic with its options. Refused: UNKNOWN_TOPIC_OR_PARTITION."""
     topic_id = context.image.topic_ids.get(event.name)
     if topic_id is None:
-        return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{event.name}' does not exist.")
+        raise _RefusalError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{event.name}' does not exist.")
     options = context.image.configs.get((TOPIC_RESOURCE, event.name), {})
     records: list[Struct] = [
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=event.name, name=name) for name in options
@@ -104,13 +131,13 @@ def alter_config(context: ControllerContext, event: AlterConfig, now_ms: int) ->
     return Decision([record], TopicAnswer(ErrorCode.NONE))
 
 
-def _placed(context: ControllerContext, partition_count: int, factor: int) -> Sequence[tuple[int, ...]] | Decision:
-    """Return replicas that the controller chooses for each new partition, or the refusal."""
+def _placed(context: ControllerContext, partition_count: int, factor: int) -> Sequence[tuple[int, ...]]:
+    """Return replicas that the controller chooses for each new partition."""
     brokers = [broker for broker in context.image.brokers.values() if not broker.in_controlled_shutdown]
     if partition_count < 1:
-        return _refused(ErrorCode.INVALID_PARTITIONS, f"{partition_count} partitions are too few.")
+        raise _RefusalError(ErrorCode.INVALID_PARTITIONS, f"{partition_count} partitions are too few.")
     if not 1 <= factor <= len(brokers) or not any(broker.is_active for broker in brokers):
-        return _refused(
+        raise _RefusalError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Replication factor {factor} needs as many brokers, one of them active; {len(brokers)} are registered.",
         )
@@ -119,8 +146,8 @@ def _placed(context: ControllerContext, partition_count: int, factor: int) -> Se
 
 def _given(
     context: ControllerContext, assignment: Sequence[tuple[int, ...]], factor: int | None = None
-) -> Sequence[tuple[int, ...]] | Decision:
-    """Return the replicas that a request gives, or the refusal.
+) -> Sequence[tuple[int, ...]]:
+    """Return the replicas that a request gives.
 
     Args:
         context: Knows the brokers.
@@ -142,7 +169,7 @@ def _given(
         elif not any(context.image.is_active(member) for member in members):
             problem = f"Replicas {list(members)} are all fenced or shutting down."
         if problem is not None:
-            return _refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+            raise _RefusalError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
     return assignment
 
 
@@ -158,7 +185,3 @@ def _partition(context: ControllerContext, topic_id: uuid.UUID, index: int, repl
         leader_epoch=0,
         partition_epoch=0,
     )
-
-
-def _refused(error: ErrorCode, message: str) -> Decision:
-    return Decision([], TopicAnswer(error, message))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
 from kafkaprod.broker.storage.format.batch_header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -169,7 +169,7 @@ def init(
             return Transition(ErrorCode.PRODUCER_FENCED)  # a zombie must not abort its successor's transaction
         return Transition(ErrorCode.CONCURRENT_TRANSACTIONS, fence(now, now_ms, level, new_producer_id))
     if now.epoch >= LAST_EPOCH and (given is None or given.epoch == now.epoch):
-        after = _rest(
+        after = _reset(
             now,
             timeout_ms,
             now_ms,
@@ -181,11 +181,11 @@ def init(
     else:
         bumped = now.epoch if now.is_fence_unwritten else now.epoch + 1
         if given is None:
-            after = _rest(now, timeout_ms, now_ms, epoch=bumped, last_epoch=NO_PRODUCER_EPOCH)
+            after = _reset(now, timeout_ms, now_ms, epoch=bumped, last_epoch=NO_PRODUCER_EPOCH)
         elif now.epoch in (NO_PRODUCER_EPOCH, given.epoch):
-            after = _rest(now, timeout_ms, now_ms, epoch=bumped, last_epoch=now.epoch)
+            after = _reset(now, timeout_ms, now_ms, epoch=bumped, last_epoch=now.epoch)
         elif given.epoch == now.last_epoch:
-            after = _rest(now, timeout_ms, now_ms)  # the answer to its last attempt was lost
+            after = _reset(now, timeout_ms, now_ms)  # the answer to its last attempt was lost
         else:
             return Transition(ErrorCode.PRODUCER_FENCED)
     return Transition(after=after, answer=after.identity)
@@ -196,7 +196,7 @@ def _may_be(now: Transaction, given: ProducerIdAndEpoch) -> bool:
     return now.epoch == NO_PRODUCER_EPOCH or given.producer_id == now.producer_id or is_before_overflow
 
 
-def _rest(now: Transaction, timeout_ms: int, now_ms: int, **changes: Any) -> Transaction:
+def _reset(now: Transaction, timeout_ms: int, now_ms: int, **changes: Any) -> Transaction:
     return _move(
         now,
         TransactionState.EMPTY,
@@ -262,13 +262,13 @@ def _check_producer(now: Transaction, given: ProducerIdAndEpoch) -> ErrorCode:
 # -- ending ----------------------------------------------------------------------------------------------------------
 
 
-class _End(IntEnum):
-    """What EndTxn does, besides refusing with an error code."""
+class _End(Enum):
+    """What EndTxn does, besides refusing with an error code. Equal to no error code."""
 
-    PREPARE = 0
-    ABORT_NOTHING = -1
+    PREPARE = "prepare"
+    ABORT_NOTHING = "abort nothing"
     """Raise the epoch though nothing is open: the producer cannot know whether its transaction had begun."""
-    ALREADY = -2
+    ALREADY = "it has been done"
 
 
 _OK, _BAD, _BUSY, _FENCED = (
@@ -395,14 +395,14 @@ def complete(now: Transaction, now_ms: int) -> Transaction:
 
 
 def is_overdue(now: Transaction, now_ms: int) -> bool:
-    """The transaction is open for longer than its producer allowed."""
+    """Whether the transaction is open for longer than its producer allowed."""
     if now.state is not TransactionState.ONGOING or now.timeout_ms == NO_TIMEOUT_MS:
         return False
     return now.start_ms + now.timeout_ms < now_ms
 
 
 def is_expired(now: Transaction, now_ms: int, expiration_ms: int) -> bool:
-    """The id may be forgotten: it was not used for its expiration time."""
+    """Whether the id may be forgotten: it was not used for its expiration time."""
     return now.state in AT_REST and now.last_update_ms + expiration_ms <= now_ms
 
 

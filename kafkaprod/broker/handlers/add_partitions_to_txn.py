@@ -2,8 +2,8 @@
 
     2  a fenced producer sees PRODUCER_FENCED, before INVALID_PRODUCER_EPOCH
     4  for brokers: many transactions, and `VerifyOnly` (KIP-890)
-All partitions of a transaction are added, or none: if one does not exist it has
-UNKNOWN_TOPIC_OR_PARTITION and the others have OPERATION_NOT_ATTEMPTED.
+All partitions of a transaction are added, or none: if one does not exist, it has UNKNOWN_TOPIC_OR_PARTITION, and the
+others have OPERATION_NOT_ATTEMPTED.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def handle(broker: Broker, request: ClientRequest[AddPartitionsToTxnRequest]) ->
     answers = []
     for transaction in _transactions(request):
         errors = _add(broker, transaction, TV2 if is_batched else TV1)
-        answers.append((transaction, {key: _shown(error, request.version) for key, error in errors.items()}))
+        answers.append(
+            (transaction, {key: _error_for_version(error, request.version) for key, error in errors.items()})
+        )
     return _response(request.version, answers)
 
 
@@ -95,7 +97,7 @@ def _add(
     return dict.fromkeys(partitions, error)
 
 
-def _shown(error: ErrorCode, version: int) -> ErrorCode:
+def _error_for_version(error: ErrorCode, version: int) -> ErrorCode:
     return for_version(error, version, _FIRST_VERSION_WITH_FENCED)
 
 

@@ -61,18 +61,18 @@ def _heartbeat(broker: Broker, request: ClientRequest[ConsumerGroupHeartbeatRequ
     body = request.body
     names, owned = body.subscribed_topic_names, body.topic_partitions
     return ConsumerHeartbeat(
-        body.group_id,
-        body.member_id,
-        body.member_epoch,
-        request.client_id,
-        f"/{request.client_host}",
-        body.instance_id,
-        body.rack_id,
-        body.rebalance_timeout_ms,
-        None if names is None else frozenset(names),
-        body.subscribed_topic_regex,
-        body.server_assignor,
-        None if owned is None else _owned(owned),
+        group_id=body.group_id,
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        client_id=request.client_id,
+        client_host=f"/{request.client_host}",
+        instance_id=body.instance_id,
+        rack_id=body.rack_id,
+        rebalance_timeout_ms=body.rebalance_timeout_ms,
+        topic_names=None if names is None else frozenset(names),
+        topic_regex=body.subscribed_topic_regex,
+        assignor=body.server_assignor,
+        owned=None if owned is None else _owned(owned),
         may_see=partial(_may_see, broker.acls, request),
     )
 

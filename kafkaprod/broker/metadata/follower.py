@@ -94,7 +94,7 @@ class MetadataFollower:
 
     def _apply(self, commit_offset: int) -> frozenset[PartitionKey]:
         changed: set[PartitionKey] = set()
-        for batch in self.log.read(self.image.end_offset, 1 << 30):
+        for batch in self.log.read(self.image.end_offset):
             if batch.end_offset > commit_offset:
                 break
             for delta, record in enumerate(batch.records):

@@ -60,13 +60,18 @@ class MetadataLog:
         """Return the epoch of the record before `offset`, -1 for offset 0."""
         return self._batches[bisect_right(self._bases, offset - 1) - 1].epoch if offset > 0 else -1
 
-    def read(self, offset: int, max_records: int) -> list[MetadataBatch]:
-        """Return whole batches from `offset`, which begins one: at least one if there is any, else empty."""
+    def read(self, offset: int, max_records: int | None = None) -> list[MetadataBatch]:
+        """Return whole batches from `offset`, which begins one: at least one if there is any, else empty.
+
+        Args:
+            offset: Where to begin.
+            max_records: The most records of all batches but the first; None for all there are.
+        """
         found: list[MetadataBatch] = []
         count = 0
         for batch in self._batches[bisect_right(self._bases, offset - 1) :]:
             count += len(batch.records)
-            if found and count > max_records:
+            if found and max_records is not None and count > max_records:
                 break
             found.append(batch)
         return found

@@ -4,14 +4,13 @@ A request is held from its first byte until it is handled. A limit for each conn
 strangers could each send most of a large frame. The rules, for a limit L and frames of F bytes at most:
 
     held by all < S = (L - F) / 2     every connection may read
-    otherwise                         a connection may hold a sixteenth of what all but the head leave of S + S, and
-                                      16 KiB in any case; beyond it only the head reads on
+    otherwise                         each connection may hold 1/16 of what the others, without the head, leave free of
+                                      2 * S, and always 16 KiB; above that only the head goes on reading
     held by all >= L                  the head waits, too, if finished requests are held: they will be handled
 
 The head is the connection whose unfinished frame began first. It always gets its frame to an end, so the others come
-to their turn, and small requests are read meanwhile. A fixed share, or one for each of those that hold something now,
-would have no bound when they come one after the other. What is held stays below S + S + F = L, but for one read and
-16 KiB of each connection.
+to their turn, and small requests are read meanwhile. A fixed share per connection is no bound: connections can arrive
+one after another without end. What is held stays below 2 * S + F = L, but for one read and 16 KiB of each connection.
 """
 
 from __future__ import annotations

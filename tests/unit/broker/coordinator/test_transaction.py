@@ -19,6 +19,7 @@ from kafkaprod.broker.coordinator.transaction import (
     Transition,
 )
 from kafkaprod.errors import IllegalStateError
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
 
 NOW_MS = 1_700_000_000_000
@@ -299,3 +300,15 @@ def test_only_ids_at_rest_expire(state: TransactionState) -> None:
     is_at_rest = state in (S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
     assert not rules.is_expired(now, NOW_MS + 99, 100)
     assert rules.is_expired(now, NOW_MS + 100, 100) == is_at_rest
+
+
+def test_what_an_end_does_equals_no_error_code() -> None:
+    done = {
+        outcome
+        for table in (rules.END_V1, rules.END_V2, rules.END_V2_RETRY)
+        for pair in table.values()
+        for outcome in pair
+    }
+    others = {outcome for outcome in done if not isinstance(outcome, ErrorCode)}
+    assert len(others) == 3
+    assert not any(outcome == code for outcome in others for code in ErrorCode)
