@@ -3,7 +3,8 @@
 http_exchange  one HTTP request and its answer, for token endpoints and proxies of names
 pool           the connections of one client: readiness of nodes, sending, and the outcomes of requests
 connector      makes and ends the connections of a pool; decides when to try again, and keeps why they ended
-membership     the known brokers, and the failures of connections to the bootstrap servers
+traffic        the part of a pool that each request passes
+known_nodes    the known brokers, and the failures of connections to the bootstrap servers
 node_state     the state of a broker across its connections, and the choice of the least loaded one
 node           one connection to one broker: a transport driving a `protocol.client.Connection`
 proxy          connections through a SOCKS or HTTP proxy, by the library python-socks (extra `kafkaprod[proxy]`)
@@ -12,7 +13,6 @@ settings       what the network layer needs to connect: the options, and what is
 network        where connections come from
 throttling     which answers ask the client to hold back, and for how long (KIP-219)
 tls_transport  non-blocking TLS byte streams over a socket
-traffic        the part of a pool that each request passes
 channel        the part of a broker's connection that each request passes
 transport      non-blocking TCP byte streams: connect, send a chain of buffers, receive into a buffer
 poller         readiness of sockets, and a wakeup that other threads may call

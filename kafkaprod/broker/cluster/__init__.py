@@ -3,31 +3,36 @@
 authorized_operations   the bit sets of authorized operations (KIP-430), for clients that may do everything
 config_resources        options of all kinds of resources, as clients see and alter them
 control                 the control plane: one thread for the handlers of groups, topics, offsets and transactions
-forwarded_topics        requests about topics: checked here, carried out by the controller
 leadership              who leads a partition: what clients believe (KIP-320), and changes on purpose
 maintenance             what the log needs from time to time: syncs, checkpoints, retention, compaction
+clustered               the standing of a broker in a cluster of several processes
 member                  a broker's part in a cluster: registration, metadata, replicas, links to the others
 coordination            which broker of a cluster coordinates groups, and which transactions
 fetch_wire              what a replica fetcher asks and gets as Kafka's Fetch and ListOffsets
-forwarding              requests that the controller answers
 marker_sender           sends the markers of decided transactions to the leaders of their partitions
 coordinator_log         the log of a coordinator in a cluster, and what waits for its replicas
-membership              what handlers use of a broker's part in a cluster
 nodes                   the brokers and replicas that clients get to know: those in the metadata
 transaction_partitions  adds partitions to a transaction at its coordinator, or asks whether they are in it
+membership              what handlers use of a broker's part in a cluster
+replicated_topics       the topics of a broker in a cluster, and their replicas
+marker_replication      transaction markers in a cluster: answered when all in-sync replicas have them
+produce_replication     what a produce request with acks=all waits for in a cluster
 broker                  the broker as the handlers see it: topics, groups, offsets, ids
 acls                    access control: who may do what to which resource, decided as Kafka's StandardAuthorizer does
 broker_options          the broker's options under Kafka's names: given at the start, or set by clients while it runs
 client_metrics          metrics that clients push (KIP-714)
-former_files            the files in which a broker alone kept its metadata before it had a log for it
-own_topics              the topics of a broker alone
-own_controller          the controller of a broker alone, which is a cluster of one
 producer_ids            producer ids that never repeat, not even after a crash
 quotas                  quotas of users, client ids and addresses (KIP-546): kept and shown
+alone                   the standing of a broker alone, a cluster of one: it decides itself, and at once
+former_files            the files in which a broker alone kept its metadata before it had a log for it
 replicated_settings     what clients have set, as records of the metadata
-replicated_topics       the topics of a broker in a cluster, and their replicas
 scram_store             SCRAM credentials that clients set (KIP-554)
 settings                what clients have set that is no data: options, quotas, credentials, ACLs
+own_topic_requests      CreateTopics and CreatePartitions of a broker alone
+forwarded_topics        requests about topics: checked here, carried out by the controller
+own_topics              the topics of a broker alone
+own_controller          the controller of a broker alone, which is a cluster of one
+standing                a broker's standing in its cluster: what one alone does by itself, and others ask for
 topics                  the topics that a broker knows: the metadata image as the table that handlers read
 topic_options           the options of topics: their types, bounds and the broker's options that hold their defaults
 option_types            types of options: what a value may be

@@ -19,6 +19,7 @@ saved_groups             the classic groups in a coordinator's log
 topic_regex              regular expressions of clients over names, matched in linear time
 transaction_coordinator  all transactional ids of the broker
 markers                  writes transaction markers into the partitions of this broker
+coordinators             the two coordinators, as a handler's module names the one that its API belongs to
 offset_log               committed offsets and the records of groups on disk: `__consumer_offsets`
 classic_records          the record of a classic group in `__consumer_offsets`
 consumer_records         the records of consumer groups in `__consumer_offsets`

@@ -256,8 +256,7 @@ class ConsumerGroup:
         """Return a member.
 
         Raises:
-            RequestRefusedError: UNKNOWN_MEMBER_ID, there is none; FENCED_INSTANCE_ID, another member has the instance
-                id.
+            RequestRefusedError: UNKNOWN_MEMBER_ID, there is none; FENCED_INSTANCE_ID, another has the instance id.
         """
         if instance_id is not None:
             static = self.static_member(instance_id)

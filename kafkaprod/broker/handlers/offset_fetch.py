@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
-from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey, OffsetTable
+from kafkaprod.broker.coordinator.offsets import OffsetCommitValue, OffsetKey, OffsetTable
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.offset_fetch import (

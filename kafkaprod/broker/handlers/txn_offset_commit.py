@@ -12,7 +12,7 @@ from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION, Change
-from kafkaprod.broker.coordinator.offsets import CommittedOffset, OffsetKey
+from kafkaprod.broker.coordinator.offsets import OffsetCommitValue, OffsetKey
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.handlers.committed_offsets import are_too_large, committed_offset_error
 from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
