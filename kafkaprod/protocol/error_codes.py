@@ -268,7 +268,7 @@ def error_for(code: int, message: str | None = None, **context: Any) -> KafkaErr
         ValueError: The code is 0, which is no error.
     """
     if code == ErrorCode.NONE:
-        raise ValueError("code 0 is not an error")
+        raise ValueError("the code is NONE, which is no error")
     description = describe(code)
     text = _message(description, message, context)
     error = description.error_class(text, code=code, name=description.name, **context)
