@@ -59,7 +59,7 @@ class KafkaError(Exception):
         result: Of a block or table that was queued in part: its BlockResult or TableResult; else None.
         category: Of an error of a transaction, what to do (KIP-1050): "retriable", repeat the same call; "abortable",
             abort the transaction and begin the next one; "recoverable", close this producer and make a new one if this
-            instance is to stay; "invalid", close it and correct an option or an ACL. None: it concerns no transaction.
+            instance should stay; "invalid", close it and correct an option or an ACL. None: it concerns no transaction.
     """
 
     result: Any = None

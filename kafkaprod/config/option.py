@@ -37,7 +37,7 @@ class Option(NamedTuple):
         section: Its chapter of the documentation.
         default: The value when the user gives none; `REQUIRED` if he must.
         kind: What it can hold.
-        importance: How likely a user is to need it, as in Kafka's own documentation.
+        importance: How probably a user needs it, as in Kafka's own documentation.
         doc: What it does, in Markdown.
         unit: ms, bytes ... or empty.
         aliases: Other names with dots, each with the translation of its value or None.

@@ -108,7 +108,7 @@ class Hooks(RecordHooks):
             key: Serialized; None: no record has one.
             value: Serialized.
             row_count: How many they are.
-            partitions: Integers, -1 where the partitioner is to choose; None: everywhere.
+            partitions: Integers, -1 where the partitioner chooses; None: everywhere.
             leaders: Of all partitions, -1 where there is none.
 
         Raises: InvalidRecordError: The partitioner raised or named no partition of the topic.

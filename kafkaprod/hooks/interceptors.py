@@ -19,7 +19,7 @@ from kafkaprod.structs import RecordMetadata
 class ProducerRecord(NamedTuple):
     """A record as given to send(), before serialization. `_replace` makes a changed one.
 
-    `partition` is None if the producer is to choose, `timestamp_ms` None for the time of sending.
+    `partition` is None if the producer chooses, `timestamp_ms` None for the time of sending.
     """
 
     topic: str

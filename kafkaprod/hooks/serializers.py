@@ -71,7 +71,7 @@ def bind_serializer(serializer: Any, field: Field) -> BoundSerializer | None:
 
 
 def _bind(serializer: Any, field: Field) -> tuple[Callable[..., Any], Form]:
-    """Return what is to be called, and in which form."""
+    """Return the function to call, and in which form."""
     serialize = getattr(serializer, "serialize", None)
     if callable(serialize):
         return serialize, "topic" if len(_required_parameters(serialize)) == 2 else "headers"
@@ -136,7 +136,7 @@ class JsonSerializer:
     Args:
         default: As in `json.dumps`: makes something serializable of objects JSON does not know; `dataclasses.asdict`
             for data classes, `lambda model: model.model_dump(mode="json")` for models of pydantic. Enumeration members
-            and UUIDs do not come to it: they are written as their value, and as text.
+            and UUIDs are not passed to it: they are written as their value, and as text.
     """
 
     def __init__(self, default: Callable[[Any], Any] | None = None) -> None:

@@ -5,7 +5,7 @@
     finish     where metadata of the topic (TopicWatch) or memory (BufferPool) was missing
 
 What is missing is waited for in steps (`engine.steps`), so that threads and event loops share them. Any thread;
-no locks: a signal handler may use the producer amid any of this.
+no locks: a signal handler may use the producer between any two of these steps.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class RowBlock:
 
     @property
     def row_count(self) -> int:
-        """Return how many rows are to be sent."""
+        """Return how many rows there are to send."""
         return len(self.numbers)
 
     def without(self, places: NDArray[np.intp]) -> RowBlock:

@@ -76,7 +76,7 @@ class Handshake:
     """The handshake of one connection, and the logins that follow.
 
     Args:
-        ask: Queues a request (request, version, now_ms) whose response comes to `on_response`.
+        ask: Queues a request (request, version, now_ms) whose response `on_response` takes.
         emit: Takes an event for the owner of the connection.
         note_ready: Called at each change of the state, with the versions if it is READY now, else None.
         software: Name and version of this client.

@@ -26,7 +26,7 @@ class Mechanism(Protocol):
         ...
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Answer the server's message; None when the exchange is complete and nothing more is to be sent.
+        """Answer the server's message; None when the exchange is complete and there is nothing more to send.
 
         Raises:
             AuthenticationError: The server broke the mechanism's rules or did not prove its identity.

@@ -37,7 +37,7 @@ def client_context(options: ConnectionOptions) -> ssl.SSLContext:
 
 
 def endpoint_context(options: OAuthOptions) -> ssl.SSLContext | None:
-    """Build the context for a token endpoint; None if the system's authorities are to be used.
+    """Build the context for a token endpoint; None if the system's authorities are used.
 
     Raises:
         ConfigError: `https_ca_location` or `https_ca_pem` cannot be loaded.

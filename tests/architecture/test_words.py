@@ -3,7 +3,8 @@
 To mend a finding write subject, verb, object: "was told of" -> "was informed of", "is none" -> "there is none"
 or "is missing", "asked for" -> "requested", "goes on" -> "continues", "somebody" -> who it is, "stands behind" ->
 "follows", "anew" -> "again", "for so long" -> "for this time", "speaks no version" -> "supports no version", "all the
-same" -> "still". An error code is its name in `ErrorCode`: "answers 27" -> "answers REBALANCE_IN_PROGRESS".
+same" -> "still", "comes to" -> "reaches", "lets go of" -> "drops", "is to join" -> "must join". An error code is its name
+in `ErrorCode`: "answers 27" -> "answers REBALANCE_IN_PROGRESS".
 """
 
 from __future__ import annotations
@@ -29,6 +30,14 @@ PHRASES = [
     rf"of{_SPACE}(?:no{_SPACE}use|ours)",
     rf"speaks?{_SPACE}no",
     rf"all{_SPACE}the{_SPACE}same",
+    rf"cannot{_SPACE}be{_SPACE}had|not{_SPACE}to{_SPACE}be{_SPACE}had",
+    rf"(?:do|does){_SPACE}not{_SPACE}go{_SPACE}with",
+    rf"(?:comes?|came){_SPACE}to",
+    rf"let(?:s|ting)?{_SPACE}go{_SPACE}of",
+    rf"of{_SPACE}old(?=[.,;:)])",
+    r"amid",
+    # "members are to join again": who must do what? Not "what there is to read", "answers are to the requests".
+    rf"(?<!there )(?:is|are|was|were)(?:{_SPACE}not)?{_SPACE}to{_SPACE}(?!(?:a|an|the|one|confluent)\b)[a-z]+",
 ]
 REFUSED = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.IGNORECASE)
 # Numbers of error codes where their names belong. A process has an exit code; messages of single codes show theirs.

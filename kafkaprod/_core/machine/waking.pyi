@@ -5,7 +5,7 @@ from typing_extensions import disjoint_base
 
 @disjoint_base
 class Waiter:
-    """One thread waits, any thread wakes it. A wake that comes first is not lost. To call it is to wake it."""
+    """One thread waits, any thread wakes it. A wake that comes first is not lost. A call wakes it."""
 
     def __new__(cls) -> Self: ...
     def start_with(self, start: Callable[[], None]) -> None:

@@ -49,7 +49,7 @@ cdef void wake_state(WaitState *state) noexcept nogil:
 
 @cython.no_gc_clear
 cdef class Waiter:
-    """One thread waits, any thread wakes it. A wake that comes first is not lost. To call it is to wake it."""
+    """One thread waits, any thread wakes it. A wake that comes first is not lost. A call wakes it."""
 
     def __cinit__(self):
         self.state.lock = PyThread_allocate_lock()

@@ -26,7 +26,7 @@ cdef enum:
     BYTES_AHEAD = 512           # between prefetching memory and writing to it
     SUM_STEP = 768              # bytes: what checksum.pyx sums in its shortest three streams
     SUM_FROM = 6 * SUM_STEP     # with less than that written it does not pay to look at the slab
-    OPEN_BIAS = 1 << 30         # in `references` of an OPEN batch, so that they cannot come to 0
+    OPEN_BIAS = 1 << 30         # in `references` of an OPEN batch, so that they cannot fall to 0
 
 
 cdef enum BatchState:

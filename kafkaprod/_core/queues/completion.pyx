@@ -29,7 +29,7 @@ cdef extern from "Python.h":
 cdef enum:
     ITEMS_AHEAD = 16    # prefetched, of a list of callbacks: two for each record
 
-# What RecordMetadata(...) comes to: a named tuple's own constructor is Python code and takes three times as long.
+# What RecordMetadata(...) makes: a named tuple's own constructor is Python code and takes three times as long.
 cdef object new_tuple = tuple.__new__
 cdef tuple NO_ARGUMENTS = ()
 

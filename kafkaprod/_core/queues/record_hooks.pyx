@@ -356,7 +356,7 @@ cdef type named_tuple_type(type kind):
 
 
 cdef object new_named_tuple(type kind, tuple items):
-    """Return what kind(*items) comes to; a named tuple's own constructor is Python code and takes three times as long."""
+    """Return what kind(*items) would; a named tuple's own constructor is Python code and takes three times as long."""
     cdef Py_ssize_t i
     cdef Py_ssize_t count = len(items)
     cdef object made = PyType_GenericAlloc(kind, count)

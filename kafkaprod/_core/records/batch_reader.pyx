@@ -207,7 +207,7 @@ cdef class RecordBatchReader:
         return plain
 
     def __iter__(self):
-        """Yield the records one by one. Raises CorruptDataError naming the first bad one, when it comes to it."""
+        """Yield the records one by one. Raises CorruptDataError naming the first bad one, when it reaches that one."""
         return _RecordIterator.__new__(_RecordIterator, self)
 
     def records(self):

@@ -48,7 +48,7 @@ from kafkaprod._core.records.varint cimport put_uvarint
 from kafkaprod.errors import IllegalStateError, UnsupportedVersionError
 from kafkaprod.structs import RequestSums
 
-# What RequestSums(...) comes to, without the Python code of its constructor.
+# What RequestSums(...) makes, without the Python code of its constructor.
 cdef object new_tuple = tuple.__new__
 
 cdef enum:
@@ -133,7 +133,7 @@ cdef class ProduceRequest:
         self.record_count += b.record_count
 
     cdef void seal(self, Py_ssize_t i) noexcept nogil:
-        """Seal batch `i`, which was compressed if it is to be."""
+        """Seal batch `i`, which was compressed if it must be."""
         batch_seal(self.entries[i].batch)
         self.entries[i].size = batch_sealed_size(self.entries[i].batch)
 

@@ -79,7 +79,7 @@ class Faults:
             return self._fired.get(api, 0)
 
     def take(self, api: ApiKey) -> Fault | None:
-        """The fault for one request, None if it is to be handled well."""
+        """The fault for one request, None if it is handled as usual."""
         if not self._rules:
             return None
         with self._lock:

@@ -87,7 +87,7 @@ class Purgatory:
             self._wakeup()
 
     def next_deadline_ms(self) -> int | None:
-        """When `run` is to be called next, None if nothing waits."""
+        """When `run` must be called next, None if nothing waits."""
         while self._deadlines and self._deadlines[0][2].is_done:
             heapq.heappop(self._deadlines)
             self._done_in_heap -= 1

@@ -113,7 +113,7 @@ class Deferred:
         if self._outcome is not None:
             raise IllegalStateError(f"request completed twice: {self._outcome} and {outcome}")
         self._outcome = outcome
-        # Let go of both: they refer to the request and back to here, and a large request must not wait for the
+        # Drop both: they refer to the request and back to here, and a large request must not wait for the
         # collector of cycles.
         receiver, self._receiver, self.on_abandon = self._receiver, None, None
         if receiver is not None:

@@ -29,7 +29,7 @@ class Pause(Enum):
     """What comes after a yield."""
 
     SHORT = "a step of some microseconds"
-    LONG = "a step of many milliseconds, which is not to run on the handler's thread"
+    LONG = "a step of many milliseconds, which must not run on the handler's thread"
 
 
 Steps = Generator[Pause, None, T]

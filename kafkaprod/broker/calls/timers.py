@@ -19,7 +19,7 @@ class Timers:
         heapq.heappush(self._heap, (deadline_ms, next(self._tie_breaker), call))
 
     def next_deadline_ms(self) -> int | None:
-        """When `run` is to be called next, None if there is nothing to do."""
+        """When `run` must be called next, None if there is nothing to do."""
         return self._heap[0][0] if self._heap else None
 
     def run(self, now_ms: int) -> None:

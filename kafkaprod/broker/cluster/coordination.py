@@ -48,7 +48,7 @@ _REFUSALS = {
 
 @dataclass(slots=True)
 class _Office:
-    """What a broker is to one of the two topics.
+    """The role of a broker for one of the two topics.
 
     Attributes:
         open: Makes the coordinator of a log, or an empty one of None; on the control thread.
@@ -92,7 +92,7 @@ class Coordination:
         return receiver if log is None else lambda ready: log.hold(ready, refuse, receiver)
 
     def on_metadata(self, changed: Iterable[PartitionKey]) -> None:
-        """Take an office over, or let go of it, when the leader of its log has changed."""
+        """Take an office over, or give it up, when the leader of its log has changed."""
         image = self._broker.image
         for topic, office in self._offices.items():
             topic_id = image.topic_ids.get(topic)

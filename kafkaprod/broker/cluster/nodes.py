@@ -58,7 +58,7 @@ def node_of(broker: Broker, node_id: int, endpoint: Endpoint | None) -> Reachabl
 
 
 def controller_id(broker: Broker) -> int:
-    """Return the broker that clients are to take for the controller: any can forward to it."""
+    """Return the broker that clients shall take for the controller: any can forward to it."""
     nodes = live_nodes(broker, None)
     return nodes[0].node_id if nodes else broker.config.node_id
 

@@ -91,7 +91,7 @@ class OwnController:
 
         Args:
             request: See `controller.requests`.
-            is_synced: The change is on the disk; else `sync` is to be called before a client hears of it.
+            is_synced: The change is on the disk; else `sync` must be called before a client hears of it.
 
         Raises:
             LogError: KAFKA_STORAGE_ERROR, the change could not be synced; no further one is possible.
@@ -112,7 +112,7 @@ class OwnController:
         self._log.sync()
 
     def add_topic(self, name: str, topic_id: uuid.UUID, partition_count: int, options: Mapping[str, str]) -> None:
-        """Take a topic over that has its id and its data already; `sync` is to be called.
+        """Take a topic over that has its id and its data already; `sync` must be called.
 
         Raises:
             LogError: KAFKA_STORAGE_ERROR, the disk refused.
@@ -130,7 +130,7 @@ class OwnController:
         """Return the first id of a block that was never given out, and how many are in it.
 
         Raises:
-            LogError: KAFKA_STORAGE_ERROR, the disk refused; the block is not to be used.
+            LogError: KAFKA_STORAGE_ERROR, the disk refused; the block must not be used.
         """
         epoch = self.image.brokers[self._node_id].epoch
         block: ProducerIdBlock = self._put(lambda reply: AllocateProducerIds(self._node_id, epoch, least_id, reply))

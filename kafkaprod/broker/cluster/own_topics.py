@@ -122,7 +122,7 @@ class OwnTopics(TopicTable):
         return topic
 
     def abandon(self, name: str) -> None:
-        """Forget a topic that was written down, and is not to be made."""
+        """Forget a topic that was written down and will not be made."""
         del self._changing[name]
         with suppress(BrokerError):
             self._write_deletion(name)

@@ -76,7 +76,7 @@ class Quotas:
         ]
 
     def check(self, parts: Sequence[tuple[str, str | None]], changes: Sequence[Change]) -> None:
-        """Check what is to be changed of one entity.
+        """Check the changes of one entity.
 
         Raises:
             RequestRefusedError: INVALID_REQUEST, UNSUPPORTED_VERSION or INVALID_CONFIG for what means nothing.

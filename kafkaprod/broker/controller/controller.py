@@ -168,7 +168,7 @@ class Controller:
         self._follow_registrations(now_ms)
 
     def next_slice(self, broker_id: int, now_ms: int) -> MetadataSlice | None:
-        """Return what is to be sent to a broker now, None if nothing is due."""
+        """Return what must be sent to a broker now, None if nothing is due."""
         channel = self.channels.get(broker_id)
         if channel is None:
             return None

@@ -179,7 +179,7 @@ class AlterPartitionAnswer(NamedTuple):
 
 
 class ElectionType(IntEnum):
-    """What ElectLeaders is to do."""
+    """What ElectLeaders does."""
 
     PREFERRED = 0
     UNCLEAN = 1

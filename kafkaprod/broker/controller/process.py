@@ -160,7 +160,7 @@ class ControllerProcess:
         now_ms = self._clock.now_ms()
         stalled_ms = now_ms - max(self._turned_ms, self._due_ms)
         if stalled_ms > _STALL_MS:
-            # This process was paused: heartbeats wait in its sockets, and no broker is to be fenced for it.
+            # This process was paused: heartbeats wait in its sockets, and no broker must be fenced for it.
             self.controller.extend_sessions(stalled_ms, now_ms)
         while self._posted:
             self._posted.popleft()()

@@ -38,11 +38,11 @@ def reassign(context: ControllerContext, event: Reassign, now_ms: int) -> Decisi
 
 
 def completion(partition: PartitionImage, isr: tuple[int, ...], is_active: IsActive) -> PartitionChangeRecord | None:
-    """Return the change that completes a partition's reassignment, None while it is not to be completed.
+    """Return the change that completes a partition's reassignment, None while it cannot be completed.
 
     Args:
         partition: As it is.
-        isr: As it is to be.
+        isr: The one after the change.
         is_active: Whether a broker may lead.
     """
     if not (partition.adding or partition.removing):

@@ -1,4 +1,4 @@
-"""What comes to the controller's socket: requests become events, their answers responses.
+"""What arrives at the controller's socket: requests become events, their answers responses.
 
 Brokers have checked names, options and rights of a request before they forward it.
 """

@@ -74,7 +74,7 @@ def sync(group: ConsumerGroup, attempt: SyncAttempt, topics: Topics, now_ms: int
 
     Raises:
         RequestRefusedError: ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID:
-            it is no such member; REBALANCE_IN_PROGRESS, it is to join again.
+            it is no such member; REBALANCE_IN_PROGRESS, it must join again.
     """
     member, classic = _classic_member(group, attempt.member_id, attempt.instance_id, attempt.generation_id)
     name, metadata = classic.protocols[0]
@@ -87,7 +87,7 @@ def sync(group: ConsumerGroup, attempt: SyncAttempt, topics: Topics, now_ms: int
     if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         group.timers.await_rebalance(member, now_ms)
         raise RequestRefusedError(
-            ErrorCode.REBALANCE_IN_PROGRESS, f"Group {group.group_id} rebalances; {member.member_id} is to join again."
+            ErrorCode.REBALANCE_IN_PROGRESS, f"Group {group.group_id} rebalances; {member.member_id} must join again."
         )
     group.timers.end_rebalance(member)
     group.keep_session(member, now_ms)

@@ -2,7 +2,7 @@
 
     group epoch     counts changes of members, subscriptions and topics
     target epoch    the group epoch for which the assignor was asked last; behind it: Assigning
-    member epoch    the target that a member has come to; behind the target: Reconciling; otherwise Stable
+    member epoch    the target that a member has reached; behind the target: Reconciling; otherwise Stable
 
 Each heartbeat makes a new target if one is due, and takes its member one step nearer to it. Members of the classic
 protocol come by `classic_calls`: a JoinGroup of theirs is a heartbeat with epoch 0. Pure: no I/O, no clock.
@@ -171,7 +171,7 @@ class ConsumerGroup:
             self.timers.watch_revocation(updated, now_ms)
         else:
             self.timers.end_rebalance(updated)
-            self.timers.await_rebalance(updated, now_ms)  # it is to sync in time
+            self.timers.await_rebalance(updated, now_ms)  # it must sync in time
         is_shown = beat.is_full or updated.assigned != member.assigned
         return HeartbeatResult(
             updated.member_id, updated.epoch, self.config.heartbeat_interval_ms, updated.assigned if is_shown else None
@@ -194,7 +194,7 @@ class ConsumerGroup:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
-        """When `on_time` is to be called next, None if nothing waits for time."""
+        """When `on_time` must be called next, None if nothing waits for time."""
         return self.timers.next_deadline_ms()
 
     def on_time(self, now_ms: int) -> None:
@@ -211,7 +211,7 @@ class ConsumerGroup:
     def _joining(self, beat: ConsumerHeartbeat) -> ConsumerMember:
         """Return the member as it is when it joins: a new one, or a known one that joins again.
 
-        A member that joins again keeps its epoch and its partitions, and has given up what it was to give up: it owns
+        A member that joins again keeps its epoch and its partitions, and has given up what it had to give up: it owns
         nothing (KAFKA-19233). A static one may do so under its member id only.
         """
         instance_id = beat.instance_id

@@ -14,7 +14,7 @@ class ConsumerGroupConfig(NamedTuple):
     """The options of a group of the consumer protocol.
 
     Attributes:
-        heartbeat_interval_ms: how often members are to send a heartbeat.
+        heartbeat_interval_ms: how often members must send a heartbeat.
         session_timeout_ms: a member without a heartbeat for this time is removed.
         max_size: most members.
         min_heartbeat_interval_ms, max_heartbeat_interval_ms, min_session_timeout_ms, max_session_timeout_ms: bounds of

@@ -35,7 +35,7 @@ class ConsumerGroups:
     Attributes:
         max_classic_size: most members of a group that is downgraded.
         on_downgrade: called with a group that has become a classic one, the time, and whether its
-            members are to join again.
+            members must join again.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class ConsumerGroups:
         return ErrorCode.NONE
 
     def next_deadline_ms(self) -> int | None:
-        """When `on_time` is to be called next; may be too early, never too late."""
+        """When `on_time` must be called next; may be too early, never too late."""
         return self._timers.next_deadline_ms()
 
     def on_time(self, now_ms: int) -> None:
@@ -185,7 +185,7 @@ class ConsumerGroups:
                 logger.exception("cannot remove members of group %r", group_id)
 
     def _keep(self, group: ConsumerGroup, now_ms: int, *, is_join: bool = False) -> None:
-        """Write what has changed; let a group go that is to be downgraded."""
+        """Write what has changed; let a group go that must be downgraded."""
         changes = self._needed(group.group_id, group.take_changes())
         if changes:
             try:

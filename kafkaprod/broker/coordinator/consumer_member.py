@@ -1,4 +1,4 @@
-r"""Members of a group of the consumer protocol, and the steps by which one comes to its target assignment.
+r"""Members of a group of the consumer protocol, and the steps by which one reaches its target assignment.
 
     STABLE --target changed--> UNREVOKED_PARTITIONS --client has given them up--> STABLE
                           \                                             \

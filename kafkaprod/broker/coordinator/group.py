@@ -195,7 +195,7 @@ class Group:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
-        """When `on_time` is to be called next, None if nothing waits for time."""
+        """When `on_time` must be called next, None if nothing waits for time."""
         own = (None if self._join_phase is None else self._join_phase.deadline_ms, self._sync_deadline_ms)
         return min((*self.roster.deadlines(), *(deadline for deadline in own if deadline is not None)), default=None)
 

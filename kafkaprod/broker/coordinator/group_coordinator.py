@@ -121,7 +121,7 @@ class GroupCoordinator:
         result = self._consumers.heartbeat(beat, now_ms, upgraded)
         if group is not None:
             self._forget(beat.group_id)
-            group.roster.dismiss(ErrorCode.REBALANCE_IN_PROGRESS)  # its members are to join the new one
+            group.roster.dismiss(ErrorCode.REBALANCE_IN_PROGRESS)  # its members must join the new one
         return result
 
     def _downgrade(self, consumer_group: ConsumerGroup, now_ms: int, must_rebalance: bool) -> None:
@@ -272,7 +272,7 @@ class GroupCoordinator:
                 self._consumers.delete(consumer_group.group_id)
 
     def next_deadline_ms(self) -> int | None:
-        """When `on_time` is to be called next; may be too early, never too late."""
+        """When `on_time` must be called next; may be too early, never too late."""
         deadlines = (self._timers.next_deadline_ms(), self._consumers.next_deadline_ms())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 

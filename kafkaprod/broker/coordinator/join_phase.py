@@ -24,7 +24,7 @@ class JoinPhase:
         self.deadline_ms = now_ms + self._delay_ms
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether the wait is over; if new members have come to a group that was empty, it begins again."""
+        """Whether the wait is over; if new members have joined a group that was empty, it begins again."""
         if now_ms < self.deadline_ms:
             return False
         if not (self.is_initial and self.has_new_member and self._left_ms):

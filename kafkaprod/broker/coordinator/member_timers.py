@@ -9,7 +9,7 @@ class MemberTimers:
     """The deadlines of one group's members.
 
     Each has one for its session. One that must give up partitions, join again or sync has another for that: a member of
-    the consumer protocol while it is to revoke, one of the classic protocol from REBALANCE_IN_PROGRESS to its join, and
+    the consumer protocol while it must revoke, one of the classic protocol from REBALANCE_IN_PROGRESS to its join, and
     to its sync.
     """
 
@@ -31,7 +31,7 @@ class MemberTimers:
         self._rebalances.pop(member.member_id, None)
 
     def watch_revocation(self, member: ConsumerMember, now_ms: int) -> None:
-        """Wait as long as the member is to give up partitions."""
+        """Wait as long as the member may take to give up partitions."""
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             self.await_rebalance(member, now_ms)
         else:

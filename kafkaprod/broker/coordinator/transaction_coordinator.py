@@ -204,7 +204,7 @@ class TransactionCoordinator:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self, monotonic_ms: int) -> int | None:
-        """When `on_time` is to be called next, by the monotonic clock; None while nothing is open."""
+        """When `on_time` must be called next, by the monotonic clock; None while nothing is open."""
         if self._next_check_ms is None:
             return None
         if self._next_check_ms < 0:

@@ -376,4 +376,4 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
         try:
             return f"{_LAST_CHANGES}\n" + "\n".join(self.history()[-_HISTORY_LINES:])
         except EmbeddedBrokerError as error:
-            return f"the embedded cluster's history is not to be had: {error}"
+            return f"the embedded cluster's history cannot be read: {error}"

@@ -265,7 +265,7 @@ class Host:
             os._exit(code)
 
     def _become_child(self) -> None:
-        """Let go of what belongs to the host."""
+        """Drop what belongs to the host."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for child in self._children.values():

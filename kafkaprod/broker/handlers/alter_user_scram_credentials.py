@@ -86,7 +86,7 @@ def _checked(
     deletions: Sequence[ScramCredentialDeletion],
     upsertions: Sequence[ScramCredentialUpsertion],
 ) -> dict[tuple[str, int], ScramKeys | None]:
-    """Return what is to be changed of a user. Raises RequestRefusedError: some of it may not be."""
+    """Return the changes of a user. Raises RequestRefusedError: some are not allowed."""
     mechanisms = [*(change.mechanism for change in deletions), *(change.mechanism for change in upsertions)]
     if len(set(mechanisms)) < len(mechanisms):
         raise RequestRefusedError(

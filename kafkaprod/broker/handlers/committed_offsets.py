@@ -1,4 +1,4 @@
-"""What OffsetCommit and TxnOffsetCommit share: the checks of what is to be stored."""
+"""What OffsetCommit and TxnOffsetCommit share: the checks of the offsets to store."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Verification:
     errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
 
     def guard(self, partition: TopicPartition, version: int) -> TransactionGuard:
-        """What the log is to demand of a transactional batch."""
+        """What the log must demand of a transactional batch."""
         token = self.tokens.get(partition)
         if token is None:
             return _UNVERIFIED[version >= FIRST_VERSION_OF_TV2]

@@ -104,7 +104,7 @@ class BrokerLifecycle:
     def on_answer(self, request: LifecycleRequest, answer: Registered | HeartbeatAnswer, now_ms: int) -> None:
         """Take the controller's answer; one to an older request is ignored, unless it lets this process stop.
 
-        Where answers take longer than TIMEOUT_MS all of them are to older requests.
+        Where answers take longer than TIMEOUT_MS each of them answers an older request.
         """
         if request is not self._in_flight:
             if self._lets_stop(request, answer):

@@ -329,7 +329,7 @@ class PartitionReplica:
         )
 
     def on_isr_outcome(self, proposal: IsrProposal, outcome: IsrOutcome) -> bool:
-        """Take the controller's answer to a proposal; return whether the proposal is to be sent again."""
+        """Take the controller's answer to a proposal; return whether the proposal must be sent again."""
         if self.proposal is not proposal:
             return False  # the metadata came first
         if outcome.error == ErrorCode.NONE:

@@ -1,4 +1,4 @@
-"""The partitions of a broker: follows the image, and asks who is to be fetched from, proposed, answered.
+"""The partitions of a broker: follows the image, and says which fetches, proposals and answers are due.
 
 `on_metadata` takes the partitions that a slice of metadata changed: replicas are made, lead, follow or go. A follower's
 fetcher is removed before its log's end is read, and added again behind it, so that no answer in flight meets a changed

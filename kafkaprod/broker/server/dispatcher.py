@@ -261,7 +261,7 @@ class Dispatcher:
 def _is_abandoned(session: Session, body: Request) -> bool:
     """Whether the client has given up a produce request that wants an answer, and sends its batches elsewhere by now.
 
-    One that waits here behind another request, or on a broker that was paused, may come to its turn seconds later,
+    One that waits here behind another request, or on a broker that was paused, may get its turn seconds later,
     when this broker leads again. A client that meanwhile has begun a new epoch, as librdkafka does after a gap in the
     sequences, would then have the batch in the log twice: once by each epoch.
     """

@@ -216,7 +216,7 @@ class Session:
         return not views
 
     def close(self) -> None:
-        """Close the socket and let go of what waits. Idempotent."""
+        """Close the socket and drop what waits. Idempotent."""
         if self.is_closed:
             return
         self.is_closed = True

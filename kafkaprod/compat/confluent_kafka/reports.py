@@ -1,6 +1,6 @@
 """What waits for poll(): delivery reports and other events, and the count of records that are under way.
 
-The engine's thread adds, the thread that polls takes. There are no locks: a signal handler may produce amid any of
+The engine's thread adds, the thread that polls takes. There are no locks: a signal handler may produce within any of
 this.
 """
 

@@ -298,7 +298,7 @@ class TransactionalIdentity:
         return True
 
     def on_batch_failed(self, ref: BatchRef, error: KafkaError) -> None:
-        """Nothing: the accumulator collects failed batches, also those that never come to an answer."""
+        """Nothing: the accumulator collects failed batches, also those that never get an answer."""
 
     def is_finished(self, now_ms: int) -> bool:
         """Abort an open transaction because the producer closes; return whether nothing is left to do.

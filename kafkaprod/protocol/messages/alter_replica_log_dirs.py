@@ -20,7 +20,7 @@ class AlterReplicaLogDirTopic(Struct):
 
 
 class AlterReplicaLogDir(Struct):
-    """A log directory and what is to be moved there."""
+    """A log directory and the partitions to move there."""
 
     path: str = field(STRING)
     topics: list[AlterReplicaLogDirTopic] = field(array(AlterReplicaLogDirTopic))

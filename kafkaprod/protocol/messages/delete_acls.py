@@ -29,7 +29,7 @@ class DeleteAclsFilter(Struct):
 
 
 class DeleteAclsRequest(Request, api=ApiKey.DELETE_ACLS, versions=(1, 3), flexible_from=2):
-    """Filters whose entries are to go."""
+    """Filters of the entries to delete."""
 
     filters: list[DeleteAclsFilter] = field(array(DeleteAclsFilter))
 
