@@ -3,8 +3,8 @@
 To mend a finding write subject, verb, object: "was told of" -> "was informed of", "is none" -> "there is none"
 or "is missing", "asked for" -> "requested", "goes on" -> "continues", "somebody" -> who it is, "stands behind" ->
 "follows", "anew" -> "again", "for so long" -> "for this time", "speaks no version" -> "supports no version", "all the
-same" -> "still", "comes to" -> "reaches", "lets go of" -> "drops", "is to join" -> "must join". An error code is its name
-in `ErrorCode`: "answers 27" -> "answers REBALANCE_IN_PROGRESS".
+same" -> "still", "comes to" -> "reaches", "lets go of" -> "drops", "is to join" -> "must join". An error code is its
+name in `ErrorCode`: "answers 27" -> "answers REBALANCE_IN_PROGRESS".
 """
 
 from __future__ import annotations
