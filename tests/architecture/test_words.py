@@ -32,7 +32,7 @@ PHRASES = [
     rf"all{_SPACE}the{_SPACE}same",
     rf"cannot{_SPACE}be{_SPACE}had|not{_SPACE}to{_SPACE}be{_SPACE}had",
     rf"(?:do|does){_SPACE}not{_SPACE}go{_SPACE}with",
-    rf"(?:comes?|came){_SPACE}to",
+    rf"(?:comes|came){_SPACE}to",
     rf"let(?:s|ting)?{_SPACE}go{_SPACE}of",
     rf"of{_SPACE}old(?=[.,;:)])",
     r"amid",

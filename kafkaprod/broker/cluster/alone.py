@@ -121,7 +121,7 @@ class Alone(Standing):
 
     def receive_slice(self, request: ReplicateMetadataRequest) -> ReplicateMetadataResponse:
         """Refuse it."""
-        raise CloseConnectionError("ReplicateMetadata came to a broker that has its controller inside")
+        raise CloseConnectionError("ReplicateMetadata was sent to a broker that has its controller inside")
 
     # -- coordinators ----------------------------------------------------------------------------------------------
 

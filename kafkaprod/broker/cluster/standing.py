@@ -50,7 +50,7 @@ class Standing(ABC):
     """See the module docstring.
 
     Attributes:
-        leaders_move: Other brokers may come to lead a partition.
+        leaders_move: Other brokers may become a partition's leader.
         appends_in_loop: Replicas belong to the event loop, so no append may leave it.
         replication_factor: Of topics that do not say it.
     """
@@ -208,7 +208,7 @@ class Standing(ABC):
 
     @abstractmethod
     def create_named(self, name: str) -> Topic | None:
-        """Make a topic that a client has named; None if it comes later, and the client is to ask again.
+        """Make a topic that a client has named; None if it comes later, and the client must ask again.
 
         Raises:
             BrokerError: It cannot be made.

@@ -5,11 +5,11 @@ strangers could each send most of a large frame. The rules, for a limit L and fr
 
     held by all < S = (L - F) / 2     every connection may read
     otherwise                         each connection may hold 1/16 of what the others, without the head, leave free of
-                                      2 * S, and always 16 KiB; above that only the head goes on reading
+                                      2 * S, and always 16 KiB; above that only the head continues to read
     held by all >= L                  the head waits, too, if finished requests are held: they will be handled
 
-The head is the connection whose unfinished frame began first. It always gets its frame to an end, so the others come
-to their turn, and small requests are read meanwhile. A fixed share per connection is no bound: connections can arrive
+The head is the connection whose unfinished frame began first. It always gets its frame to an end, so the others get
+their turn, and small requests are read meanwhile. A fixed share per connection is no bound: connections can arrive
 one after another without end. What is held stays below 2 * S + F = L, but for one read and 16 KiB of each connection.
 """
 
