@@ -23,7 +23,7 @@ from kafkaprod.structs import Node
 POLL_MS: Final = 50
 MAX_TRIES: Final = 5
 
-_log = logging.getLogger("kafkaprod.admin")
+logger = logging.getLogger("kafkaprod.admin")
 
 
 class ClusterClient:
@@ -157,7 +157,7 @@ class ClusterClient:
         """Log once why the first contact takes so long: a command would seem to hang."""
         if not self._has_warned and self._pool.members.bootstrap_failures():
             self._has_warned = True
-            _log.warning("%s; retrying for %g s", self._pool.members.bootstrap_error(), self._timeout_ms / 1000)
+            logger.warning("%s; retrying for %g s", self._pool.members.bootstrap_error(), self._timeout_ms / 1000)
 
     def _why_not(self, request: Request, node_id: int | None) -> KafkaError:
         reason = self._pool.members.why_not_connected()

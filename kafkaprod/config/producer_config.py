@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 OPTIONS: Final[Mapping[str, Option]] = options_of(ProducerOptions)
 _SPELLINGS: Final = Spellings(OPTIONS)
 
-_log = logging.getLogger("kafkaprod.config")
+logger = logging.getLogger("kafkaprod.config")
 _producer_numbers = itertools.count(1)
 
 
@@ -130,7 +130,7 @@ def _with_derived_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
         reason = why_not_idempotent(derived)
         # KIP-679: an option that conflicts turns the default off; with an explicit setting it would be an error.
         if reason is not None:
-            _log.warning(
+            logger.warning(
                 "idempotence is off because of %s: retries may duplicate records or change their order; "
                 "enable_idempotence=false says that this is meant, and ends this warning",
                 reason,

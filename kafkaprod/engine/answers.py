@@ -49,7 +49,7 @@ LAST_VERSION_BY_NAME: Final = 12  # version 13 names topics by id
 CLIENT_THROTTLES_FROM: Final = 6
 _SPARE_ELEMENTS: Final = 10_000  # of an answer: its nodes, and what a broker adds
 
-_log = logging.getLogger("kafkaprod.engine.answers")
+logger = logging.getLogger("kafkaprod.engine.answers")
 
 
 @dataclass(slots=True, repr=False, eq=False)
@@ -179,7 +179,7 @@ class Answers:
             answers = self._matched(response, open_refs, done.version)
         except CorruptDataError as error:
             # Nothing else on this connection can be trusted: what is in flight on it fails and is retried.
-            _log.error("node %d: %s; the connection is closed and its records are sent again", done.node_id, error)
+            logger.error("node %d: %s; the connection is closed and its records are sent again", done.node_id, error)
             self._pool.disconnect(done.node_id, error)
             for ref in open_refs.values():
                 self._apply(ref, BatchFailure(NETWORK_EXCEPTION, error, maybe_persisted=True), now_ms)
@@ -295,7 +295,7 @@ class Answers:
         )
         ref.fail(error, failure.record_errors, maybe_persisted)
         if isinstance(failure.error, OutOfOrderSequenceError):
-            _log.error("%s[%d]: the broker misses earlier records of this producer", ref.topic, ref.partition)
+            logger.error("%s[%d]: the broker misses earlier records of this producer", ref.topic, ref.partition)
 
     def _backoff_ms(self, ref: BatchRef) -> int:
         return self._backoff.delay_ms(ref.attempts, self._random)

@@ -38,7 +38,7 @@ from kafkaprod.text import counted
 if TYPE_CHECKING:
     from kafkaprod.engine.transactions.identity import TransactionalIdentity
 
-_log = logging.getLogger("kafkaprod.engine.engine")
+logger = logging.getLogger("kafkaprod.engine.engine")
 
 
 class Engine:
@@ -215,13 +215,13 @@ class Engine:
         try:
             reporter.start(self)
         except Exception:
-            _log.exception("the metrics reporter %s does not start", type(reporter).__qualname__)
+            logger.exception("the metrics reporter %s does not start", type(reporter).__qualname__)
 
     def _report_failures(self) -> None:
         """Log how many records failed unseen; this runs however the producer ends."""
         count, error = self.ledger.take()
         if count:
-            _log.log(
+            logger.log(
                 self._unseen_failures_level, "%s not delivered, the first because: %s", counted(count, "record"), error
             )
 
@@ -267,7 +267,7 @@ def _check_support(config: ProducerConfig) -> None:
             "InitProducerId 6 is unstable and answered with UNSUPPORTED_VERSION (KIP-939)"
         )
     if config.sasl_mechanism == "PLAIN" and config.security_protocol == "SASL_PLAINTEXT":
-        _log.warning(
+        logger.warning(
             "sasl_mechanism=PLAIN with security_protocol=SASL_PLAINTEXT sends the password unencrypted: "
             "use SASL_SSL, or SCRAM"
         )
@@ -278,4 +278,4 @@ def _close_reporter(reporter: Any) -> None:
     try:
         reporter.close()
     except Exception:
-        _log.exception("closing the metrics reporter %s", type(reporter).__qualname__)
+        logger.exception("closing the metrics reporter %s", type(reporter).__qualname__)

@@ -30,7 +30,7 @@ EXIT_TIMEOUT_S: Final = 10.0  # longest wait at interpreter exit for records wit
 MAX_CLOSE_MS: Final = 1 << 40
 CLOSE_GRACE_S: Final = 1.0  # after close()'s timeout, to fail the remaining records and run callbacks
 
-_log = logging.getLogger("kafkaprod.producer")
+logger = logging.getLogger("kafkaprod.producer")
 _running: dict[Engine, None] = {}  # includes those of dropped producers and of an interrupted close()
 
 
@@ -236,7 +236,9 @@ def _at_exit() -> None:
     for engine in engines:
         if not engine.wait_end(max(end - time.monotonic(), 0) + CLOSE_GRACE_S):
             work = engine.describe_work()
-            _log.error("the sender thread does not end; it runs %s; the outcome of its other records is unknown", work)
+            logger.error(
+                "the sender thread does not end; it runs %s; the outcome of its other records is unknown", work
+            )
 
 
 if hasattr(os, "register_at_fork"):

@@ -29,7 +29,7 @@ MAX_WAIT_MS: Final = 60_000
 MAX_DAMAGED_ANSWERS: Final = 5  # in a row; then queued records fail
 NO_TRANSACTION_TIMEOUT: Final = 0x7FFFFFFF
 
-_log = logging.getLogger("kafkaprod.engine.identity")
+logger = logging.getLogger("kafkaprod.engine.identity")
 
 
 class IdentityRequest(NamedTuple):

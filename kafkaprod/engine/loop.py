@@ -49,7 +49,7 @@ MAX_FAILED_TURNS: Final = 20  # consecutive turns without memory, 10 to 100 ms a
 MEMORY_WAIT_S: Final = 0.01
 END_WAIT_MS: Final = 20  # for the answer that a transaction has ended; then the turns continue without it
 
-_log = logging.getLogger("kafkaprod.engine.loop")
+logger = logging.getLogger("kafkaprod.engine.loop")
 
 
 class Sender:
@@ -171,7 +171,7 @@ class Sender:
         except BaseException as error:
             self.fatal_error = cause = error
             with suppress(MemoryError):  # the error of each record has the cause, too
-                _log.exception("the sender thread ends with an error: all records without an outcome fail")
+                logger.exception("the sender thread ends with an error: all records without an outcome fail")
         finally:
             self._shut_down(cause)
 
@@ -353,7 +353,7 @@ class Sender:
         """Clean up a turn that ran out of memory, and wait a little before the next."""
         try:
             time.sleep(MEMORY_WAIT_S * min(failed_turns, 10))
-            _log.warning(
+            logger.warning(
                 "no memory in the sender thread: trying again, attempt %d of %d", failed_turns, MAX_FAILED_TURNS
             )
             self._disconnect_all()

@@ -44,7 +44,7 @@ LAST_PUSH_MS: Final = 1_000  # longest wait of close() for the last push
 FIRST_RETRY_MS: Final = 1_000
 GZIP_LEVEL: Final = 6  # the standard library's zlib, which is always loaded
 
-_log = logging.getLogger("kafkaprod.engine.telemetry")
+logger = logging.getLogger("kafkaprod.engine.telemetry")
 
 
 class TelemetrySubscription(NamedTuple):
@@ -187,14 +187,14 @@ class ClientTelemetry:
 
     def _turn_off(self, why: str, *, with_traceback: bool = False) -> None:
         self._is_off = True
-        _log.warning("no metrics are pushed to brokers any more: %s", why, exc_info=with_traceback)
+        logger.warning("no metrics are pushed to brokers any more: %s", why, exc_info=with_traceback)
 
     def _retry(self, error: KafkaError, now_ms: int) -> None:
         """Try again later, with another broker if this one is gone."""
         if isinstance(error, UnsupportedVersionError):
             self._due_ms = now_ms + DEFAULT_INTERVAL_MS
             return
-        _log.debug("metrics are not pushed now: %s", error)
+        logger.debug("metrics are not pushed now: %s", error)
         self._due_ms = now_ms + self._backoff.delay_ms(self._failure_count, self._random)
         self._failure_count += 1
 
@@ -282,7 +282,7 @@ class ClientTelemetry:
         if payload.data is not None:
             self._payload = payload
             return
-        _log.warning(
+        logger.warning(
             "the metrics exceed what a push may have (%d bytes): none are pushed now",
             0 if self._subscription is None else self._subscription.max_bytes,
         )

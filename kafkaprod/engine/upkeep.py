@@ -32,7 +32,7 @@ from kafkaprod.text import counted
 
 OBSERVATION_MS: Final = 100  # least time between copies of the network's counters into the metrics
 
-_log = logging.getLogger("kafkaprod.engine.upkeep")
+logger = logging.getLogger("kafkaprod.engine.upkeep")
 
 
 class Upkeep:
@@ -166,7 +166,7 @@ class Upkeep:
     def on_connection_failure(self, failure: ConnectionFailure) -> None:
         """Report a failed connection to callers that wait for metadata; refused credentials fail queued records."""
         level = logging.WARNING if failure.attempt == 1 else logging.DEBUG
-        _log.log(level, "connection to %s:%d ended at stage %s: %s", *failure.node[1:3], failure.stage, failure.error)
+        logger.log(level, "connection to %s:%d ended at stage %s: %s", *failure.node[1:3], failure.stage, failure.error)
         self._metadata.request_update()
         if isinstance(failure.error, AuthenticationError):
             abort_batches(self._accumulator, failure.error, unsent_only=True)

@@ -34,7 +34,7 @@ from kafkaprod.text import counted
 
 MAX_RESTARTS: Final = 10  # sessions in a row without a row acknowledged
 
-_log = logging.getLogger("kafkaprod.loader")
+logger = logging.getLogger("kafkaprod.loader")
 
 
 class Load:
@@ -153,7 +153,7 @@ class Load:
                 "--resume and the same bytes"
             ) from error
         self._sink.rewind(manifest.dead_letter_bytes)
-        _log.info("reading the ends of the partitions again: %s", error)
+        logger.info("reading the ends of the partitions again: %s", error)
 
     @property
     def _is_pipe(self) -> bool:

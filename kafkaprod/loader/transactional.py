@@ -29,7 +29,7 @@ from kafkaprod.loader.transactional_session import MARKER_PARTITION, Transaction
 from kafkaprod.structs import TopicPartition
 from kafkaprod.text import counted, printable
 
-_log = logging.getLogger("kafkaprod.loader")
+logger = logging.getLogger("kafkaprod.loader")
 
 
 def find_marker(client: ClusterClient, transactional_id: str, topic: str, *, is_final: bool = False) -> Marker | None:
@@ -147,7 +147,7 @@ class TransactionalLoad:
         except BaseException:
             session.close()
             raise
-        _log.info("the transaction was aborted, its rows are sent again: %s", printable(str(error.__cause__)))
+        logger.info("the transaction was aborted, its rows are sent again: %s", printable(str(error.__cause__)))
         if error.is_batch_too_large:
             session.close()
             return None

@@ -29,7 +29,7 @@ from kafkaprod.structs import Node
 
 FIRST_VERSION_WITH_EPOCHS: Final = 9  # before it epochs may come from a broker that does not keep them (KAFKA-9212)
 
-_log = logging.getLogger("kafkaprod.metadata")
+logger = logging.getLogger("kafkaprod.metadata")
 
 
 class BrokerAddress(Protocol):
@@ -148,7 +148,7 @@ class Metadata:
         """Request the same topics again: the request in flight got no usable answer. Ignored if there is no request."""
         if self._query is None:
             return  # started over meanwhile
-        _log.debug("metadata request failed: %s", error)
+        logger.debug("metadata request failed: %s", error)
         query, self._query = self._query, None
         self._is_full_wanted |= query.is_full
         self._wanted.update((topic, None) for topic in query.topics if topic in self._followed)
@@ -166,7 +166,7 @@ class Metadata:
             self._check(response)
             self._take(self._query, response, version, now_ms)
         except KafkaError as error:
-            _log.warning("metadata response refused: %s", error)
+            logger.warning("metadata response refused: %s", error)
             self.on_failure(error, now_ms)
             return error
         return None
@@ -279,7 +279,7 @@ class Metadata:
         """Return the topics to compare an answer with; none if it is the first of another cluster."""
         if self._cluster_id is None or cluster_id in (self._cluster_id, None):
             return self.snapshot.topics
-        _log.warning("the cluster is %r now, it was %r", cluster_id, self._cluster_id)
+        logger.warning("the cluster is %r now, it was %r", cluster_id, self._cluster_id)
         return {}
 
     def _on_missing(

@@ -18,7 +18,7 @@ from kafkaprod.structs import Node
 
 _UNCONNECTED: Final = (ConnectionStage.RESOLVE, ConnectionStage.CONNECT)
 UNFIT_ATTEMPTS: Final = 8  # about 4 s with the default reconnect backoff
-_log = logging.getLogger("kafkaprod.net")
+logger = logging.getLogger("kafkaprod.net")
 
 
 class ConnectionFailure(NamedTuple):
@@ -107,7 +107,7 @@ class NodeState(Link):
         """Send nothing for that long, at most `MAX_THROTTLE_MS`, and extend the timeouts of requests in flight."""
         if throttle_ms > MAX_THROTTLE_MS and not self.has_overthrottled:
             self.has_overthrottled = True
-            _log.warning(
+            logger.warning(
                 "%s throttles for %d ms: %d are obeyed", printable(self.node.name), throttle_ms, MAX_THROTTLE_MS
             )
         throttle_ms = min(throttle_ms, MAX_THROTTLE_MS)

@@ -41,7 +41,7 @@ from kafkaprod.protocol.negotiation import IDENTITY_VERSION, BrokerVersions
 from kafkaprod.protocol.schema import Request
 from kafkaprod.structs import Node
 
-_log = logging.getLogger("kafkaprod.net")
+logger = logging.getLogger("kafkaprod.net")
 
 
 class NodePool(Traffic):
@@ -229,7 +229,7 @@ class NodePool(Traffic):
                 continue
             if not state.was_ready and connection.is_ready:
                 state.was_ready = True
-                _log.log(
+                logger.log(
                     logging.DEBUG if self.ready_count else logging.INFO, "connected to %s", printable(state.node.name)
                 )
                 self.ready_count += 1

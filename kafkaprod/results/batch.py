@@ -29,7 +29,7 @@ __all__ = ["BatchCompletion", "DeliveryFuture", "FailureLedger", "WaitGuard"]
 
 MAX_UNSEEN_BATCHES: Final = 1000  # failed batches kept to be looked at; of older ones only the count
 
-_log = logging.getLogger("kafkaprod.results.batch")
+logger = logging.getLogger("kafkaprod.results.batch")
 
 
 class WaitGuard:
@@ -136,4 +136,4 @@ class BatchCompletion(BatchResult):
         """Log and count."""
         if self.ledger is not None:
             self.ledger.callback_error_count += 1
-        _log.exception("a delivery callback for %s[%d] raised", self.topic, self.partition)
+        logger.exception("a delivery callback for %s[%d] raised", self.topic, self.partition)

@@ -17,7 +17,7 @@ cdef extern from "Python.h":
 
 import logging
 
-_log = logging.getLogger("kafkaprod.results.record_wait")
+logger = logging.getLogger("kafkaprod.results.record_wait")
 
 cdef object _get_running_loop = None    # of asyncio, which a producer without tasks never imports
 
@@ -156,7 +156,7 @@ cdef class LoopWaiter:
         try:
             self.loop.call_soon_threadsafe(self.end)
         except RuntimeError:    # the loop was closed while its tasks waited: no task is left
-            _log.debug("an event loop was closed before its records were delivered")
+            logger.debug("an event loop was closed before its records were delivered")
 
     def end(self):
         """Continue all tasks that wait, here and now. The loop's thread only."""

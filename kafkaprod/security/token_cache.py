@@ -13,7 +13,7 @@ from kafkaprod.security.oauthbearer import BearerToken
 
 REFRESH_SHARE: Final = 0.8  # of a token's life, as Java's sasl.login.refresh.window.factor
 
-_log = logging.getLogger("kafkaprod.security")
+logger = logging.getLogger("kafkaprod.security")
 
 
 class TokenCache:
@@ -75,5 +75,5 @@ class TokenCache:
         if self._kept is None or self._clock() >= self._ends_at_s:
             raise error
         left_s = self._ends_at_s - self._clock()
-        _log.warning("no new token could be fetched, the old one is used for %.0f s more: %s", left_s, error)
+        logger.warning("no new token could be fetched, the old one is used for %.0f s more: %s", left_s, error)
         return self._kept

@@ -42,7 +42,7 @@ SETTLED_MS: Final = 30_000  # after init a marker is held only until its decided
 _POLL_S: Final = 0.2
 _ABORT_S: Final = 10.0  # after that the transaction is left to the next attempt, or to its timeout
 
-_log = logging.getLogger("kafkaprod.spark")
+logger = logging.getLogger("kafkaprod.spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class _Attempt:
                     self._skip(marker, batches)
                     return
                 if marker is None and self._place.batch > 0:
-                    _log.info("%s finds no marker: it is the first with rows, or markers have expired", self._place)
+                    logger.info("%s finds no marker: it is the first with rows, or markers have expired", self._place)
                 try:
                     self._write(producer, batches)
                 except KafkaError as error:
@@ -219,22 +219,22 @@ class _Attempt:
                 )
             check_rows(self._options, marker, batches, str(place))
         else:
-            _log.warning("%s is late: micro-batch %d is already written", place, marker.batch)
+            logger.warning("%s is late: micro-batch %d is already written", place, marker.batch)
         self._take_over(marker)
 
     def _log_success_of(self, marker: Marker | None, error: KafkaError) -> None:
         """Say that the rows are in Kafka, in spite of an error that reads as if they were lost."""
         assert marker is not None
         if marker.attempt == self._report.attempt:
-            _log.warning("%s is committed, although its commit ended with an error: %s", self._place, error)
+            logger.warning("%s is committed, although its commit ended with an error: %s", self._place, error)
             return
-        _log.warning(
+        logger.warning(
             "%s was replaced by attempt %d, which has written the same rows: nothing is lost, and readers of committed "
             "data do not see what this attempt sent",
             self._place,
             marker.attempt,
         )
-        _log.debug("%s ended with an error of its own: %s", self._place, error)
+        logger.debug("%s ended with an error of its own: %s", self._place, error)
 
     def _take_over(self, marker: Marker | None) -> None:
         """Report what another attempt has written."""
@@ -244,7 +244,7 @@ class _Attempt:
         report.bytes = report.batches = report.retries = 0
         report.offsets = {}
         report.already_written = 1
-        _log.info("%s was written by attempt %d: %d rows", self._place, marker.attempt, marker.rows)
+        logger.info("%s was written by attempt %d: %d rows", self._place, marker.attempt, marker.rows)
 
 
 def check_markers(plan: WritePlan, options: TransactionOptions, tasks: list[WriteReport]) -> None:

@@ -18,7 +18,7 @@ from kafkaprod.spark.replay import check_frame
 from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.task import REPORT_SCHEMA, report_task
 
-_log = logging.getLogger("kafkaprod.spark")
+logger = logging.getLogger("kafkaprod.spark")
 
 
 def write(df: DataFrame, options: Mapping[str, Any] | None = None, /, **more: Any) -> WriteReport:
@@ -51,7 +51,7 @@ def write(df: DataFrame, options: Mapping[str, Any] | None = None, /, **more: An
     )
     if parsed.transactions is not None:
         check_markers(plan, parsed.transactions, report.tasks)
-    _log.info("written: %s", report)
+    logger.info("written: %s", report)
     return report
 
 

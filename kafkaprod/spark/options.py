@@ -44,7 +44,7 @@ _PRODUCER_OPTIONS: Final = (
 
 _ALIKE: Final = 0.85  # by difflib's ratio: 'topics' and 'topic', 'dedup.header' and 'dedup.headers'
 
-_log = logging.getLogger("kafkaprod.spark")
+logger = logging.getLogger("kafkaprod.spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def check_unprefixed(name: str, known: Collection[str]) -> None:
         raise ConfigError(f"{name!r} is an option of the Kafka producer: write it as '{KAFKA_PREFIX}{name}'")
     if meant := difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE):
         raise ConfigError(f"unknown option {name!r}; did you mean {meant[0]!r}?")
-    _log.warning("the option %r is neither this data source's nor Kafka's: it has no effect", name)
+    logger.warning("the option %r is neither this data source's nor Kafka's: it has no effect", name)
 
 
 def boolean_option(options: Mapping[str, Any], name: str, default: bool) -> bool:

@@ -28,7 +28,7 @@ from kafkaprod.spark.worker import freeze_imports
 
 NAME = "kafkaprod"
 
-_log = logging.getLogger("kafkaprod.spark")
+logger = logging.getLogger("kafkaprod.spark")
 
 
 @dataclass
@@ -49,10 +49,10 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         _commit(self._plan, messages)
-        _log.info("written: %s", _sum(messages))
+        logger.info("written: %s", _sum(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        _log.error("aborted; the tasks that succeeded have written: %s", _sum(messages))
+        logger.error("aborted; the tasks that succeeded have written: %s", _sum(messages))
 
 
 def _commit(plan: WritePlan, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -79,10 +79,10 @@ if hasattr(datasource, "DataSourceStreamArrowWriter"):  # Spark 4.1+
 
         def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
             _commit(self._plan, messages)
-            _log.info("micro-batch %d written: %s", batchId, _sum(messages))
+            logger.info("micro-batch %d written: %s", batchId, _sum(messages))
 
         def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-            _log.error("micro-batch %d aborted; the tasks that succeeded have written: %s", batchId, _sum(messages))
+            logger.error("micro-batch %d aborted; the tasks that succeeded have written: %s", batchId, _sum(messages))
 
 
 class KafkaProdSource(DataSource):

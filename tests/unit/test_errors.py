@@ -79,7 +79,7 @@ def log_calls() -> Iterator[tuple[str, ast.Call]]:
     for path in sorted(root.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) > 1:
-                is_logger = ast.unparse(node.func.value) in ("_log", "logger", "self._log")
+                is_logger = ast.unparse(node.func.value) in ("logger", "self._log")
                 if is_logger and node.func.attr in (
                     "debug",
                     "info",

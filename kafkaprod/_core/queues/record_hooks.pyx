@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from kafkaprod.errors import InvalidRecordError, SerializationError
 from kafkaprod.structs import RecordMetadata
 
-_log = logging.getLogger("kafkaprod.hooks.interceptors")
+logger = logging.getLogger("kafkaprod.hooks.interceptors")
 
 cdef extern from "Python.h":
     PyObject *PyObject_CallOneArg(object function, object argument)     # a new reference; NULL: it raised
@@ -222,7 +222,7 @@ cdef class InterceptorCalls:
         self.failure_count = count
         if count & (count - 1) == 0:    # 1, 2, 4, 8 ...: a broken interceptor must not flood the log
             name = type(interceptor).__qualname__
-            _log.error("interceptor %s.%s failed; %d failures so far", name, method, count, exc_info=error)
+            logger.error("interceptor %s.%s failed; %d failures so far", name, method, count, exc_info=error)
         return 0
 
 

@@ -58,7 +58,7 @@ CONTROLLER_ID: Final = 3000
 METADATA_VERSION: Final = 25
 """4.0-IV3, whose records are written. Apache Kafka's tools read a log that begins with it."""
 
-_log = logging.getLogger("kafkaprod.broker.controller")
+logger = logging.getLogger("kafkaprod.broker.controller")
 
 Handler = Callable[[ControllerContext, Any, int], Decision]
 
@@ -146,7 +146,7 @@ class Controller:
         try:
             decision = HANDLERS[type(event)](self.context, event, now_ms)
         except Exception:
-            _log.exception("the controller failed to handle %r", event)
+            logger.exception("the controller failed to handle %r", event)
             event.reply(ErrorCode.UNKNOWN_SERVER_ERROR)
             return True
         if decision.records:

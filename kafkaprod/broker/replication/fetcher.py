@@ -20,7 +20,7 @@ from kafkaprod.broker.replication.replica_log import ReplicaLog
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode
 
-_log = logging.getLogger("kafkaprod.broker.replication")
+logger = logging.getLogger("kafkaprod.broker.replication")
 
 TIMEOUT_MS: Final = 2000
 
@@ -176,7 +176,9 @@ class Fetcher:
 
     def _fail(self, key: PartitionKey, fetched: _Fetched, error: BrokerError, now_ms: int) -> None:
         """Ask again for what came damaged; leave a partition whose log takes no appends until its epoch changes."""
-        _log.warning("broker %d cannot append what broker %d sent of %s: %s", self._broker_id, self.source, key, error)
+        logger.warning(
+            "broker %d cannot append what broker %d sent of %s: %s", self._broker_id, self.source, key, error
+        )
         if error.code == ErrorCode.CORRUPT_MESSAGE:
             fetched.delayed_until_ms = now_ms + self._retry_ms
         else:

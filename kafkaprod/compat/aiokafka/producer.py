@@ -19,7 +19,7 @@ from kafkaprod.compat.aiokafka.outcomes import Outcomes
 from kafkaprod.compat.aiokafka.structs import RecordMetadata, TopicPartition
 
 _START_S: Final = 60.0
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -127,7 +127,7 @@ class AIOKafkaProducer:
             try:
                 await self._running().flush()
             except ours.DeliveryFailedError as error:
-                _log.error("records failed whose futures were not read: %s", error)
+                logger.error("records failed whose futures were not read: %s", error)
         self._settle()
 
     def _settle(self) -> None:

@@ -23,7 +23,7 @@ from kafkaprod.text import printable
 
 FLUSH_STEP_S: Final = 0.1  # how long flush() leaves callbacks unserved at most
 METADATA_S: Final = 60.0  # a request for metadata without a timeout
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -71,7 +71,7 @@ class Producer:
         statistics = None if counts is None else Statistics(self._engine, settings, self._events, counts)
         self._observer = Observer(self._engine, settings, self._events, statistics)
         for text in settings.ignored:
-            _log.warning("%s", printable(text))
+            logger.warning("%s", printable(text))
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class Producer:
         if delivery is not None:
             delivery.fail(error)
         else:
-            _log.error("a record was not sent, and has no callback: %s", error)
+            logger.error("a record was not sent, and has no callback: %s", error)
 
     def produce_batch(
         self,
@@ -272,7 +272,7 @@ class Producer:
         try:
             self._engine.flush(timeout_s)
         except ours.DeliveryFailedError as error:
-            _log.error("records without a callback failed: %s", error)
+            logger.error("records without a callback failed: %s", error)
         except TimeoutError:
             return
 

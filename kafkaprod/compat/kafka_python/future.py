@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from kafkaprod.compat.kafka_python.errors import RetriableError
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Future:
@@ -84,7 +84,7 @@ class Future:
         try:
             function(argument)
         except Exception:
-            _log.exception("a callback of a future raised")
+            logger.exception("a callback of a future raised")
             if self.error_on_callbacks:
                 raise
 

@@ -18,7 +18,7 @@ from kafkaprod.compat.kafka_python.producer.future import FutureRecordMetadata
 
 _BYTES: Final = (bytes, bytearray, memoryview, type(None))
 _CONNECT_RETRY_S: Final = 0.2
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -153,7 +153,7 @@ class KafkaProducer:
         try:
             self._producer.flush(timeout)
         except ours.DeliveryFailedError as error:
-            _log.error("records failed whose futures were not read: %s", error)
+            logger.error("records failed whose futures were not read: %s", error)
         except TimeoutError as error:
             raise KafkaTimeoutError(str(error)) from error
 
