@@ -54,10 +54,10 @@ class KafkaError(Exception):
         context: Where it happened: any of topic, partition, node, api, correlation_id.
 
     Attributes:
-        possibly_persisted: Of a record that failed: whether it may still be in the log, because some attempt to
+        possibly_persisted: Whether a record that failed may still be in the log, because some attempt to
             send it got no definite answer. Sending it again may double it.
-        result: Of a block or table that was queued in part: its BlockResult or TableResult; else None.
-        category: Of an error of a transaction, what to do (KIP-1050): "retriable", repeat the same call; "abortable",
+        result: The BlockResult or TableResult of a block or table that was queued in part; else None.
+        category: What to do after an error of a transaction (KIP-1050): "retriable", repeat the same call; "abortable",
             abort the transaction and begin the next one; "recoverable", close this producer and make a new one if this
             instance should stay; "invalid", close it and correct an option or an ACL. None: it concerns no transaction.
     """
@@ -86,7 +86,7 @@ class RecordTooLargeError(KafkaError, ValueError):
     """The record exceeds a size limit and is not in the log; if `send()` raised it, it was not queued either.
 
     Attributes:
-        row: Of a block of records: which one, the first of such; else None.
+        row: The first such record of a block; else None.
     """
 
     row: int | None = None

@@ -16,7 +16,7 @@ def printable(text: str, limit: int | None = None) -> str:
     terminal. An escape has the form `\n`, `\x1b` or `\u2028`. Every message of a KafkaError goes through it.
 
     Args:
-        text: Of any origin.
+        text: A text of any origin.
         limit: Most characters to keep; None: all.
     """
     if limit is not None and len(text) > limit:

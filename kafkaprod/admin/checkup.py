@@ -41,7 +41,7 @@ class ClusterFacts:
     Attributes:
         produce_versions: Range that the brokers support; None: unknown.
         topic: None: only the cluster is examined.
-        options: Of the topic; None: this user may not see them.
+        options: The options of the topic; None: this user may not see them.
         refusals: Requests that the brokers refused, in words.
     """
 

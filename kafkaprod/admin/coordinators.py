@@ -21,7 +21,7 @@ def find_coordinator(client: ClusterClient, key: str, kind: int) -> int:
     """Return a coordinator's node id, and wait while brokers make the topic that it keeps its state in.
 
     Args:
-        client: Of the cluster.
+        client: A client of the cluster.
         key: The group or the transactional id.
         kind: GROUP or TRANSACTION.
 

@@ -33,7 +33,7 @@ def committed_offset(
     """Return what a group has committed for a partition, by finished transactions alone; None: nothing.
 
     Args:
-        client: Of the cluster.
+        client: A client of the cluster.
         group: Its id; it needs no members.
         place: The partition.
         patience_ms: How long to wait while an unfinished transaction holds an offset of the partition.

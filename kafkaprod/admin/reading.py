@@ -24,7 +24,7 @@ class PartitionReader:
     """Reads one partition from its leader, and finds the new one if that changes. Not thread-safe.
 
     Args:
-        client: Of the cluster.
+        client: A client of the cluster.
         topic: Its name.
         partition: Its number.
         isolation: READ_COMMITTED leaves out records of transactions that are open or were aborted.

@@ -119,8 +119,8 @@ def create_topic(
     """Create a topic and wait until every partition has a leader.
 
     Args:
-        client: Of the cluster.
-        name: Of the topic.
+        client: A client of the cluster.
+        name: The name of the topic.
         partitions: Their number; -1: the broker's default.
         replication_factor: -1: the broker's default.
         options: Such as {"cleanup.policy": "compact"}.

@@ -44,7 +44,7 @@ class TransactionFacts:
     Attributes:
         versions: Node -> API -> (lowest, highest version).
         level: Finalized level of the feature transaction.version; 0 where there is no such feature.
-        options: Of a broker; None: this user may not see them.
+        options: The options of a broker; None: this user may not see them.
         state_topic: None: not made yet, or this user may not see it.
         least_in_sync: min.insync.replicas of that topic; None: unknown.
         own: The state of the producer's id; None: the coordinator does not know it.
@@ -74,7 +74,7 @@ def examine_transactions(config: ProducerConfig, facts: TransactionFacts, now_ms
     """Return all findings about transactions.
 
     Args:
-        config: Of the producer.
+        config: The configuration of the producer.
         facts: About the cluster.
         now_ms: ms since the epoch.
     """
@@ -300,8 +300,8 @@ def query_transactions(
     """Ask the cluster for all that `examine_transactions` looks at; what is refused stays unknown.
 
     Args:
-        client: Of the cluster.
-        config: Of a producer with a transactional id.
+        client: A client of the cluster.
+        config: The configuration of a producer with a transactional id.
         topic: Where to look for hanging transactions; None: nowhere.
         group: Whose offsets the transactions commit; "" for none.
 

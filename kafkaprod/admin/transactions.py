@@ -56,7 +56,7 @@ class ProducerInfo:
 
     Attributes:
         last_timestamp: ms since the epoch, of its last batch or marker.
-        coordinator_epoch: of the last marker.
+        coordinator_epoch: The coordinator epoch of the last marker.
         transaction_start: offset of the first record of its open transaction.
     """
 
@@ -85,7 +85,7 @@ def list_transactions(
     """Return the transactional ids of all brokers, by name.
 
     Args:
-        client: Of the cluster.
+        client: A client of the cluster.
         states: Only those in one of these states, by Kafka's names.
         producer_ids: Only those of these producers.
         longer_than_ms: Only those open for longer; needs Kafka 3.8. -1: all.
@@ -183,7 +183,7 @@ def find_hanging(client: ClusterClient, topics: Iterable[str], max_timeout_ms: i
     """Return the transactions that are open in a partition and that no coordinator will ever end.
 
     Args:
-        client: Of the cluster.
+        client: A client of the cluster.
         topics: Where to look.
         max_timeout_ms: The brokers' transaction.max.timeout.ms; younger transactions are left alone.
         now_ms: ms since the epoch.

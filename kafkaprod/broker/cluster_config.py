@@ -11,12 +11,13 @@ class ClusterConfig:
     """See the module docstring.
 
     Attributes:
-        directory: Of the cluster's sockets; mode 0700, and short: the path of a socket has at most 107 bytes.
-        cluster_id: Of the cluster, 22 characters of base64.
-        incarnation_id: Of this process.
+        directory: The directory of the cluster's sockets; mode 0700, and short: the path of a socket has at most 107
+            bytes.
+        cluster_id: The cluster's id, 22 characters of base64.
+        incarnation_id: The id of this process.
         rack: Where the broker is.
         replication_factor: default.replication.factor, of internal topics too.
-        min_insync_replicas: Of topics that do not set it.
+        min_insync_replicas: The lowest number of in-sync replicas of topics that do not set it.
         heartbeat_ms: broker.heartbeat.interval.ms.
         replica_lag_ms: replica.lag.time.max.ms.
         previous_epoch: The registration of the last process of this broker if that stopped cleanly, else -1.

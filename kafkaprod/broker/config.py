@@ -61,10 +61,10 @@ class BrokerConfig:
         listeners: several sockets in place of `host` and `port`, see `broker.listeners`.
         port: 0 takes a free one.
         advertised_host: the host that clients get to connect to; None for `host`.
-        node_id: of this broker.
+        node_id: This broker's id.
         cluster_id: None for the data directory's own.
         auto_create_topics: auto.create.topics.enable; topics are made when clients first name them.
-        num_partitions: of topics made without a count.
+        num_partitions: The number of partitions of topics made without a count.
         flush_policy: when appended data is synced to the disk.
         log: defaults of the topics' options.
         groups: options of groups of the classic protocol.
@@ -75,7 +75,7 @@ class BrokerConfig:
         log_cleaner_backoff_ms: how often the cleaner looks for one that is due.
         offsets_retention_ms: how long a group without members keeps its offsets.
         topics: name -> partition count; made at start if missing.
-        tls: for listeners with TLS. Without `listeners` its presence makes the one listener speak TLS.
+        tls: The TLS context of listeners with TLS. Without `listeners` its presence makes the one listener speak TLS.
         sasl_users: user name -> password, for listeners with a login. Without `listeners` clients must log in if there
             are any.
         sasl_oauthbearer: clients may log in with tokens without a signature (OAUTHBEARER): for tests.
@@ -84,7 +84,7 @@ class BrokerConfig:
         options: further options under Kafka's names; `cluster.broker_options.with_options` checks and applies them.
         client_metrics: take the metrics that clients push (KIP-714), for tests.
         max_versions: API -> highest version to announce and to take, as an older broker does.
-        cluster: of a broker that is one of several; None for one alone.
+        cluster: The cluster of a broker that is one of several; None for one alone.
         disk: all changes of files go through it.
     """
 

@@ -71,8 +71,8 @@ def changed_options(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[s
     """Return a phrase for each option that has another value, with both values.
 
     Args:
-        before: Of the manifest; what only it has is not an option.
-        now: Of this run.
+        before: The options of the manifest; what only it has is not an option.
+        now: The options of this run.
     """
     earlier, later = dict(_flat(before)), dict(_flat(now))
     wanted = {path for path in {*earlier, *later} if path.partition(".")[0] in now} - _DERIVED

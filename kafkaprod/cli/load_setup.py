@@ -149,8 +149,8 @@ def make_sink(
 
     Args:
         on_error: The argument.
-        producer_options: For a topic of bad rows; None: the load's own producer sends them.
-        suffix: Of the file of bad rows.
+        producer_options: The options of the producer for a topic of bad rows; None: the load's own producer sends them.
+        suffix: The suffix of the file of bad rows.
         manifest: To continue from; None: the load begins.
         progress: Shows what is left out.
         can_resume: Whether --resume continues the load.

@@ -74,11 +74,11 @@ def load_on_spark(
     """Load everything.
 
     Args:
-        load: Of all inputs on one machine: makes the manifest that they share, and is not run.
-        file: Of the whole load.
+        load: The load of all inputs on one machine: makes the manifest that they share, and is not run.
+        file: The manifest of the whole load.
         manifest: To continue from; None: begin.
         job: What tasks need.
-        client: For questions to the cluster.
+        client: Asks the cluster.
         master: Spark's; None: what its configuration or spark-submit says.
 
     Raises:

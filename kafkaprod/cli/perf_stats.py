@@ -27,11 +27,11 @@ class Totals:
 
     Attributes:
         records: Acknowledged.
-        byte_count: Of their values.
-        seconds: Of the run.
-        average_ms: Of the latency of all records.
-        highest_ms: Of the same.
-        percentiles_ms: Of the same: 50th, 95th, 99th, 99.9th.
+        byte_count: The size of their values.
+        seconds: The duration of the run.
+        average_ms: The mean latency of all records.
+        highest_ms: The highest latency.
+        percentiles_ms: The latency's percentiles: 50th, 95th, 99th, 99.9th.
     """
 
     records: int

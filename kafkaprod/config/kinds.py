@@ -35,7 +35,7 @@ class Kind(Protocol):
     """What an option can hold.
 
     Attributes:
-        type_name: For the documentation: int, bool, text ...
+        type_name: The type in the documentation: int, bool, text ...
         allowed: What values are legal, as the end of "expected ...".
     """
 

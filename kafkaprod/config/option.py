@@ -73,7 +73,7 @@ class Option(NamedTuple):
         Args:
             value: As given.
             spelling: The name it was given under, for the message; empty for the option's own.
-            translate: Of the alias, if it was one.
+            translate: The translation of the alias, if it was one.
 
         Raises:
             ConfigError: The value is not allowed; the message shows it unless the option is secret.

@@ -29,7 +29,7 @@ class Flushes:
     """The flushes of one producer. `add` is thread-safe; the rest is the sender thread's.
 
     Attributes:
-        new: For the next `begin`.
+        new: What the next `begin` takes.
         begun: Those that wait for their batches.
     """
 

@@ -43,7 +43,7 @@ class Purges:
     """The purges of one producer. `add` is thread-safe; the rest is the sender thread's.
 
     Attributes:
-        waiting: For the next `run`.
+        waiting: What the next `run` takes.
     """
 
     def __init__(self, accumulator: Accumulator, identity: Identity, metrics: ProducerMetrics) -> None:

@@ -52,10 +52,10 @@ class TelemetrySubscription(NamedTuple):
 
     Attributes:
         number: Its id; each push names it.
-        codec: For the metrics; None: as they are.
-        max_bytes: Of a push.
+        codec: Compresses the metrics; None: as they are.
+        max_bytes: The size limit of a push.
         is_delta: Totals are what they have grown since the last push.
-        prefixes: Of the metrics' names.
+        prefixes: The prefixes of the metrics' names.
     """
 
     number: int

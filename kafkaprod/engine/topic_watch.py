@@ -47,7 +47,7 @@ class TopicWatch:
 
     Args:
         accumulator: Known topics appear in its `topics`.
-        clock: For deadlines.
+        clock: Measures deadlines.
         wakeup: Wakes the sender when a topic is wanted.
         max_block_ms: The limit of waits, for messages.
         bootstrap_timeout_ms: The limit of waits as long as no broker has ever answered.

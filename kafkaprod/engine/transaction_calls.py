@@ -31,7 +31,7 @@ class TransactionCalls:
     """What `Producer` and `AsyncProducer` call. Thread-safe.
 
     Args:
-        host: Of the engine. If that has no transactional id, every call raises IllegalStateError.
+        host: The host of the engine. If that has no transactional id, every call raises IllegalStateError.
     """
 
     def __init__(self, host: EngineHost) -> None:

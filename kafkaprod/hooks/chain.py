@@ -104,12 +104,12 @@ class Hooks(RecordHooks):
         """Return the partitions of a block: those given, and the partitioner's choice where there is none.
 
         Args:
-            topic: Of the records.
+            topic: The topic of the records.
             key: Serialized; None: no record has one.
             value: Serialized.
             row_count: How many they are.
             partitions: Integers, -1 where the partitioner chooses; None: everywhere.
-            leaders: Of all partitions, -1 where there is none.
+            leaders: The leaders of all partitions, -1 where there is none.
 
         Raises: InvalidRecordError: The partitioner raised or named no partition of the topic.
         """

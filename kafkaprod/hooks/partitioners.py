@@ -36,7 +36,7 @@ class Partitioner(Protocol):
         """The partition of one record, in [0, partition_count).
 
         Args:
-            topic: Of the record.
+            topic: The topic of the record.
             key: Serialized; None for null.
             value: Serialized; None for null.
             partition_count: All partitions of the topic.
@@ -60,7 +60,7 @@ class CheckedPartitioner(PartitionerCall):
         """Return the partitions of a block of records, in their order.
 
         Args:
-            topic: Of the records.
+            topic: The topic of the records.
             keys: Serialized, as many as `values`; None if no record has one.
             values: Serialized.
             leaders: As in `choose`.

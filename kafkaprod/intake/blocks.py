@@ -37,8 +37,8 @@ class BlockIntake:
     """Takes blocks of records.
 
     Args:
-        intake: Of single records; waits for metadata and memory.
-        host: Of the engine.
+        intake: The intake of single records; waits for metadata and memory.
+        host: The host of the engine.
     """
 
     def __init__(self, intake: Intake, host: EngineHost) -> None:

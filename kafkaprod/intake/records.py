@@ -58,7 +58,7 @@ class Intake:
     """Takes records one at a time.
 
     Args:
-        host: Of the engine; says whether records are still taken.
+        host: The host of the engine; says whether records are still taken.
     """
 
     def __init__(self, host: EngineHost) -> None:

@@ -96,9 +96,9 @@ class DeadLetterFile:
     """Writes bad rows as JSON lines: source, row, reason, and the bytes as text or base64.
 
     Args:
-        path: Of the file, which is appended to.
-        length: Of the file at the manifest's position: later rows are removed, because they come again; None: the load
-            begins.
+        path: The path of the file, which is appended to.
+        length: The file's length at the manifest's position: later rows are removed, because they come again; None: the
+            load begins.
     """
 
     stops = False

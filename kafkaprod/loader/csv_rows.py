@@ -49,7 +49,7 @@ class CsvOptions:
         quote: Around fields; None: nowhere.
         types: Column -> pyarrow type name; others are text.
         infers_types: Other columns have the types of their first values; see csv_types.
-        names: Of the columns; None: the first line has them.
+        names: The names of the columns; None: the first line has them.
         nulls: Texts that stand for null in columns that are not text.
     """
 

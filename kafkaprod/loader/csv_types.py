@@ -46,7 +46,7 @@ def exact_column(texts: pa.Array, name: str, kind: pa.DataType, nulls: list[str]
 
     Args:
         texts: The column.
-        name: Of the column, for the reasons.
+        name: The column's name, for the reasons.
         kind: int64, float64 or bool.
         nulls: Texts that stand for null.
     """

@@ -33,7 +33,7 @@ def byte_order_mark(head: bytes, name: str, *, is_structured: bool) -> int:
 
     Args:
         head: The first HEAD_BYTES of the text.
-        name: Of the input, for the message.
+        name: The input's name, for the message.
         is_structured: The text begins with an ASCII character if it is UTF-8 without a mark (CSV, JSON).
 
     Raises:
@@ -55,8 +55,8 @@ class Utf8Stream(io.RawIOBase):
 
     Args:
         raw: Gives the text.
-        encoding: Of the text.
-        name: Of the input, for messages.
+        encoding: The encoding of the text.
+        name: The input's name, for messages.
     """
 
     def __init__(self, raw: Any, encoding: str, name: str) -> None:

@@ -59,9 +59,9 @@ class BadRow:
     Attributes:
         source: Name of the input.
         row: Its number there, from 0.
-        reason: For people.
+        reason: What is wrong, for people.
         data: The bytes of the row in the input, as far as they are known.
-        line: Of the text on which it begins, from 1; None: as its number, or not known.
+        line: The line of the text on which it begins, from 1; None: as its number, or not known.
     """
 
     source: str

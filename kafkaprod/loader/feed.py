@@ -37,10 +37,10 @@ class Turn(NamedTuple):
 
     Attributes:
         block: The rows that can be sent.
-        partitions: Of each.
+        partitions: The partition of each.
         bad: The rows that cannot, in order.
-        position: Of the first row after the block.
-        start: Of its first row.
+        position: The position of the first row after the block.
+        start: The position of its first row.
     """
 
     block: RowBlock

@@ -67,7 +67,7 @@ class Source:
     Attributes:
         size: Bytes of the file on disk; None where that is not known.
         mtime_ns: When it was last changed; 0 for pipes.
-        encoding: Of its text; None: not given, taken for UTF-8 and checked.
+        encoding: The encoding of its text; None: not given, taken for UTF-8 and checked.
         pipe: The open pipe, if it can be read only once.
     """
 
@@ -114,9 +114,9 @@ def find_sources(
 
     Args:
         names: Paths, patterns, directories (all their files, by name), or `-`.
-        format_name: Of all of them; None: recognized by each name or its first bytes.
-        compression: Of all of them; None: recognized by the first bytes.
-        encoding: Of all their texts; None: UTF-8.
+        format_name: Their format; None: recognized by each name or its first bytes.
+        compression: Their compression; None: recognized by the first bytes.
+        encoding: The encoding of all their texts; None: UTF-8.
 
     Raises:
         LoadRefusedError: Nothing matches, a format cannot be recognized, or a pipe is named twice.

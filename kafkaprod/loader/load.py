@@ -44,8 +44,8 @@ class Load:
         sources: The inputs.
         reading: How to read them.
         options: The topic, and how to send.
-        client: For questions to the cluster.
-        sink: Of bad rows.
+        client: Asks the cluster.
+        sink: The sink of bad rows.
         progress: Is informed of blocks and bad rows.
         manifest_file: None: the load cannot be resumed, and its producer is an ordinary one.
         manifest: To continue from; None: begin.
@@ -200,8 +200,8 @@ def smaller_batches(size: int | None, options: Mapping[str, Any], error: Excepti
     """Return the next smaller size of batches to try. Raises LoadError if there is none.
 
     Args:
-        size: Of the batches that the topic did not take; None: as the options set it.
-        options: Of the producer.
+        size: The size of the batches that the topic did not take; None: as the options set it.
+        options: The options of the producer.
         error: The broker's.
     """
     size = size or int(options.get("batch_size", 1 << 20))

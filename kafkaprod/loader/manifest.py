@@ -54,8 +54,8 @@ class Manifest:
 
     Attributes:
         topic: The load's topic, with its id if brokers send one.
-        cluster_id: Of the cluster; None if brokers do not send it.
-        producer_id: Of the load, with its epoch; -1 for a load that is never resumed.
+        cluster_id: The cluster's id; None if brokers do not send it.
+        producer_id: The producer id of the load, with its epoch; -1 for a load that is never resumed.
         partition_count: Number of partitions when the load began; rows are spread over these.
         run_rows: Number of consecutive rows without a key for one partition.
         options: What decides which records a row becomes.

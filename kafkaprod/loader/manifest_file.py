@@ -40,7 +40,7 @@ class ManifestFile:
         on which files a directory has or a pattern matches: with one file more it is still the same load.
 
         Args:
-            names: Of the inputs, as the user gave them: files, patterns, directories or `-`.
+            names: The names of the inputs, as the user gave them: files, patterns, directories or `-`.
             topic: The load's topic.
             state_dir: Is created if it is missing.
 

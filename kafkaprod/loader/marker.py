@@ -31,7 +31,7 @@ class Marker:
         next_row: First row of the source that is not committed; at least `row`, because a commit may be in a block.
         partition_count: Number of partitions when the load began; rows are spread over these.
         run_rows: Number of consecutive rows without a key for one partition.
-        topic_id: Of the topic, if brokers send one.
+        topic_id: The topic's id, if brokers send one.
         inputs, options: Digests of what must be the same to continue.
         record_limit, needs_keys: What the topic took when the load began; decides which rows are bad.
         sent_count, sent_bytes, bad_count: So far.

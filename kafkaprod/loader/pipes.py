@@ -75,8 +75,8 @@ class Pipe:
     """An open pipe and the first bytes that were read from it; closed when it is no longer referenced.
 
     Args:
-        descriptor: Of the pipe.
-        name: For messages.
+        descriptor: The descriptor of the pipe.
+        name: The name in messages.
     """
 
     def __init__(self, descriptor: int, name: str) -> None:

@@ -19,7 +19,7 @@ def print_preview(
     Args:
         sources: The inputs.
         reading: How to read them.
-        partition: Of all records; None: they have none yet.
+        partition: The partition of all records; None: they have none yet.
         count: How many records.
         out: Where to.
         stops: Whether a load would stop at a bad row.

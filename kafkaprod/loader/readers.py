@@ -30,9 +30,9 @@ class ReadOptions:
         plan: What becomes of rows; its value is "" for the format's default.
         separator: Between fields of CSV; None: the format's own.
         quote: Around fields of CSV; None: nowhere.
-        column_types: Of CSV columns; others are text.
+        column_types: The types of CSV columns; others are text.
         infer_types: Other CSV columns may be numbers or bools, by their first values.
-        column_names: Of CSV without a first line of names.
+        column_names: The column names of CSV without a first line of names.
         nulls: Texts besides the empty one that stand for null in CSV columns that are not text.
     """
 

@@ -89,7 +89,7 @@ class Job:
         sources: The inputs.
         reading: How to read them.
         options: The topic, and how to send.
-        sink: Of bad rows.
+        sink: The sink of bad rows.
         progress: Is informed of blocks and bad rows.
         manifest_file: None: the load cannot be resumed, and its producer is an ordinary one.
         report: Counts.

@@ -43,7 +43,7 @@ class Cut(NamedTuple):
     """Is what a splitter returns.
 
     Attributes:
-        views: Of the rows.
+        views: The views of the rows.
         row_count: How many they are.
         used: Bytes of the text that they take.
         is_end: Nothing may follow.
@@ -65,7 +65,7 @@ class Piece(NamedTuple):
 
     Attributes:
         text: Bytes of the input, the first `used` of which are the rows.
-        views: Of the rows, into `text`.
+        views: The views of the rows, into `text`.
         row_count: How many they are.
         end: Offset in the input of the first byte behind them.
         malformed: See Cut.
@@ -149,7 +149,7 @@ def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, 
         source: The input.
         offset: Where to begin.
         split: Cuts rows; its second argument is True at the end of the input.
-        max_row_bytes: Of the longest row.
+        max_row_bytes: The size of the longest row.
         fills: Where a pipe gives less than a piece, wait for more, so that the same bytes are always cut in the same
             places.
 

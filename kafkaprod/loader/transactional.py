@@ -36,9 +36,9 @@ def find_marker(client: ClusterClient, transactional_id: str, topic: str, *, is_
     """Return what a load has committed; None if no load has this id.
 
     Args:
-        client: Of the cluster.
-        transactional_id: Of the load.
-        topic: Of the load.
+        client: A client of the cluster.
+        transactional_id: The transactional id of the load.
+        topic: The topic of the load.
         is_final: Earlier processes are fenced: wait for what they decided. Else an open transaction, which a killed
             process may have left behind, is not waited for.
 
@@ -56,8 +56,8 @@ class TransactionalLoad:
 
     Args:
         job: What to load; it has no manifest.
-        client: For questions to the cluster.
-        transactional_id: Of the load.
+        client: Asks the cluster.
+        transactional_id: The transactional id of the load.
         resumes: Continue a load that stopped.
         restarts: Begin again, whatever is committed.
     """

@@ -54,10 +54,10 @@ class TransactionalSession:
     Args:
         job: What to load.
         marker: What is committed; is replaced at each commit.
-        transactional_id: Of the load.
+        transactional_id: The transactional id of the load.
         refused: Rows that a broker did not take.
-        batch_bytes: Of the producer; None: as the options set it.
-        producer: Of the session before, whose transaction was aborted; None: `open` makes one.
+        batch_bytes: The batch size of the producer; None: as the options set it.
+        producer: The producer of the session before, whose transaction was aborted; None: `open` makes one.
     """
 
     def __init__(

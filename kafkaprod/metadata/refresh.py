@@ -17,7 +17,7 @@ class RefreshSchedule:
 
     Args:
         max_age_ms: Age of a full answer at which a refresh is due.
-        backoff: Of failures and of answers without news.
+        backoff: The wait after failures and after answers without news.
         random: Source of jitter.
     """
 

@@ -27,8 +27,8 @@ from kafkaprod.metrics.windows import SampleRing
 Snapshot: TypeAlias = dict[str, dict[str, Any]]
 
 Stage: TypeAlias = Literal["append", "seal", "send", "ack"]
-"""Of a batch: open for records; its request drained, compressed and sealed; until the socket took its last byte;
-answered (from before `send` on). `seal` is as fine as the clock, the others as a millisecond."""
+"""The stages of a batch: open for records; its request drained, compressed and sealed; until the socket took its last
+byte; answered (from before `send` on). `seal` is as fine as the clock, the others as a millisecond."""
 
 Timer: TypeAlias = Literal[
     "flush",

@@ -39,7 +39,7 @@ def exchange(
         body: To send; None for none.
         connect_timeout_ms: How long TCP and TLS may take.
         read_timeout_ms: How long the server may be silent.
-        tls: For https; None: the system's authorities.
+        tls: The context for https; None: the system's authorities.
 
     Raises:
         OSError: The server cannot be reached, its certificate was refused, or it was silent for too long.

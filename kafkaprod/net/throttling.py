@@ -8,7 +8,7 @@ from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.in_flight import InFlightRequest
 
 MAX_THROTTLE_MS: Final = 60_000
-"""Of one answer; Kafka's quotas throttle for some seconds at most."""
+"""The longest pause that one answer may demand; Kafka's quotas throttle for some seconds at most."""
 
 _CLIENT_THROTTLED_FROM: Final[dict[int, int]] = {
     ApiKey.METADATA: 6,

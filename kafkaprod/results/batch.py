@@ -36,7 +36,7 @@ class WaitGuard:
     """Refuses waits that could never end. One per producer.
 
     Attributes:
-        thread_id: Of the sender thread, which gives records their outcome and runs the callbacks.
+        thread_id: The id of the sender thread, which gives records their outcome and runs the callbacks.
         is_forked: Whether this is the child of the process in which that thread runs.
     """
 

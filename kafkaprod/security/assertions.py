@@ -21,7 +21,7 @@ def assertion(options: OAuthOptions, now_s: float) -> str | None:
     """Return an assertion by the options `sasl_oauthbearer_assertion_*`; None if they name neither file nor key.
 
     Args:
-        options: Of the client.
+        options: The options of the client.
         now_s: Seconds since 1970.
 
     Raises:

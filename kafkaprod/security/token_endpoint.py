@@ -67,7 +67,7 @@ class TokenEndpoint:
     """Fetches tokens as the options `sasl_oauthbearer_*` say.
 
     Args:
-        options: Of the client.
+        options: The options of the client.
         exchange: Sends one HTTP request.
     """
 

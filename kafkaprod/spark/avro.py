@@ -84,7 +84,7 @@ def avro_rows(options: AvroOptions, topic: str | None, columns: Sequence[str]) -
 
     Args:
         options: As given.
-        topic: Of all rows; None: a column names it.
+        topic: The topic of all rows; None: a column names it.
         columns: Names of the columns of the value.
 
     Raises:

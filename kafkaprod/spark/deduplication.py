@@ -37,7 +37,7 @@ def with_identity(
     Args:
         batch: Rows.
         headers: Name of the column of headers; None: no such column.
-        identity: Of the task.
+        identity: The identity of the task.
         first_row: Number of the batch's first row in the task.
     """
     own = None if headers is None else batch.column(headers)

@@ -52,8 +52,8 @@ class TaskPlace:
     Attributes:
         query: Id of the stream, or the option write.id.
         batch: Micro-batch; 0 for a write that is no stream.
-        partition: Of the DataFrame.
-        run: Of the stream; "" for a write that is no stream.
+        partition: The partition of the DataFrame.
+        run: The id of the stream; "" for a write that is no stream.
     """
 
     query: str
@@ -93,7 +93,7 @@ def write_exactly_once(
     """Write a task's rows, unless an attempt has done so; see the module.
 
     Args:
-        plan: Of the write.
+        plan: The plan of the write.
         options: Its transactions.
         batches: The rows.
         report: Filled in.
@@ -251,7 +251,7 @@ def check_markers(plan: WritePlan, options: TransactionOptions, tasks: list[Writ
     """Look, on the driver, for rows that an earlier attempt wrote as more partitions than there are now.
 
     Args:
-        plan: Of the write.
+        plan: The plan of the write.
         options: Its transactions.
         tasks: The reports of all tasks.
 

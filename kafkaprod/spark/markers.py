@@ -25,7 +25,7 @@ class MarkerPlace:
     """Where the marker of a task is.
 
     Attributes:
-        name: Of the group, and the transactional id.
+        name: The name of the group, and the transactional id.
         partition: Partition 0 of the marker topic.
     """
 
@@ -44,10 +44,10 @@ class Marker:
 
     Attributes:
         batch: Its number; 0 for a write that is no stream.
-        rows: Of the task.
-        checksum: Of their content; None: it was not computed.
+        rows: The number of rows of the task.
+        checksum: The checksum of their content; None: it was not computed.
         attempt: Which attempt at the task wrote them.
-        run: Of the stream; "" for a write that is no stream.
+        run: The id of the stream; "" for a write that is no stream.
         write: Identifies the write, which all attempts at its tasks share.
     """
 
@@ -96,8 +96,8 @@ def read_marker(client: ClusterClient, place: MarkerPlace, patience_ms: int) -> 
     """Return the marker; None: the partition was never written.
 
     Args:
-        client: Of the cluster.
-        place: Of the marker.
+        client: A client of the cluster.
+        place: The partition of the marker.
         patience_ms: How long to wait for an unfinished transaction that holds a marker.
 
     Raises:

@@ -70,7 +70,7 @@ class SinkOptions:
 
     Attributes:
         kafka: Options of the producer, prefix dropped; not shown, for the secrets in them.
-        topic: Of every row; None: the column `topic` says.
+        topic: The topic of every row; None: the column `topic` says.
         value_format: "bytes": the column `value`; "json" and "avro": an object or a record of columns.
         value_columns: Columns of it; None: all that are not the key, topic, partition, headers or timestamp.
         is_deduplicable: Whether headers tell which row of which write a record is.

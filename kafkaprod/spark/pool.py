@@ -69,7 +69,7 @@ def transactional_options(options: SinkOptions, name: str) -> dict[str, Any]:
     """Return the options of a task's producer.
 
     Args:
-        options: Of the write.
+        options: The options of the write.
         name: The transactional id.
     """
     return {"transaction.timeout.ms": TIMEOUT_MS} | executor_options(options.kafka) | {"transactional.id": name}

@@ -33,13 +33,13 @@ class WriteReport:
 
     Attributes:
         rows: Records acknowledged.
-        bytes: Of all columns, in the Arrow layout that Spark passes.
+        bytes: The size of all columns, in the Arrow layout that Spark passes.
         batches: Record batches that held them.
         retries: Records that were sent more than once.
         seconds: The task's time; of several tasks their sum.
         offsets: Topic -> partition -> range.
         tasks: The single reports, in the order of partitions; empty in a task's own.
-        partition, attempt: Of the task; -1 in a sum.
+        partition, attempt: The task's numbers; -1 in a sum.
         already_written: Tasks whose rows an earlier attempt had committed, with delivery=transactional. Their rows are
             counted, their offsets and bytes are not known.
         query, batch: What the task's transaction belongs to; "" and -1 without transactions and in a sum.

@@ -130,13 +130,14 @@ class RowPlan:
         key: None: no keys.
         headers: Name and value of each.
         timestamp: Column of the records' time; None: the time of sending.
-        timestamp_unit: Of numbers in it: s, ms, us or ns; None: ms, and only those of 1973 to 2286 are believed.
+        timestamp_unit: The unit of numbers in it: s, ms, us or ns; None: ms, and only those of 1973 to 2286 are
+            believed.
         partition: Column of the records' partition; None: by key, or in turn.
         skips_blank_rows: Rows without a byte are no records.
         delimiter: Ends a line.
-        avro_schema: Of the rows where the value is AVRO, as JSON text.
+        avro_schema: The schema of the rows where the value is AVRO, as JSON text.
         avro_schema_id: Stands before each, as Confluent's registry numbers it.
-        max_row_bytes: Of the longest row of a text.
+        max_row_bytes: The size of the longest row of a text.
     """
 
     value: str = RAW

@@ -46,6 +46,9 @@ CODES = re.compile(
     re.IGNORECASE,
 )
 
+# "client: Of the cluster": of what? An entry, an attribute's text or a comment needs a subject.
+WITHOUT_SUBJECT = re.compile(r'^\s*(?:[a-z_]\w*(?:, [a-z_]\w*)*: |""")(?:Of|of)\b.*|^\s*# Of\b.*', re.MULTILINE)
+
 
 def texts() -> Iterator[Path]:
     """Everything that readers of the package see: sources, documentation, the pages in the root."""
@@ -72,6 +75,17 @@ def test_error_codes_have_names_in_texts() -> None:
     assert findings(CODES) == []
 
 
+def test_texts_of_fields_have_a_subject() -> None:
+    assert findings(WITHOUT_SUBJECT) == []
+
+
 def test_a_phrase_is_found_over_a_line_end_and_a_comment_sign() -> None:
     assert REFUSED.search("# the memory that was asked\n    # for by the caller")
     assert not REFUSED.search("what goes on the wire; file.tell(); self._has_told")
+
+
+def test_a_number_of_an_error_code_and_a_text_without_a_subject_are_found() -> None:
+    assert CODES.search("LogError: 2, the log is damaged") and CODES.search("Heartbeat answers 27")
+    assert not CODES.search("exit code 75; LogError: CORRUPT_MESSAGE")
+    assert WITHOUT_SUBJECT.search("Args:\n    client: Of the cluster.")
+    assert not WITHOUT_SUBJECT.search("Args:\n    client: A client of the cluster.")

@@ -16,7 +16,7 @@ from kafkaprod.errors import InvalidRecordError
 cdef extern from "Python.h":
     const Py_ssize_t PY_SSIZE_T_MAX
 
-# Of a row in parse_integers() and parse_times().
+# The status of a row in parse_integers() and parse_times().
 TEXT_NUMBER = 0
 TEXT_TIME = 1                   # ISO 8601, of parse_times() only
 TEXT_NULL = 2

@@ -249,7 +249,7 @@ cdef class Accumulator:
             key, value: bytes-like or None. headers: pairs of (str, bytes-like or None), or None.
             partition: a partition number, or -1: by key hash, by the sticky partitioner without a key.
             timestamp: ms since the epoch, or -1 for none. now_ms: monotonic, starts linger and delivery timeout.
-            ticket: of a queued memory waiter, 0 if none.
+            ticket: The ticket of a queued memory waiter, 0 if none.
 
         Returns: a DeliveryFuture, or None if the pool is exhausted; then nothing was appended.
         Raises: InvalidRecordError, RecordTooLargeError, ProducerClosedError; then nothing was appended.

@@ -50,7 +50,7 @@ cdef struct Batch:
     uint8_t outcome
     int references              # atomic; held by: incomplete list, queue or request, block, BatchRef
     PyObject *completion        # completion.BatchResult, or NULL until one is needed
-    # of no meaning while OPEN: see OpenBatch
+    # without meaning while OPEN: see OpenBatch
     char *position              # end of what is written
     int64_t base_timestamp
     int64_t max_timestamp

@@ -117,7 +117,7 @@ cdef class Block:
         row_count: needed only if no column has a length.
         timestamps: buffer of int64 ms per row, -1 for none; or None: `timestamp` for every row.
         partitions: buffer of int32 per row, -1 to let the key or the sticky partitioner choose; or None.
-        partition: for every row; -1 as above.
+        partition: The partition of every row; -1 as above.
 
     Raises: InvalidRecordError, RecordTooLargeError naming argument and row; nothing is appended then.
     """

@@ -44,8 +44,8 @@ cdef class BatchResult:
         log_append_time: ms, -1 if the records keep their own timestamps.
         error: why all of them failed, else None.
         record_errors: index -> exception for records that the broker named.
-        children: for a split batch, (first index, BatchResult) pairs.
-        ledger, guard: for the subclass.
+        children: The (first index, BatchResult) pairs of a split batch.
+        ledger, guard: Fields for the subclass.
     """
 
     def __cinit__(self):

@@ -19,7 +19,7 @@ cdef class StickyPartitioner:
 
     Args:
         partition_count: partitions of the topic.
-        seed: of the random draw; any integer.
+        seed: The seed of the random draw; any integer.
         candidates: partitions to draw from until set_loads() is called; None: all.
     """
 

@@ -241,10 +241,10 @@ cdef class PartitionerCall:
         """Return the partition of one record.
 
         Args:
-            topic: Of the record.
+            topic: The topic of the record.
             key: Serialized; None for null.
             value: Serialized; None for null.
-            leaders: Of all partitions, -1 where there is none; the tuple of a cluster snapshot.
+            leaders: The leaders of all partitions, -1 where there is none; the tuple of a cluster snapshot.
 
         Raises:
             InvalidRecordError: The partitioner raised (its error is the cause) or named no partition of the topic.

@@ -81,7 +81,7 @@ cdef class AvroBatch:
 
     Args:
         batch: The rows.
-        columns: For each field of the record its column and its type, as `tables.avro.type_of` gives it.
+        columns: The column and the type of each field of the record, as `tables.avro.type_of` gives it.
         prefix: Stands before each record.
     Raises: NotImplementedError: a column and its type are not covered.
     """

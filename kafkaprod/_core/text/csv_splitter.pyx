@@ -10,7 +10,7 @@ from libc.string cimport memchr, memset
 
 from kafkaprod._core.text.row_views cimport MAX_TEXT_BYTES, VIEW_BYTES, ViewList, add_view, hold_text
 
-# Of a row in split_csv().
+# The status of a row in split_csv().
 ROW_OPEN_QUOTE = 1
 ROW_TEXT_AFTER_QUOTE = 2
 

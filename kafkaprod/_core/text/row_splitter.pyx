@@ -14,7 +14,7 @@ from kafkaprod._core.text.row_views cimport INLINE_BYTES, VIEW_BYTES, ViewList, 
 
 from kafkaprod.errors import InvalidRecordError
 
-# Of a row in find_fields().
+# The status of a row in find_fields().
 FIELD_FOUND = 0
 FIELD_MISSING = 1               # or null
 FIELD_ESCAPED = 2               # a string with escapes: the view is what stands between its quotes

@@ -64,7 +64,8 @@ class Purgatory:
             keys: what it waits for.
             deadline_ms: when it is tried for the last time.
             try_complete: tries it; the first time before this returns.
-            note_moved: for operations that look only at what has moved; called with all keys before the first try.
+            note_moved: Informs an operation that looks only at what has moved; called with all keys before the first
+                try.
         """
         operation = DelayedOperation(try_complete, tuple(keys), note_moved)
         for key in operation.keys:

@@ -32,11 +32,11 @@ class ClientRequest(Generic[RequestT_co]):
 
     Attributes:
         body: the message; views in it belong to this request alone and may be written to.
-        version: of the API, within the advertised range.
+        version: The version of the API, within the advertised range.
         client_id: the client's own name; empty if it sends none.
         client_host: its address.
-        login: of its connection; None where no login is needed.
-        endpoint: of the listener it came through; None for the broker's first one.
+        login: The login of its connection; None where no login is needed.
+        endpoint: The endpoint of the listener it came through; None for the broker's first one.
         is_peer: it came from another process of the cluster, over the cluster's own sockets.
     """
 

@@ -61,7 +61,7 @@ class Broker:
     """See the module docstring.
 
     Attributes:
-        endpoint: of the first listener; set when its socket is bound.
+        endpoint: The endpoint of the first listener; set when its socket is bound.
         endpoints: protocol -> address, of all listeners.
         api_versions: what ApiVersions announces; set by the router.
         peer_api_versions: what it announces to other processes of the cluster.
@@ -84,7 +84,7 @@ class Broker:
 
         Args:
             config: all options.
-            clock: for all times.
+            clock: Measures all times.
             purgatory: holds requests that wait for data.
             run_blocking: runs a call on a thread that may block.
             run_control: runs a call on the control thread, after those before it.

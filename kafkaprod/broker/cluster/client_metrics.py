@@ -55,9 +55,9 @@ class ClientSubscription(NamedTuple):
     """What a client has to push.
 
     Attributes:
-        number: Of these metrics at this interval.
+        number: The id of these metrics at this interval.
         interval_ms: Between pushes.
-        prefixes: Of the names; empty: nothing, "*" alone: all.
+        prefixes: The prefixes of the names; empty: nothing, "*" alone: all.
     """
 
     number: int

@@ -61,7 +61,7 @@ class _Stored(NamedTuple):
     """A kind of resource whose options are kept in the settings.
 
     Attributes:
-        section: of the settings.
+        section: The section of the settings.
         source: number of the source in DescribeConfigs.
         options: name -> type and default.
     """
@@ -115,7 +115,7 @@ def alter_each(
     """Alter each resource as a whole, or not at all; return the answers.
 
     Args:
-        resources: Of a request; each that is named twice is refused.
+        resources: The resources of a request; each that is named twice is refused.
         answer_to: Makes the answer for a resource and an error code.
         alter: Alters one resource, or raises BrokerError.
     """

@@ -33,7 +33,7 @@ class ControlThread:
 
         Args:
             coordinators: Returns those of now, whose timers this thread runs.
-            clock: For all times.
+            clock: Measures all times.
             on_crash: Called if the thread dies of an error, which nothing it runs should raise.
         """
         self._coordinators = coordinators

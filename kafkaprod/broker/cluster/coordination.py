@@ -52,7 +52,7 @@ class _Office:
 
     Attributes:
         open: Makes the coordinator of a log, or an empty one of None; on the control thread.
-        log: Of the coordinator, None while another broker is.
+        log: The log of the coordinator, None while another broker is.
     """
 
     open: Callable[[ReplicatedCoordinatorLog | None], None]

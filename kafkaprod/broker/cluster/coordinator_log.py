@@ -42,7 +42,7 @@ class ReplicatedCoordinatorLog:
 
         Args:
             broker: Whose event loop and purgatory wait for the replicas.
-            partition: Of the internal topic.
+            partition: The partition of the internal topic.
             log: Its log.
             replica: Its replica on this broker.
         """

@@ -58,7 +58,7 @@ class MarkerSender:
         Args:
             broker: This one.
             peers: Asks the leaders.
-            log: Of the transactions' coordinator.
+            log: The log of the transactions' coordinator.
         """
         self._broker = broker
         self._peers = peers

@@ -53,7 +53,7 @@ class ClusterMember:
     """See the module docstring.
 
     Attributes:
-        config: Of the cluster.
+        config: The configuration of the cluster.
         lifecycle: Where the broker stands with the controller.
         manager: Its replicas.
         rules: Cuts and delays of its links.
@@ -67,9 +67,9 @@ class ClusterMember:
 
         Args:
             broker: Whose topics are a `ReplicatedTopics`.
-            config: Of the cluster.
-            poller: Of the event loop.
-            clock: For all times.
+            config: The configuration of the cluster.
+            poller: The poller of the event loop.
+            clock: Measures all times.
         """
         assert isinstance(broker.topics, ReplicatedTopics)
         assert isinstance(broker.settings, ReplicatedSettings)

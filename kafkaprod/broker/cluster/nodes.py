@@ -40,7 +40,7 @@ def live_nodes(broker: Broker, endpoint: Endpoint | None) -> list[ReachableBroke
 
     Args:
         broker: This one.
-        endpoint: Of the client's listener; None for the first one.
+        endpoint: The endpoint of the client's listener; None for the first one.
     """
     place = endpoint or broker.endpoint
     protocol = _protocol_of(broker, place)

@@ -55,8 +55,8 @@ class OwnController:
         """Read the log, or make it, and register the broker.
 
         Args:
-            log_dir: Of the broker; its partitions need not be open yet.
-            clock: For the times in the log.
+            log_dir: The log directory of the broker; its partitions need not be open yet.
+            clock: Gives the times in the log.
             endpoints: Where clients reach the broker, by protocol.
 
         Raises:
@@ -83,7 +83,7 @@ class OwnController:
 
     @property
     def epoch(self) -> int:
-        """Of the controller: one more with each start."""
+        """The controller's epoch: one more with each start."""
         return self._controller.epoch
 
     def ask(self, request: Request, *, is_synced: bool = True) -> Response | None:

@@ -58,7 +58,7 @@ class OwnTopics(TopicTable):
 
         Args:
             log_dir: Holds the partitions.
-            controller: Of this broker.
+            controller: The controller of this broker.
             defaults: Options of topics without their own.
             on_advance: Called with each partition whose high watermark moved; must not block.
 

@@ -30,7 +30,7 @@ class Filter(NamedTuple):
 
     Attributes:
         match_type: EXACT, DEFAULT or ANY.
-        name: for EXACT.
+        name: The name to match, for EXACT.
     """
 
     entity_type: str

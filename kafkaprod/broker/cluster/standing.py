@@ -52,7 +52,7 @@ class Standing(ABC):
     Attributes:
         leaders_move: Other brokers may become a partition's leader.
         appends_in_loop: Replicas belong to the event loop, so no append may leave it.
-        replication_factor: Of topics that do not say it.
+        replication_factor: The number of replicas of topics that do not say it.
     """
 
     leaders_move: bool
@@ -78,7 +78,7 @@ class Standing(ABC):
         """Take a place in the event loop.
 
         Args:
-            poller: Of the event loop.
+            poller: The poller of the event loop.
             doors: Opened to clients as soon as they may be served.
             on_stopped: Called when a shutdown is complete.
         """
@@ -164,7 +164,7 @@ class Standing(ABC):
         """Have the coordinator add partitions to a transaction, or verify that they are part of it.
 
         Args:
-            transactional_id: Of the producer.
+            transactional_id: The transactional id of the producer.
             producer: Who writes.
             partitions: Where to.
             then: Takes the error of each partition, on the control thread, where this is called; perhaps now.

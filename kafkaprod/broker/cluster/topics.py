@@ -42,7 +42,7 @@ RESERVED_NAMES = INTERNAL_TOPICS | {METADATA_TOPIC}
 """Clients make no topics of these names; the last one is of the metadata log."""
 
 INTERNAL_TOPIC_OPTIONS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
-"""Of the coordinators' topics. Small segments: what a coordinator's log has outgrown can be deleted soon."""
+"""The options of the coordinators' topics. Small segments: what a coordinator's log has outgrown is deleted soon."""
 
 _SET, _DELETE = 0, 1
 
@@ -56,7 +56,7 @@ class Partition:
 
     Attributes:
         leader_epoch: grows when the leader changes; clients that know an older one refresh their metadata.
-        replica: of a cluster's broker that has one. Without it, the log is the only replica.
+        replica: The replica, on a cluster's broker that has one. Without it, the log is the only replica.
         image: who leads and who is in sync.
     """
 

@@ -43,7 +43,7 @@ def join_transaction(
     Args:
         peers: Asks the coordinator.
         table: Names it.
-        transactional_id: Of the producer.
+        transactional_id: The transactional id of the producer.
         producer: Who writes.
         partitions: Where to.
         then: Takes the outcome; COORDINATOR_NOT_AVAILABLE for all without a coordinator or its answer.

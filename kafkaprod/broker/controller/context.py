@@ -28,7 +28,7 @@ class ControllerContext:
         sessions: When each registered broker's session ends, by broker id.
         applied: The offset below which each broker has applied the log, by broker id.
         shutdown_offsets: The log's end when a broker's controlled shutdown began, kept once (KAFKA-14292).
-        generator: For placement.
+        generator: The random source for placement.
     """
 
     cluster_id: str

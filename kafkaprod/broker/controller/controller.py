@@ -86,7 +86,7 @@ class Controller:
     """See the module docstring.
 
     Attributes:
-        epoch: Of this controller process; brokers refuse older ones.
+        epoch: The epoch of this controller process; brokers refuse older ones.
         queue: Where requests are put.
         log: The metadata log; all of it is committed.
         channels: To the registered brokers, by broker id.
@@ -109,7 +109,7 @@ class Controller:
         Args:
             cluster_id: Brokers of other clusters are refused.
             session_timeout_ms: A broker that does not beat for this time is fenced.
-            seed: Of the generator that places replicas.
+            seed: The seed of the generator that places replicas.
             now_ms: The time.
             batches: The log so far.
             persist: Called with each new batch, before anything else sees it, and the image that it will change.

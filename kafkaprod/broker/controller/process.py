@@ -45,14 +45,14 @@ class ControllerConfig:
     """Options of a controller process.
 
     Attributes:
-        directory: Of the cluster's sockets; mode 0700, short.
-        data_dir: Of the metadata log.
+        directory: The directory of the cluster's sockets; mode 0700, short.
+        data_dir: The directory of the metadata log.
         cluster_id: Brokers of other clusters are refused.
         session_timeout_ms: A broker that does not beat for this time is fenced.
-        seed: Of the placement of replicas.
+        seed: The seed of the placement of replicas.
         default_configs: Options of topics that do not set them.
         flush_policy: When the log is synced.
-        disk: For the log.
+        disk: Writes the log.
     """
 
     directory: str

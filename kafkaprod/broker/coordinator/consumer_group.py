@@ -51,8 +51,8 @@ class ConsumerGroup:
 
     Attributes:
         config: may be replaced.
-        epoch: of the group.
-        target_epoch: of the targets.
+        epoch: The epoch of the group.
+        target_epoch: The epoch of the targets.
         members: by id.
         targets: what each member shall get.
         timers: deadlines of the members.

@@ -51,9 +51,9 @@ class ConsumerGroups:
         Args:
             config_of: the options of a group.
             topics: all topics; the same object as long as nothing changes.
-            records: of all groups, as they are written; by group id.
+            records: The records of all groups, as they are written; by group id.
             write: writes records, all or none; raises BrokerError.
-            now_ms: for the timeouts of members.
+            now_ms: Measures the timeouts of members.
 
         Raises:
             CorruptDataError: A record is damaged.

@@ -63,7 +63,7 @@ class ConsumerHeartbeat(NamedTuple):
     Attributes:
         member_epoch: 0 joins, -1 leaves, -2 leaves for a restart as a static member.
         owned: the partitions that the member holds.
-        classic: of a JoinGroup request; None for the consumer protocol.
+        classic: The arguments of a JoinGroup request; None for the consumer protocol.
         may_see: whether a regular expression of the member may match a topic: the client may describe it.
     """
 
@@ -94,7 +94,7 @@ class ConsumerMember:
     """One member.
 
     Attributes:
-        epoch: of the assignment it has; -2 while a static member is away.
+        epoch: The epoch of the assignment it has; -2 while a static member is away.
         previous_epoch: the one before; accepted once more, since the answer with the new one may be lost.
         assigned: what it may use.
         revoking: what it still holds and must give up.

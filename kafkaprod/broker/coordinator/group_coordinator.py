@@ -37,11 +37,11 @@ class GroupCoordinator:
     """See the module docstring.
 
     Args:
-        config: of the classic groups.
+        config: The configuration of the classic groups.
         has_offsets: whether offsets are committed for a group id; such a group outlives its members.
         consumers: the groups of the consumer protocol.
         saved: the classic groups that are written; they are taken over.
-        now_ms: for the sessions of their members.
+        now_ms: Measures the sessions of their members.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ class JoinAttempt(NamedTuple):
 
     Attributes:
         member_id: empty for a first join.
-        instance_id: of a static member (KIP-345), else None.
+        instance_id: The instance id of a static member (KIP-345), else None.
         protocols: name -> the member's metadata, most preferred first.
         needs_known_id: a first join is answered with an id and must be repeated with it (v4+, KIP-394).
         can_skip_assignment: understands SkipAssignment (v9+, KIP-814).

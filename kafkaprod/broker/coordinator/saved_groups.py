@@ -19,7 +19,7 @@ from kafkaprod.protocol.error_codes import ErrorCode
 logger = logging.getLogger(__name__)
 
 MAX_GROUP_BYTES: Final = 1_048_588
-"""Of a group's record: Kafka's default for the largest batch of a topic, which __consumer_offsets has, too."""
+"""Limit of a group's record: Kafka's default for the largest batch of a topic, which __consumer_offsets has, too."""
 
 
 class SavedGroups:

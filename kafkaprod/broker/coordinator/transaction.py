@@ -81,11 +81,11 @@ class Transaction:
     Attributes:
         previous_producer_id: the one before; a retried EndTxn or InitProducerId may still name it.
         next_producer_id: takes over when the transaction is complete, as the epochs are used up.
-        epoch: of the producer; of the markers while the outcome is decided.
+        epoch: The epoch of the producer; of the markers while the outcome is decided.
         last_epoch: the one a retried InitProducerId may name. Not in the log.
         start_ms: when the transaction began, NO_TIME without one.
         last_update_ms: when the log was last written.
-        client_version: of the transaction protocol the open transaction uses, 0 for TV1.
+        client_version: The version of the transaction protocol the open transaction uses, 0 for TV1.
         is_fence_unwritten: the epoch was raised for a fence whose write failed; the next attempt does not raise it
             again. Not in the log.
     """
@@ -151,9 +151,9 @@ def init(
     Args:
         now: the state; one with epoch -1 for an id that is not known yet.
         given: what the producer believes it is (KIP-360), None if it just started.
-        timeout_ms: of its transactions; checked by the caller.
+        timeout_ms: The timeout of its transactions; checked by the caller.
         now_ms: wall time.
-        level: of the feature transaction.version.
+        level: The level of the feature transaction.version.
         new_producer_id: called when the epochs are used up.
 
     Returns:

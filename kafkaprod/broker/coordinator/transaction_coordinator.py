@@ -75,7 +75,7 @@ class TransactionCoordinator:
     """See the module docstring.
 
     Args:
-        config: of all ids.
+        config: The configuration of all ids.
         log: their states.
         new_producer_id: gives out a fresh one; raises OSError if it cannot.
         markers: writes markers.
@@ -105,7 +105,7 @@ class TransactionCoordinator:
 
     @property
     def level(self) -> int:
-        """Of the feature transaction.version."""
+        """The level of the feature transaction.version."""
         return self._config.version
 
     # -- start ---------------------------------------------------------------------------------------------------

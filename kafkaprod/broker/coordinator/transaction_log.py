@@ -46,7 +46,7 @@ class TransactionLog:
         Args:
             logs: the partitions in order; empty if there are none yet.
             make_log: makes the only one, at the first write.
-            level: of the feature transaction.version; decides the format of records.
+            level: The level of the feature transaction.version; decides the format of records.
 
         Raises:
             LogError: CORRUPT_MESSAGE, a log is damaged.

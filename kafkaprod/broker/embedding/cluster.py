@@ -79,18 +79,19 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
             brokers: How many.
             racks: One for each broker; replicas are spread over them.
             topics: Name -> partition count, made at the start if missing.
-            replication_factor: Of topics that do not say; None for 3, or all brokers if there are fewer.
-            min_insync_replicas: Of topics that do not set it.
+            replication_factor: The number of replicas of topics that do not say; None for 3, or all brokers if there
+                are fewer.
+            min_insync_replicas: The lowest number of in-sync replicas of topics that do not set it.
             unclean_elections: Whether a replica outside of the ISR may lead if no other can.
             detection: "immediate": the end of a broker's process counts at once; "session": once its session ends.
             session_timeout_ms: A broker that does not answer for this time is fenced.
             replica_lag_ms: A follower that is behind for this time leaves the ISR.
-            seed: Of the placement of replicas.
+            seed: The seed of the placement of replicas.
             ports: One for each broker; 0 takes a free one, as does an empty list.
             data_dir: Kept; None for a temporary one that goes with the cluster: in memory (/dev/shm) where that has
                 2 GiB free and TMPDIR is not set, because a busy disk makes restarts slow.
             auto_create_topics: Make topics that clients name and that do not exist.
-            num_partitions: Of topics made without a count.
+            num_partitions: The number of partitions of topics made without a count.
             sasl_users: User name -> password, as for `EmbeddedBroker`: clients must log in if there are any.
             sasl_oauthbearer: Clients can log in with unsigned tokens, as for `EmbeddedBroker`.
             tls_files: Certificate chain, private key and, to ask clients for certificates, their authority; PEM files.
@@ -298,7 +299,7 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
         """Wait until a condition on the cluster is true; return the view that fulfilled it.
 
         Args:
-            condition: Of a view.
+            condition: What must be true of a view.
             timeout_s: How long, in seconds.
             what: Begins the error: what is the case without it.
 

@@ -74,7 +74,7 @@ class ClusterFaults(LinkControls):
 
         Args:
             topic: The topic.
-            partition: Of the topic.
+            partition: The partition's number.
             to: How many members are left, the leader among them.
 
         Returns:
@@ -105,7 +105,7 @@ class ClusterFaults(LinkControls):
         The cluster is whole and in sync then.
 
         Args:
-            seed: Of the faults; the same seed draws the same ones.
+            seed: The seed of the faults; the same seed draws the same ones.
             kinds: Which ones; see `KINDS`.
             period_ms: How long each one lasts, in milliseconds.
 

@@ -117,7 +117,7 @@ class ClusterBroker(ClusterProcess):
         Its syncs are those of Kafka's defaults: hardly any, so that a replica alone loses what it acknowledged.
 
         Args:
-            seed: Of how much of it goes.
+            seed: Decides how much of it goes.
 
         Raises:
             ConfigError: `seed` is not a whole number.

@@ -39,7 +39,7 @@ class TopicControls:
         """Make a topic, and wait until its partitions have leaders that know it.
 
         Args:
-            name: Of the topic.
+            name: The name of the topic.
             partitions: How many, unless `assignment` says.
             replication_factor: None for the cluster's.
             assignment: The brokers of each partition, its preferred leader first.

@@ -93,10 +93,10 @@ class EmbeddedBroker:
                 `port`; see the attribute of this name. Those with TLS need `tls_files`, those with SASL `sasl_users`.
             topics: name -> partition count, made at the start if missing.
             auto_create_topics: create topics that clients request, as Kafka does by default.
-            num_partitions: of topics made without a count.
+            num_partitions: The number of partitions of topics made without a count.
             flush_policy: "each", "interval:<ms>" or "never". In a temporary directory only "each" syncs anything.
-            retention_ms: of topics that say nothing else; -1: records stay however old their timestamps are, which
-                brokers with Kafka's default of 7 days look at every 5 minutes.
+            retention_ms: The retention of topics that say nothing else; -1: records stay however old their timestamps
+                are, which brokers with Kafka's default of 7 days look at every 5 minutes.
             initial_rebalance_delay_ms: how long a new group waits for its first members.
             transaction_version: level of the feature `transaction.version`: 2 for the protocol of Kafka 4 (KIP-890),
                 0 or 1 for the one before.

@@ -96,7 +96,7 @@ class FaultScript(Protocol):
             fault: What happens to them.
             times: How many at most; None for all.
             rate: Share of the requests it happens to: above 0, 1 at most.
-            seed: Of the dice for `rate`; None is unpredictable.
+            seed: The seed of the dice for `rate`; None is unpredictable.
 
         Raises:
             ConfigError: An argument has a wrong type or value.

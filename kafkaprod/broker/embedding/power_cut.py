@@ -11,9 +11,9 @@ def cut_power(data_dir: str, journal: str, seed: int) -> dict[str, int]:
     """Cut the logs of a broker that does not run; return the bytes that each log lost.
 
     Args:
-        data_dir: Of the broker.
-        journal: Of its `UnsyncedDisk`: what would be on the disk.
-        seed: Of how much of the rest stays; the same files and seed give the same cut.
+        data_dir: The directory of the broker.
+        journal: The journal of its `UnsyncedDisk`: what would be on the disk.
+        seed: Decides how much of the rest stays; the same files and seed give the same cut.
     """
     synced = _synced_sizes(journal)
     dice = random.Random(seed)

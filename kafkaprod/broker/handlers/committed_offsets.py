@@ -11,7 +11,7 @@ from kafkaprod.broker.coordinator.offsets import MAX_METADATA_BYTES
 from kafkaprod.protocol.error_codes import ErrorCode
 
 MAX_COMMIT_BYTES = 1 << 20
-"""Of the metadata of all offsets in a request.
+"""The size limit of the metadata of all offsets in a request.
 
 Kafka's limit is that of a batch, message.max.bytes of 1 MiB. Up to 3.9 it answers INVALID_COMMIT_OFFSET_SIZE, as here;
 from 4.0 on UNKNOWN_SERVER_ERROR, which says less.

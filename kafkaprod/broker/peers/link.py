@@ -39,8 +39,8 @@ class PeerLink:
         """Make a link; nothing is connected.
 
         Args:
-            poller: Of the loop that calls `on_ready`.
-            clock: For deadlines.
+            poller: The poller of the loop that calls `on_ready`.
+            clock: Measures deadlines.
             rules: Cuts and delays.
             own: Name of this process.
             peer: Name of the other one.

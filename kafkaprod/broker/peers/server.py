@@ -47,8 +47,8 @@ class PeerServer:
         """Listen at a path.
 
         Args:
-            poller: Of the loop that calls `on_ready` of this and of its sessions.
-            path: Of the socket.
+            poller: The poller of the loop that calls `on_ready` of this and of its sessions.
+            path: The path of the socket.
             versions: What is announced.
             on_request: Called with each request.
         """

@@ -50,7 +50,7 @@ class BrokerLifecycle:
 
     Attributes:
         state: A key of TRANSITIONS.
-        broker_epoch: Of the registration in force, -1 before the first.
+        broker_epoch: The epoch of the registration in force, -1 before the first.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class BrokerLifecycle:
         """Start a process's lifecycle.
 
         Args:
-            broker_id: Of this broker.
+            broker_id: This broker's id.
             cluster_id: The cluster it belongs to.
-            incarnation_id: Of this process.
+            incarnation_id: The id of this process.
             heartbeat_ms: Between heartbeats.
             rack: Where it is.
-            previous_epoch: Of the last process's registration if that stopped cleanly, else -1.
+            previous_epoch: The epoch of the last process's registration if that stopped cleanly, else -1.
             endpoints: Where clients reach it: listener name, host, port, security protocol.
         """
         self.state = S.REGISTERING

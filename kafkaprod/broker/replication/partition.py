@@ -70,7 +70,7 @@ class ReplicaSettings:
 
     Attributes:
         lag_ms: A follower that did not catch up for this time leaves the ISR.
-        max_batches: Of one partition in one fetch answer.
+        max_batches: The highest number of batches of one partition in one fetch answer.
         idle_ms: How long a follower rests after an answer without records; 0 where leaders hold such answers back.
     """
 

@@ -16,7 +16,7 @@ from kafkaprod.broker.storage.log.watermark import WatermarkRule
 from kafkaprod.errors import IllegalStateError
 
 MAX_READ_BYTES = 1024 * 1024
-"""Of one partition in one answer to a follower: followers and clients share the loop."""
+"""The size limit of one partition in one answer to a follower: followers and clients share the loop."""
 
 
 class ReadBatches(NamedTuple):

@@ -42,13 +42,13 @@ class ReplicaManager:
         """Make a manager without replicas.
 
         Args:
-            broker_id: Of this broker.
+            broker_id: This broker's id.
             image: Followed by `on_metadata`.
-            broker_epoch: Of the registration in force.
+            broker_epoch: The epoch of the registration in force.
             open_log: Opens or makes a partition's log.
             drop_log: Deletes a partition's log.
             min_isr: The option min.insync.replicas of a topic.
-            settings: Of all replicas.
+            settings: The settings of all replicas.
         """
         self.replicas: dict[PartitionKey, PartitionReplica] = {}
         self.fetchers: dict[int, Fetcher] = {}

@@ -72,7 +72,7 @@ class Acceptors:
         broker: what the sessions serve.
         admission: decides who gets a place.
         versions: what is announced, by whether clients have to log in.
-        poller, clock, loop: of the server.
+        poller, clock, loop: Those of the server.
 
     Attributes:
         are_clients_cut: clients are refused (tests).

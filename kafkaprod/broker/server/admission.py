@@ -15,9 +15,9 @@ from kafkaprod.broker.config import Limits
 from kafkaprod.broker.server.session import Session, SessionStage
 
 LOGIN_MS = 30_000
-"""For TLS handshake and login, from accept on."""
+"""The time for TLS handshake and login, from accept on."""
 FRAME_MS = 30_000
-"""For a request from its first to its last byte, while the memory for unfinished requests is scarce."""
+"""The time for a request from its first to its last byte, while the memory for unfinished requests is scarce."""
 _SILENT_MS = 1_000
 """A stranger that need not log in keeps its place so long."""
 

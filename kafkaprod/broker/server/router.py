@@ -85,7 +85,7 @@ def announced_versions(
     Args:
         has_login: clients have to log in.
         takes_metrics: clients may push metrics.
-        max_versions: of these APIs nothing higher is announced.
+        max_versions: The highest announced versions of some APIs.
 
     Raises:
         ConfigError: a version of `max_versions` is below the lowest there is.

@@ -33,7 +33,7 @@ _CLIENT_LEFT = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
 
 class SessionStage(Enum):
-    """Of a session's request in progress. There is one at most."""
+    """The stages of a session's request in progress. There is one at most."""
 
     IDLE = "none is in progress"
     HANDLING = "no answer yet"
@@ -47,18 +47,18 @@ class Session:
         host: the client's address.
         is_open: connect and TLS handshake are through.
         is_closed: the socket is closed; answers that come now go nowhere.
-        stage: of the request in progress.
+        stage: The stage of the request in progress.
         abandon: releases what its outcome waits for; called if the connection is closed before.
         waiting: requests behind it.
         login: how far its login is; None where no login is needed.
-        endpoint: of the listener it came through.
+        endpoint: The endpoint of the listener it came through.
         is_peer: it comes from another process of the cluster.
         opened_ms: when it was accepted.
         last_active_ms: when a request or an answer was last complete.
         unfinished_since_ms: when the first bytes of an unfinished request came; None if there is none.
         is_paused: nothing is read because the memory for unfinished requests is used up; kept by the server.
-        incomplete_bytes: of the request that is not complete.
-        in_progress_bytes: of the request in progress, as long as they are held.
+        incomplete_bytes: The bytes of the request that is not complete.
+        in_progress_bytes: The bytes of the request in progress, as long as they are held.
         watched: what the poller looks for now; kept by the server.
         has_output: bytes wait for the socket.
         closes_after_answer: the client is refused.

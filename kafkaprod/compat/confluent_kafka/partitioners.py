@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 Choose = Callable[[Any, int], int | None]
-"""Of key and number of partitions: the partition; None: the engine's choice for records without a key."""
+"""Makes the partition of a key and the number of partitions; None: the engine's choice for records without a key."""
 
 
 def consistent(key: Any, partition_count: int) -> int:

@@ -127,7 +127,7 @@ class Producer:
                 self._events.end()
                 self._report(failure, delivery)
 
-        # Of a transaction the record must be sent before the transaction ends.
+        # In a transaction the record must be sent before the transaction ends.
         if not self._is_transactional and self._backlog.keep(topic, send_later):
             return
         try:

@@ -46,7 +46,7 @@ class Statistics:
 
     Args:
         producer: Whose metrics are read.
-        settings: Of the producer.
+        settings: The settings of the producer.
         events: Knows how many records are under way.
         counts: Has seen every outcome.
     """

@@ -78,7 +78,7 @@ class AuthorizationError(BrokerResponseError):
     """The user may not do this."""
 
 
-# Of errors without a code: name and base.
+# Name and base of errors without a code.
 _LOCAL: Final = {
     "Cancelled": RetriableError,
     "CommitFailedError": KafkaError,

@@ -30,7 +30,7 @@ class Failure:
 
     Attributes:
         text: What happened, to which transaction, and what to do.
-        outcome: Of the transaction: "unknown" if it may have been committed.
+        outcome: The outcome of the transaction: "unknown" if it may have been committed.
     """
 
     error_class: type[KafkaError]

@@ -28,7 +28,7 @@ class Intents:
         state: Where the producer is.
         producer_id, epoch: What batches are numbered under; -1 before the first init.
         number: Counts transactions; grows with each `begin`.
-        members: Of the current transaction.
+        members: The members of the current transaction.
         failure: Why the transaction must be aborted, or the producer closed: the first reason.
     """
 

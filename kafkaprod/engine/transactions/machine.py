@@ -219,7 +219,7 @@ class TransactionMachine(Intents):
         """A batch of the transaction failed: it cannot be committed.
 
         Args:
-            topic, partition: Of the batch.
+            topic, partition: Those of the batch.
             error: Its error.
             had_sequence: It was sent at least once, so that a sequence number is missing in the partition now.
         """

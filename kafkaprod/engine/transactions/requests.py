@@ -58,10 +58,10 @@ class TransactionRequest:
         node: Where to; None: any broker.
         message: What.
         versions: Lowest and highest version it may travel in.
-        group_id: Of FIND_COORDINATOR for a group, ADD_OFFSETS and COMMIT_OFFSETS.
-        partitions: Of ADD_PARTITIONS.
-        call: Of COMMIT_OFFSETS.
-        is_commit, is_v2: Of END.
+        group_id: The group id of FIND_COORDINATOR for a group, ADD_OFFSETS and COMMIT_OFFSETS.
+        partitions: The partitions of ADD_PARTITIONS.
+        call: The call of COMMIT_OFFSETS.
+        is_commit, is_v2: The arguments of END.
     """
 
     step: Step

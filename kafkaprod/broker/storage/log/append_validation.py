@@ -69,7 +69,7 @@ def validate_client_batch(
 
     Args:
         data: the records field of a produce request for one partition; writable, changed in place.
-        config: of the topic.
+        config: The configuration of the topic.
         now_ms: wall time.
         max_bytes_now: most bytes of records to check; None for as many as the rules allow.
 

@@ -21,9 +21,9 @@ class Cleaner:
     """One compaction of one log. One thread.
 
     Args:
-        lock: of the partition.
-        fence: of the partition; it remembers damage and failures.
-        store: of the partition, guarded by the lock.
+        lock: The lock of the partition.
+        fence: The fence of the partition; it remembers damage and failures.
+        store: The store of the partition, guarded by the lock.
         should_stop: called for each batch; True ends the work.
     """
 

@@ -44,7 +44,7 @@ from kafkaprod.compression import CODEC_NAMES, make_codec
 from kafkaprod.errors import CorruptDataError, KafkaError
 
 MAX_KEYS = 500_000
-"""Of one pass: about 100 MB. A longer dirty part takes several passes."""
+"""The most keys of one pass: about 100 MB. A longer dirty part takes several passes."""
 _READ_BYTES = 4 * 1024 * 1024
 _WRITE_BYTES = 1024 * 1024
 
@@ -60,9 +60,9 @@ class CompactionPlan:
     Attributes:
         segments: closed ones from the start of the log on, those that may be cleaned.
         dirty_offset: below it each key has one record.
-        end_offset: of the last segment.
+        end_offset: The end offset of the last segment.
         aborted: transactions whose records go, by the id of their producer.
-        last_offsets: of the last batch of each producer, by its id.
+        last_offsets: The last offset of the last batch of each producer, by its id.
         now_ms: wall time.
     """
 

@@ -87,7 +87,7 @@ class LogDir:
 
     Attributes:
         path: the directory.
-        identity: of the broker that owns it.
+        identity: The identity of the broker that owns it.
         was_clean: the last broker closed it cleanly.
     """
 
@@ -142,7 +142,7 @@ class LogDir:
 
         Args:
             topic_partition: the partition.
-            topic_id: of its topic.
+            topic_id: The id of its topic.
             config: options; None for the defaults.
             is_id_saved: the id is on the disk, and is among the `KnownTopics` of the next start: the partition's own
                 copy of it need not be synced, which takes most of the time of a partition.
@@ -406,7 +406,7 @@ def open_log_dir(
     Args:
         path: the directory; made with mode 0700, and those above it by the umask.
         environment: shared by all logs.
-        node_id: of this broker.
+        node_id: This broker's id.
         cluster_id: must match the directory's; None takes the directory's, or a random one.
         defaults: options of topics without their own.
         find_topics: called when the directory is locked and its checkpoints are read; may use `open_first`.

@@ -51,7 +51,7 @@ class PartitionLog(ReadableLog):
         Args:
             records: one batch, the records field of a produce request; writable: offset, epoch and, where the topic
                 says so, timestamps are set in place.
-            leader_epoch: of this broker for the partition, at least `latest_epoch`.
+            leader_epoch: The leader epoch of this broker for the partition, at least `latest_epoch`.
             guard: the transaction coordinator's answer about a transactional batch.
             max_bytes_now: most bytes of records to check in this call; None for as many as the rules allow.
 
@@ -304,10 +304,10 @@ def open_partition_log(
     """Open a partition directory, or make a new log in an empty one.
 
     Args:
-        topic_partition: for messages.
+        topic_partition: Named in messages.
         directory: must exist.
-        config: of the topic.
-        environment: of the broker.
+        config: The configuration of the topic.
+        environment: The environment of the broker.
         is_clean: the last broker closed the directory cleanly.
         recovery_point: from the checkpoint; data below it need not be read.
         log_start_offset: from the checkpoint.

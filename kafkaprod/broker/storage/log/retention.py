@@ -21,12 +21,13 @@ def count_expired(
 
     Args:
         segments: all, oldest first, the last one active.
-        config: of the topic.
+        config: The configuration of the topic.
         log_start_offset: nothing below it is needed.
         log_end_offset: where the active segment ends.
         high_watermark: a segment that ends above it stays.
         now_ms: wall time.
-        largest_timestamp: of a segment, in ms; the file's modification time where records have none.
+        largest_timestamp: The largest timestamp of a segment, in ms; the file's modification time where records have
+            none.
     """
     total = sum(segment.size_bytes for segment in segments)
     count = 0

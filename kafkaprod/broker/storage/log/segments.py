@@ -50,7 +50,7 @@ class ReadResult(NamedTuple):
 
     Attributes:
         records: whole batches, the last one possibly cut; None if there is nothing to read.
-        first_offset: of the first batch in `records`, at or below the requested offset.
+        first_offset: The first offset of the first batch in `records`, at or below the requested offset.
         end_offset: no record in `records` has an offset at or above it; for `aborted_transactions`.
     """
 

@@ -40,8 +40,8 @@ class VerificationToken:
     transaction that nothing ends.
 
     Attributes:
-        epoch: of the producer.
-        lowest_sequence: of the batches that wait for the verification; it must be appended first.
+        epoch: The epoch of the producer.
+        lowest_sequence: The lowest sequence of the batches that wait for the verification; it must be appended first.
         created_ms: wall time; for expiry.
     """
 
@@ -58,7 +58,7 @@ class TransactionGuard(NamedTuple):
     starts_at_sequence_zero: bool = False
     """The producer uses transactions V2 (KIP-890): with no state here, its first sequence must be 0."""
     token: VerificationToken | None = None
-    """Of the verification; None: the caller vouches for the batch."""
+    """The token of the verification; None: the caller vouches for the batch."""
 
 
 UNGUARDED = TransactionGuard()
@@ -101,7 +101,7 @@ class ProducerState:
         It needs none if the transaction has records here already, if it is a duplicate, or if its epoch is stale.
 
         Args:
-            header: of the batch.
+            header: The header of the batch.
             now_ms: wall time.
         """
         entry = self.producers.get(header.producer_id)

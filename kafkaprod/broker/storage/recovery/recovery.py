@@ -146,7 +146,7 @@ def recover(
 
     Args:
         image: the partition directory.
-        config: of the topic.
+        config: The configuration of the topic.
         is_clean: the last broker closed the log.
         recovery_point: data below this offset is known to be on the disk.
         log_start_offset: the checkpointed one, 0 without a checkpoint.

@@ -30,7 +30,7 @@ class FutureRecordMetadata(Future):
     """The outcome of a record that was sent, or the error that kept it from being queued. Thread-safe.
 
     Args:
-        delivery: Of the record; None: nothing was queued, and `failure` is called next.
+        delivery: The future of the record; None: nothing was queued, and `failure` is called next.
         header_size: Bytes of the headers, -1 without.
     """
 
