@@ -85,7 +85,8 @@ def test_a_phrase_is_found_over_a_line_end_and_a_comment_sign() -> None:
 
 
 def test_a_number_of_an_error_code_and_a_text_without_a_subject_are_found() -> None:
-    assert CODES.search("LogError: 2, the log is damaged") and CODES.search("Heartbeat answers 27")
+    assert CODES.search("LogError: 2, the log is damaged")
+    assert CODES.search("Heartbeat answers 27")
     assert not CODES.search("exit code 75; LogError: CORRUPT_MESSAGE")
     assert WITHOUT_SUBJECT.search("Args:\n    client: Of the cluster.")
     assert not WITHOUT_SUBJECT.search("Args:\n    client: A client of the cluster.")

@@ -1,9 +1,10 @@
 """What an error code means for the transaction: one table per request. Pure.
 
 Source: TransactionManager (Kafka 4.3), KIP-360, KIP-588, KIP-890, KIP-1050. Two deviations, both where Kafka's own
-client fails for good although the transaction can simply be aborted: a v2 coordinator that answers 48 or 90 to a
-commit, and a group coordinator that answers 47 or 48 under v2, usually ended the transaction itself because it
-took too long. The abort that follows has the last word: its answer is 0, or 90 if another producer took over.
+client fails for good although the transaction can simply be aborted: a v2 coordinator that answers INVALID_TXN_STATE or
+PRODUCER_FENCED to a commit, and a group coordinator that answers INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE under v2,
+usually ended the transaction itself because it took too long. The abort that follows has the last word: its answer is
+NONE, or PRODUCER_FENCED if another producer took over.
 """
 
 from __future__ import annotations
