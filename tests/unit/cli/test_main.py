@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkaprod import __version__
 from kafkaprod.cli.documentation import cli_page
 from kafkaprod.cli.main import COMMANDS, EXAMPLES, build_parser, main
 
@@ -167,3 +168,9 @@ def test_only_the_command_that_is_called_is_imported() -> None:
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "kafkaprod.cli.tail" in modules
     assert not {"kafkaprod.broker.server.server", "kafkaprod.loader.load", "pyarrow", "polars", "tqdm"} & set(modules)
+
+
+def test_the_package_runs_as_a_program() -> None:
+    """The module `kafkaprod.__main__` is the command line."""
+    done = subprocess.run([sys.executable, "-m", "kafkaprod", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"kafkaprod {__version__}\n"
