@@ -33,8 +33,8 @@
 
 Each class also inherits the builtin a stranger would catch. Messages say what, which, limit and value.
 Attributes shared by all: `retriable` (the engine may try again by itself), `needs_metadata` (the cluster
-snapshot is stale), `category` (what to do about a failed transaction call), and `context`, a dict with any of topic,
-partition, node, api, correlation_id.
+snapshot is stale), `category` (what to do about a failed transaction call), `outcome` (what is certain about its
+transaction), and `context`, a dict with any of topic, partition, node, api, correlation_id.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ from typing import Any, Literal
 from kafkaprod.text import printable as printable  # its public place for the rest of the package
 
 Category = Literal["retriable", "abortable", "recoverable", "invalid"]
+"""What to do about a failed transaction call."""
+
+Outcome = Literal["committed", "not committed", "unknown"]
+"""What is certain about the transaction when a call of it fails."""
 
 
 class KafkaError(Exception):
@@ -59,12 +63,17 @@ class KafkaError(Exception):
         result: The BlockResult or TableResult of a block or table that was queued in part; else None.
         category: What to do after an error of a transaction (KIP-1050): "retriable", repeat the same call; "abortable",
             abort the transaction and begin the next one; "recoverable", close this producer and make a new one if this
-            instance should stay; "invalid", close it and correct an option or an ACL. None: it concerns no transaction.
+            instance is to stay; "invalid", close it and correct an option or an ACL. None: it concerns no transaction.
+        outcome: Of an error that a transaction call raised, what is certain about the transaction: "committed" (only
+            the epoch for the next one is missing), "not committed" (none of it is visible, or ever will be unless you
+            commit it yet), or "unknown": a coordinator may have committed it, or may do so later; repeat the call
+            after a timeout, read the committed offsets of the input after other errors. None: no transaction was open.
     """
 
     result: Any = None
     possibly_persisted: bool = False
     category: Category | None = None
+    outcome: Outcome | None = None
 
     retriable: bool = False
     needs_metadata: bool = False
@@ -203,17 +212,7 @@ class OutOfOrderSequenceError(BrokerError):
     """The broker does not have the batches sent before this one; earlier records may be missing from the log."""
 
 
-class _TransactionError(BrokerError):
-    """A transaction cannot continue.
-
-    Attributes:
-        outcome: "unknown" if the transaction may have been committed or aborted, "not committed" if it surely was not.
-    """
-
-    outcome: Literal["not committed", "unknown"] = "not committed"
-
-
-class ProducerFencedError(_TransactionError):
+class ProducerFencedError(BrokerError):
     """The coordinator has a newer epoch of this transactional id. Fatal: close this producer.
 
     Another producer with the id took over, or the coordinator itself aborted a transaction that took longer than
@@ -224,19 +223,19 @@ class ProducerFencedError(_TransactionError):
     category: Category | None = "recoverable"
 
 
-class InvalidProducerIdMappingError(_TransactionError):
+class InvalidProducerIdMappingError(BrokerError):
     """The transactional id expired after days without use, or has another producer id. Fatal: make a new producer."""
 
     category: Category | None = "recoverable"
 
 
-class InvalidTxnStateError(_TransactionError):
+class InvalidTxnStateError(BrokerError):
     """The coordinator's transaction is in another state than this producer's. Fatal: make a new producer."""
 
     category: Category | None = "invalid"
 
 
-class TransactionAbortableError(_TransactionError):
+class TransactionAbortableError(BrokerError):
     """The transaction cannot be committed: abort it, begin the next one and read the input again.
 
     `code` and `name` are those of the answer that caused it; -1 if no answer did.
@@ -254,6 +253,8 @@ class TransactionTimeoutError(KafkaError, TimeoutError):
 
 class CommitUnknownError(TransactionTimeoutError):
     """commit_transaction() did not end within its timeout. The transaction may be committed or not: repeat the call."""
+
+    outcome: Outcome | None = "unknown"
 
 
 class TransactionAbortedError(KafkaError):

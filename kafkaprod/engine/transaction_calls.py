@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from kafkaprod._core.machine.waking import Waiter
 from kafkaprod.engine.host import EngineHost
 from kafkaprod.engine.steps import MakeWaiter, Steps, run
-from kafkaprod.errors import BootstrapError, IllegalStateError, InvalidRecordError
+from kafkaprod.errors import BootstrapError, IllegalStateError, InvalidRecordError, KafkaError
 from kafkaprod.metrics.producer_metrics import Timer
 
 # A producer without transactions does not load their messages.
@@ -52,9 +52,13 @@ class TransactionCalls:
     def begin(self) -> None:
         """Producer.begin_transaction; never waits."""
         identity = self.identity
-        self._check()
         started_ns = time.perf_counter_ns()
-        identity.begin()
+        try:
+            self._check()
+            identity.begin()
+        except KafkaError as error:
+            identity.tell_outcome(error)
+            raise
         self._engine.metrics.add_time("txn-begin", time.perf_counter_ns() - started_ns)
 
     def init(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
@@ -88,9 +92,13 @@ class TransactionCalls:
         timeout: float | None,
         make_waiter: MakeWaiter,
     ) -> Steps[None]:
-        self._check()
         watch, wakeup = self._engine.topic_watch, self._engine.node_pool.wakeup
-        limit_s, waiter = self._limit_s(timeout), make_waiter()
+        try:
+            self._check()
+            limit_s, waiter = self._limit_s(timeout), make_waiter()
+        except KafkaError as refusal:
+            self.identity.tell_outcome(refusal)
+            raise
         patience_s = limit_s if timeout is not None else watch.first_patience_s(limit_s)
         started_ns = time.perf_counter_ns()
         try:
@@ -105,15 +113,18 @@ class TransactionCalls:
             if error is None:
                 self.identity.finish(call)
                 return
-        except BaseException:  # Ctrl-C, too, at any of these lines
+        except BaseException as raised:  # Ctrl-C, too, at any of these lines
             self.identity.let_go(waiter)
             wakeup()  # the wait may not have begun, and nothing else wakes the sender for the call
+            if isinstance(raised, KafkaError):
+                self.identity.tell_outcome(raised)
             raise
         finally:
             self._engine.metrics.add_time(timer, time.perf_counter_ns() - started_ns)
         if timeout is None and not watch.has_contact():
             error = watch.why_no_contact()
             error.category = "retriable" if isinstance(error, BootstrapError) else "invalid"
+            self.identity.tell_outcome(error)
         raise error
 
     def _check(self) -> None:

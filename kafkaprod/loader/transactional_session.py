@@ -264,7 +264,7 @@ class TransactionalSession:
         is_ours = getattr(cause, "topic", None) == self._options.topic  # and not that of bad rows
         if is_ours and broker_code(cause) == ErrorCode.MESSAGE_TOO_LARGE:
             return TryAgainError(is_batch_too_large=True)
-        is_unknown = getattr(error, "outcome", "") == "unknown"  # the next session reads what was committed
+        is_unknown = error.outcome == "unknown"  # the next session reads what was committed
         is_aborted = isinstance(error, TransactionAbortableError) or broker_code(cause) in _ABORTED
         return TryAgainError() if is_unknown or is_aborted else None
 

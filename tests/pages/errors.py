@@ -44,6 +44,7 @@ for that record: do not retry it in a loop without a reason of your own.
 | `retriable` | a later try may succeed; the producer has used up its own tries |
 | `possibly_persisted` | the record may be in the log although it failed: sent again it may be there twice |
 | `category` | of transactions: `retriable` (repeat the same call), `abortable` (abort, begin again), `recoverable` (make a new producer), `invalid` (correct an option or a right); None otherwise |
+| `outcome` | of transaction calls, what is certain: `committed`, `not committed`, `unknown` (a coordinator may have committed it, or may do so later); None where no transaction was open |
 | `context` | topic, partition, node, api and correlation id, as far as known |
 | `code`, `name` | of a `BrokerError`: Kafka's code and its name |
 | `result` | of a block that was queued in part: the `BlockResult` of the queued rows |
@@ -182,7 +183,7 @@ def _classes() -> Iterator[str]:
         builtins = [base.__name__ for base in error.__mro__ if base.__module__ == "builtins"]
         kafka = [base.__name__ for base in error.__bases__ if issubclass(base, KafkaError)]
         kind = next(name for name in builtins if name not in ("object", "BaseException"))
-        parents = [name for name in (*kafka, kind) if name not in ("KafkaError", "Exception", "_TransactionError")]
+        parents = [name for name in (*kafka, kind) if name not in ("KafkaError", "Exception")]
         yield f"### `{error.__name__}`\n"
         yield f"{_meaning(error)}\n"
         yield f"- what to do: {REMEDIES[error.__name__]}"

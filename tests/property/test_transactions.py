@@ -13,11 +13,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kafkaprod.engine.transactions.answers import Step
 from kafkaprod.engine.transactions.calls import Call, CallKind
 from kafkaprod.engine.transactions.offsets import GroupMetadata, OffsetAndMetadata
 from kafkaprod.engine.transactions.requests import TransactionRequest
 from kafkaprod.engine.transactions.states import OPEN, State
+from kafkaprod.engine.transactions.verdicts import Step
 from kafkaprod.errors import DeliveryTimeoutError, IllegalStateError, KafkaError, TransactionAbortedError
 from kafkaprod.protocol.error_codes import error_for
 from kafkaprod.structs import TopicPartition
@@ -126,7 +126,7 @@ class Transactions(RuleBasedStateMachine):
             if error is None:
                 assert number not in self.coordinator.aborted
                 assert number in self.coordinator.committed or number not in self.started
-            elif getattr(error, "outcome", "not committed") == "not committed":
+            elif error.outcome == "not committed":
                 assert number not in self.coordinator.committed, error
         elif call.kind is CallKind.ABORT and error is None:
             assert number not in self.coordinator.committed

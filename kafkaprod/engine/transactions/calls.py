@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal
+from typing import Any
 
 from kafkaprod.engine.transactions.offsets import GroupMetadata, OffsetAndMetadata
-from kafkaprod.errors import Category, KafkaError
+from kafkaprod.errors import Category, KafkaError, Outcome
 from kafkaprod.structs import TopicPartition
 
 
@@ -30,7 +30,7 @@ class Failure:
 
     Attributes:
         text: What happened, to which transaction, and what to do.
-        outcome: The outcome of the transaction: "unknown" if it may have been committed.
+        outcome: Of the transaction; None: none was open.
     """
 
     error_class: type[KafkaError]
@@ -38,16 +38,15 @@ class Failure:
     category: Category
     code: int = -1
     name: str = "UNKNOWN_SERVER_ERROR"
-    outcome: Literal["not committed", "unknown"] = "not committed"
+    outcome: Outcome | None = None
     cause: BaseException | None = None
 
     def error(self) -> KafkaError:
         """Make the error to raise."""
         error = self.error_class(self.text, code=self.code, name=self.name)
         error.category = self.category
+        error.outcome = self.outcome
         error.__cause__ = self.cause
-        if hasattr(error, "outcome"):
-            error.outcome = self.outcome
         return error
 
 

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaprod.engine.transactions.answers import (
-    GROUP_MOVED_ON,
-    INVALID_PRODUCER_EPOCH,
-    INVALID_PRODUCER_ID_MAPPING,
-    INVALID_TRANSACTION_TIMEOUT,
-    PRODUCER_FENCED,
-    Step,
-)
+from kafkaprod.engine.transactions.answers import GROUP_MOVED_ON
 from kafkaprod.engine.transactions.calls import Failure
+from kafkaprod.engine.transactions.verdicts import Step
 from kafkaprod.errors import (
     AuthorizationError,
     Category,
@@ -20,72 +14,78 @@ from kafkaprod.errors import (
     DeliveryFailedError,
     InvalidProducerIdMappingError,
     KafkaError,
+    Outcome,
     ProducerFencedError,
     TransactionAbortableError,
     UnsupportedVersionError,
     broker_code,
 )
-from kafkaprod.protocol.error_codes import describe
+from kafkaprod.protocol.error_codes import ErrorCode, describe
 
 _ABORT: Final = "call abort_transaction(), begin the next one and read the input again"
 _CLOSE: Final = "close this producer"
+NOT_COMMITTED: Final = "not committed"  # of failed records: EndTxn waits for every outcome, so it was not sent
 _FENCED: Final = (
     "another producer with this transactional id took over, or the coordinator aborted the transaction because it took "
     "longer than transaction_timeout_ms; make a new producer only if this instance should be the one that writes"
 )
 
 
-def abortable(step: Step, code: int, who: str, where: str = "", *, is_unknown: bool = False) -> Failure:
+def _doubt(outcome: Outcome | None) -> str:
+    return (
+        "; the transaction may have been committed by an attempt without a clear answer" if outcome == "unknown" else ""
+    )
+
+
+def abortable(step: Step, code: int, who: str, outcome: Outcome | None, where: str = "") -> Failure:
     """An answer after which the transaction can only be aborted.
 
     Args:
         step: The request that was answered.
         code: The answer.
         who: Which producer in which state.
+        outcome: What is certain about the transaction; None: none is open.
         where: Topics or the group that it concerns.
-        is_unknown: The transaction may have been committed by an attempt whose answer was lost.
     """
     answer = describe(code)
     why = "; the group has given the input to another member" if code in GROUP_MOVED_ON else ""
-    doubt = "; it may have been committed by an attempt without an answer" if is_unknown else ""
     return Failure(
         TransactionAbortableError,
-        f"{step.value}{where}: {answer}{why}{doubt} ({who}): {_ABORT}",
+        f"{step.value}{where}: {answer}{why}{_doubt(outcome)} ({who}): {_ABORT}",
         "abortable",
         code,
         answer.name,
-        "unknown" if is_unknown else "not committed",
+        outcome,
     )
 
 
-def fatal(step: Step, code: int, who: str, where: str = "", *, is_unknown: bool = False) -> Failure:
+def fatal(step: Step, code: int, who: str, outcome: Outcome | None, where: str = "") -> Failure:
     """An answer that ends the producer. Arguments as for `abortable`."""
     answer = describe(code)
     error_class: type[KafkaError] = answer.error_class
     category: Category = "invalid"
     what = _CLOSE
-    if code in (PRODUCER_FENCED, INVALID_PRODUCER_EPOCH):
+    if code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):
         error_class, category = ProducerFencedError, "recoverable"
         what = f"{_FENCED}; {_CLOSE}"
-    elif code == INVALID_PRODUCER_ID_MAPPING:
+    elif code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
         error_class, category = InvalidProducerIdMappingError, "recoverable"
         what = (
             "the id expired (transactional.id.expiration.ms, by default 7 days without use) or has another producer "
             f"id; {_CLOSE} and make a new one"
         )
-    elif code == INVALID_TRANSACTION_TIMEOUT:
+    elif code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
         error_class = ConfigError
         what = "set transaction_timeout_ms below the broker's transaction.max.timeout.ms, or raise that"
     elif error_class is TransactionAbortableError:
         what = f"the abort itself cannot be completed; {_CLOSE}"
-    doubt = "; the transaction may have been committed by an attempt without an answer" if is_unknown else ""
     return Failure(
         error_class,
-        f"{step.value}{where}: {answer}{doubt} ({who}): {what}",
+        f"{step.value}{where}: {answer}{_doubt(outcome)} ({who}): {what}",
         category,
         code,
         answer.name,
-        "unknown" if is_unknown else "not committed",
+        outcome,
     )
 
 
@@ -96,14 +96,21 @@ def refused(step: Step, code: int, who: str) -> Failure:
     return Failure(AuthorizationError, text, "invalid", code, answer.name)
 
 
-def from_error(step: Step, error: KafkaError, who: str, *, is_abortable: bool) -> Failure:
+def from_error(step: Step, error: KafkaError, who: str, outcome: Outcome | None, *, is_abortable: bool) -> Failure:
     """A request that could not be sent: too old a broker, refused credentials, damaged answers."""
     what = _ABORT if is_abortable else _CLOSE
     error_class = TransactionAbortableError if is_abortable else type(error)
     if error_class not in (TransactionAbortableError, UnsupportedVersionError):
         error_class = KafkaError if issubclass(error_class, ConfigError) else error_class
-    text = f"{step.value}: {error} ({who}): {what}"
-    return Failure(error_class, text, "abortable" if is_abortable else "invalid", broker_code(error) or -1, cause=error)
+    text = f"{step.value}: {error}{_doubt(outcome)} ({who}): {what}"
+    return Failure(
+        error_class,
+        text,
+        "abortable" if is_abortable else "invalid",
+        broker_code(error) or ErrorCode.UNKNOWN_SERVER_ERROR,
+        outcome=outcome,
+        cause=error,
+    )
 
 
 def failed_records(error: BaseException, place: str, who: str) -> Failure:
@@ -113,7 +120,8 @@ def failed_records(error: BaseException, place: str, who: str) -> Failure:
         DeliveryFailedError,
         f"the transaction cannot be committed, as records for {place} were not written: {error} ({who}): {_ABORT}",
         "abortable",
-        -1 if code is None else code,
+        ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code,
+        outcome=NOT_COMMITTED,
         cause=error,
     )
 
@@ -129,6 +137,7 @@ def late_records(error: BaseException, place: str, who: str) -> Failure:
         f"after an abort, and readers of committed data would wait for ever ({who}): close this producer and make a "
         "new one with the same transactional_id, which ends the transaction in another way",
         "recoverable",
+        outcome=NOT_COMMITTED,
         cause=error,
     )
 
@@ -136,12 +145,13 @@ def late_records(error: BaseException, place: str, who: str) -> Failure:
 def fatal_records(error: KafkaError, place: str, who: str) -> Failure:
     """Records that were not written because the producer may not write any more."""
     code = broker_code(error)
-    code = -1 if code is None else code
+    code = ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
     return Failure(
         type(error),
         f"records for {place} were not written: {error} ({who}): {_CLOSE}",
-        "recoverable" if code in (PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING) else "invalid",
+        "recoverable" if code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING) else "invalid",
         code,
         describe(code).name,
-        cause=error,
+        NOT_COMMITTED,
+        error,
     )

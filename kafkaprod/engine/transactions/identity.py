@@ -19,14 +19,15 @@ from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.settlement import BatchRef, abort_batches
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.identity import MAX_WAIT_MS, IdentityRequest
-from kafkaprod.engine.transactions.answers import Step
 from kafkaprod.engine.transactions.calls import Call, Failure
 from kafkaprod.engine.transactions.machine import TransactionMachine
 from kafkaprod.engine.transactions.offsets import read_group_metadata, read_offsets
 from kafkaprod.engine.transactions.requests import TransactionRequest
 from kafkaprod.engine.transactions.states import ENDING, FAILED, OPEN, State
+from kafkaprod.engine.transactions.verdicts import Step
 from kafkaprod.errors import (
     AuthenticationError,
+    ForkedProducerError,
     IllegalStateError,
     KafkaError,
     ProducerClosedError,
@@ -194,6 +195,11 @@ class TransactionalIdentity:
         """Whether a transaction is open, or must be aborted."""
         return self._machine.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR)
 
+    def tell_outcome(self, error: KafkaError) -> None:
+        """Note in an error that a call raises what is certain about the transaction."""
+        if error.outcome is None and not isinstance(error, ForkedProducerError):  # the child cannot know
+            error.outcome = self._machine.outcome
+
     @property
     def number(self) -> int:
         """How many transactions have begun."""
@@ -315,8 +321,7 @@ class TransactionalIdentity:
     def on_end(self, error: KafkaError) -> None:
         """Fail the call that waits: the sender thread ends."""
         with self._lock:
-            self._closed = Failure(ProducerClosedError, str(error), "invalid", cause=error.__cause__)
-            self._machine.end(self._closed)
+            self._closed = self._machine.end(Failure(ProducerClosedError, str(error), "invalid", cause=error.__cause__))
 
     def _take_new_members(self) -> None:
         with self._lock:

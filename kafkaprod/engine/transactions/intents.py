@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kafkaprod.config import ProducerConfig
+from kafkaprod.engine.transactions import failures
 from kafkaprod.engine.transactions.calls import Call, CallKind, Failure, OffsetsCall
+from kafkaprod.engine.transactions.commit_table import OUTCOMES, Log
 from kafkaprod.engine.transactions.members import Members
 from kafkaprod.engine.transactions.offsets import GroupMetadata, OffsetAndMetadata
-from kafkaprod.engine.transactions.states import TRANSITIONS, State
-from kafkaprod.errors import CommitUnknownError, IllegalStateError, KafkaError, TransactionTimeoutError
+from kafkaprod.engine.transactions.states import OPEN, TRANSITIONS, State
+from kafkaprod.engine.transactions.verdicts import Step
+from kafkaprod.errors import CommitUnknownError, IllegalStateError, KafkaError, Outcome, TransactionTimeoutError
 from kafkaprod.structs import TopicPartition
 
 
@@ -44,7 +47,19 @@ class Intents:
         self.failure: Failure | None = None
         self._is_v2 = False  # of the next transaction
         self._call: Call | None = None
-        self._has_lost_commit = False
+        self._log = Log.WITHOUT  # what it may hold of a commit of this transaction
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What is certain about the open transaction, or the one that failed for good; None: there is none."""
+        call, state = self._call, self.state
+        if state is State.FATAL_ERROR:
+            return None if self.failure is None else self.failure.outcome
+        if call is not None and call.is_decided:
+            return "committed" if call.kind is CallKind.COMMIT else "not committed"
+        if state is State.COMMITTING:
+            return "unknown"  # it continues
+        return self._certain
 
     def init(self) -> Call:
         """Begin to get a producer id, or resume a call that timed out. Raises IllegalStateError, or why it failed."""
@@ -69,7 +84,7 @@ class Intents:
             )
             raise IllegalStateError(f"begin_transaction(): {first} ({self._who()})")
         self.number += 1
-        self._has_lost_commit = False
+        self._log = Log.WITHOUT
         self._move(State.IN_TRANSACTION)
 
     def check_sending(self) -> None:
@@ -147,6 +162,11 @@ class Intents:
     def time_out(self, call: Call, timeout_s: float) -> KafkaError:
         """Note that the caller stopped waiting; return the error to raise. The call continues."""
         self._stop_waiting(call)
+        error = self._timeout_error(call, timeout_s)
+        error.outcome = self.outcome
+        return error
+
+    def _timeout_error(self, call: Call, timeout_s: float) -> KafkaError:
         text = f"{call.kind.value} did not end within {timeout_s:g} s; it continues ({self._who()}): repeat it"
         if call.kind is CallKind.COMMIT and not call.is_decided:
             return CommitUnknownError(text + " to learn whether the transaction is committed, or close the producer")
@@ -178,10 +198,6 @@ class Intents:
             self._call = Call(CallKind.ABORT, is_waited_for=False)
         return self.state in (State.COMMITTING, State.ABORTING)
 
-    def end(self, failure: Failure) -> None:
-        """Fail the call that waits: the producer is closed."""
-        self._finish_call(failure)
-
     # --- for both halves ---------------------------------------------------------------------------------------------
 
     def _fail(self, failure: Failure, *, is_fatal: bool) -> None:
@@ -202,6 +218,14 @@ class Intents:
         if call is not None:
             # What the coordinator has decided is not undone by the failure to get an epoch for the next transaction.
             call.finish(None if call.is_decided else failure)
+
+    @property
+    def _certain(self) -> Outcome | None:
+        """What is certain about the transaction if no further EndTxn is sent; None: none is open."""
+        return OUTCOMES[self._log] if self.state in OPEN else None
+
+    def _from_error(self, step: Step, error: KafkaError, *, is_abortable: bool = False) -> Failure:
+        return failures.from_error(step, error, self._who(), self._certain, is_abortable=is_abortable)
 
     def _raise_failure(self) -> None:
         if self.failure is not None:

@@ -12,29 +12,20 @@ Source: TransactionManager and Sender (Kafka 4.3); KIP-98, KIP-360, KIP-447, KIP
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.transactions import failures, requests
-from kafkaprod.engine.transactions.answers import (
-    FATAL_FOR_BATCHES,
-    INVALID_PRODUCER_EPOCH,
-    INVALID_PRODUCER_ID_MAPPING,
-    NOT_COORDINATOR,
-    PRODUCER_FENCED,
-    UNKNOWN_PRODUCER_ID,
-    Facts,
-    Step,
-    Verdict,
-    judge,
-    worst,
-)
+from kafkaprod.engine.transactions.answers import FATAL_FOR_BATCHES, judge, worst
 from kafkaprod.engine.transactions.calls import Failure, OffsetsCall
+from kafkaprod.engine.transactions.commit_table import Log, after_answer, after_silence
 from kafkaprod.engine.transactions.intents import Intents
 from kafkaprod.engine.transactions.members import Members
 from kafkaprod.engine.transactions.pauses import Pauses
 from kafkaprod.engine.transactions.requests import TransactionRequest
 from kafkaprod.engine.transactions.states import ENDING, IDLE, OPEN, State
+from kafkaprod.engine.transactions.verdicts import Facts, Step, Verdict
 from kafkaprod.errors import (
     AuthenticationError,
     CorruptDataError,
@@ -44,11 +35,11 @@ from kafkaprod.errors import (
     UnsupportedVersionError,
     broker_code,
 )
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.retry import ExponentialBackoff
 from kafkaprod.structs import Node, TopicPartition
 
 ASK_AGAIN_MS: Final = 1000  # a coordinator that is being replaced may answer from old memory (KAFKA-21181)
-UNANSWERED_COMMIT: Final = frozenset({INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED})
 
 
 class TransactionMachine(Intents):
@@ -182,38 +173,34 @@ class TransactionMachine(Intents):
 
     def on_response(self, response: Any, version: int, now_ms: int) -> None:
         """Take the answer to the request in flight."""
-        request = self._in_flight
-        if request is None:
-            request = self._take()  # raises
-        self._in_flight = None
+        request = self._take()
         if self.state is State.FATAL_ERROR:
             return
         try:
-            handle = _HANDLERS[request.step]
-            handle(self, request, response, version, now_ms)
-        except CorruptDataError as error:
-            self._fail(failures.from_error(request.step, error, self._who(), is_abortable=False), is_fatal=True)
-        except IllegalStateError as error:  # a bug of this package: better no transaction than a wrong one
-            self._fail(failures.from_error(request.step, error, self._who(), is_abortable=False), is_fatal=True)
+            _HANDLERS[request.step](self, request, response, version, now_ms)
+        except (CorruptDataError, IllegalStateError) as error:
+            # The latter is a bug of this package: better no transaction than a wrong one.
+            self._note_lost(request)
+            self._fail(self._from_error(request.step, error), is_fatal=True)
 
     def on_no_answer(self, error: KafkaError, now_ms: int, *, was_sent: bool = True) -> None:
         """The request in flight got no answer: its connection ended, it timed out or could not be sent."""
         request = self._take()
+        if was_sent:
+            self._note_lost(request)
         if isinstance(error, UnsupportedVersionError):
             is_abortable = request.step is Step.COMMIT_OFFSETS
-            failure = failures.from_error(request.step, error, self._who(), is_abortable=is_abortable)
-            self._fail(failure, is_fatal=not is_abortable)
+            self._fail(self._from_error(request.step, error, is_abortable=is_abortable), is_fatal=not is_abortable)
         elif isinstance(error, AuthenticationError):
-            self._on_refused(failures.from_error(request.step, error, self._who(), is_abortable=False))
+            self._on_refused(self._from_error(request.step, error))
         else:
-            self._note_lost(request, was_sent=was_sent)
             self._forget_coordinator(request)
             self._not_before_ms = now_ms + self._pauses.retry_ms()
 
     def on_authentication_error(self, error: AuthenticationError) -> None:
         """No connection can be made with these credentials: a first init fails, to be repeated."""
         if self.state is State.INITIALIZING and self._is_first_init:
-            self._on_refused(failures.from_error(Step.INIT, error, self._who(), is_abortable=False))
+            self._on_refused(self._from_error(Step.INIT, error))
 
     def on_batch_failed(self, topic: str, partition: int, error: KafkaError, *, had_sequence: bool) -> None:
         """A batch of the transaction failed: it cannot be committed.
@@ -240,17 +227,29 @@ class TransactionMachine(Intents):
         self._fail(failures.failed_records(error, place, self._who()), is_fatal=False)
 
     def _take(self) -> TransactionRequest:
-        request = self._in_flight
+        request, self._in_flight = self._in_flight, None
         if request is None:
             raise IllegalStateError(f"no request of transactional_id={self._name!r} is in flight")
-        self._in_flight = None
         return request
 
-    def _note_lost(self, request: TransactionRequest, *, was_sent: bool) -> None:
-        if was_sent and request.step is Step.END and request.is_commit:
-            self._has_lost_commit = True
-        if was_sent and request.step in (Step.ADD_PARTITIONS, Step.ADD_OFFSETS):
+    def end(self, failure: Failure) -> Failure:
+        """Fail the call that waits: the producer is closed. Return the failure, with what is certain by now."""
+        if self._in_flight is not None:
+            self._note_lost(self._in_flight)
+        failure = replace(failure, outcome=self._certain)
+        self._finish_call(failure)
+        return failure
+
+    def _note_lost(self, request: TransactionRequest) -> None:
+        """A request that was sent has no answer: the coordinator may have done what it says, or may do so late."""
+        if request.step is Step.END:
+            self._log = after_silence(self._log, is_commit=request.is_commit)
+        elif request.step in (Step.ADD_PARTITIONS, Step.ADD_OFFSETS):
             self.members.on_answer_lost()
+        else:
+            return
+        if not self.members.is_v2 and self._can_bump:
+            self._is_bump_due = True  # else it may come so late that it changes the next transaction (KAFKA-17754)
 
     def _forget_coordinator(self, request: TransactionRequest) -> None:
         if request.step is Step.COMMIT_OFFSETS:
@@ -274,21 +273,20 @@ class TransactionMachine(Intents):
         if verdict is Verdict.FATAL and self._may_ask_again(now_ms):
             self._has_asked_again = True
             verdict = Verdict.FIND_COORDINATOR
-        is_unknown = step is Step.END and self._has_lost_commit and code in UNANSWERED_COMMIT and request.is_commit
+        if step is Step.END:
+            self._log = after_answer(self._log, code, is_commit=request.is_commit)
         who = self._who() if text is None else f"{self._who()}; the broker adds: {text}"
         if verdict is Verdict.FIND_COORDINATOR:
             self._forget_coordinator(request)
-            if code == NOT_COORDINATOR and step is not Step.COMMIT_OFFSETS:
+            if code == ErrorCode.NOT_COORDINATOR and step is not Step.COMMIT_OFFSETS:
                 self._moved_ms = now_ms
-        elif verdict is Verdict.REPEAT:
-            self._note_lost(request, was_sent=True)
         elif verdict is Verdict.ABORTABLE and not (self.state is State.ABORTING and step is Step.FIND_COORDINATOR):
-            if code == UNKNOWN_PRODUCER_ID:
+            if code == ErrorCode.UNKNOWN_PRODUCER_ID:
                 self._is_bump_due = True
-            self._fail(failures.abortable(step, code, who, where, is_unknown=is_unknown), is_fatal=False)
+            self._fail(failures.abortable(step, code, who, self._certain, where), is_fatal=False)
             return False
         elif verdict in (Verdict.ABORTABLE, Verdict.FATAL):  # without a coordinator nothing can be aborted either
-            self._fail(failures.fatal(step, code, who, where, is_unknown=is_unknown), is_fatal=True)
+            self._fail(failures.fatal(step, code, who, self._certain, where), is_fatal=True)
             return False
         elif verdict is Verdict.REFUSED:
             self._on_refused(failures.refused(step, code, who))
@@ -385,7 +383,7 @@ class TransactionMachine(Intents):
         self._is_v2 = self.can_use_v2
         self.members = Members(is_v2=self._is_v2)
         self.failure = None
-        self._has_lost_commit = False
+        self._log = Log.WITHOUT
         if self._is_bump_due:
             if self._call is not None:
                 self._call.is_decided = True
@@ -398,7 +396,11 @@ class TransactionMachine(Intents):
 
 def _naming(codes: dict[TopicPartition, int]) -> str:
     """The partitions that failed, at most three."""
-    failed = [f"{topic}[{number}]" for (topic, number), code in codes.items() if code not in (0, 55)]
+    failed = [
+        f"{topic}[{number}]"
+        for (topic, number), code in codes.items()
+        if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    ]
     return "" if not failed else f" for {', '.join(failed[:3])}{' ...' if len(failed) > 3 else ''}"
 
 

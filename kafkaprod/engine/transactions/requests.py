@@ -19,9 +19,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafkaprod.engine.transactions.answers import COORDINATOR_NOT_AVAILABLE, Step
 from kafkaprod.engine.transactions.calls import OffsetsCall
+from kafkaprod.engine.transactions.verdicts import Step
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kafkaprod.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkaprod.protocol.messages.end_txn import EndTxnRequest
@@ -191,7 +192,7 @@ def read_coordinator(request: TransactionRequest, response: Any, version: int) -
     if answer.error_code:
         return answer.error_code, answer.error_message, None
     if answer.node_id < 0:
-        return COORDINATOR_NOT_AVAILABLE, None, None
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, None, None
     return 0, None, Node(answer.node_id, answer.host, answer.port)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kafkaprod.engine.transactions.answers import Step
 from kafkaprod.engine.transactions.calls import Call
 from kafkaprod.engine.transactions.machine import TransactionMachine
 from kafkaprod.engine.transactions.requests import TransactionRequest
+from kafkaprod.engine.transactions.verdicts import Step
 from kafkaprod.errors import ConnectionLostError, KafkaError
 from kafkaprod.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from kafkaprod.protocol.messages.add_partitions_to_txn import (

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkaprod.engine.transactions.answers import Step
 from kafkaprod.engine.transactions.requests import TransactionRequest
+from kafkaprod.engine.transactions.verdicts import Step
 from tests.support.engine.coordinators import answer
 
 FENCED, INVALID_STATE = 90, 48

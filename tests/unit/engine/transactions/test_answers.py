@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from kafkaprod.engine.transactions.answers import Facts, Step, Verdict, judge, worst
+from kafkaprod.engine.transactions.answers import judge, worst
+from kafkaprod.engine.transactions.verdicts import Facts, Step, Verdict
 from kafkaprod.protocol.error_codes import ErrorCode
 
 V1, V2 = Facts(), Facts(is_v2=True)
 COMMIT_V1, COMMIT_V2 = Facts(is_commit=True), Facts(is_v2=True, is_commit=True)
 DONE, RETRY, FIND, WAIT = Verdict.DONE, Verdict.RETRY, Verdict.FIND_COORDINATOR, Verdict.WAIT_FOR_PREVIOUS
-ABORTABLE, FATAL, REPEAT, REFUSED = Verdict.ABORTABLE, Verdict.FATAL, Verdict.REPEAT, Verdict.REFUSED
+ABORTABLE, FATAL, REFUSED = Verdict.ABORTABLE, Verdict.FATAL, Verdict.REFUSED
 ADD, GROUP, OFFSETS, END, INIT = Step.ADD_PARTITIONS, Step.ADD_OFFSETS, Step.COMMIT_OFFSETS, Step.END, Step.INIT
 
 # request, facts -> verdicts by code; for codes that are neither here nor retriable see test_other_codes
@@ -31,10 +32,10 @@ TABLE: list[tuple[Step, Facts, dict[int, Verdict]]] = [
     (
         END,
         COMMIT_V1,
-        {47: FATAL, 90: FATAL, 48: FATAL, 49: FATAL, 53: FATAL, 59: ABORTABLE, 120: ABORTABLE, -1: REPEAT},
+        {47: FATAL, 90: FATAL, 48: FATAL, 49: FATAL, 53: FATAL, 59: ABORTABLE, 120: ABORTABLE, -1: RETRY},
     ),
     (END, COMMIT_V2, {47: ABORTABLE, 90: ABORTABLE, 48: ABORTABLE, 49: FATAL, 53: FATAL, 120: ABORTABLE, 51: WAIT}),
-    (END, V1, {47: FATAL, 90: FATAL, 48: FATAL, 49: FATAL, 59: FATAL, 120: FATAL, -1: REPEAT, 14: RETRY}),
+    (END, V1, {47: FATAL, 90: FATAL, 48: FATAL, 49: FATAL, 59: FATAL, 120: FATAL, -1: RETRY, 14: RETRY}),
     (END, V2, {47: FATAL, 90: FATAL, 48: FATAL, 49: FATAL, 120: FATAL, 51: WAIT, 16: FIND}),
     (INIT, Facts(is_first_init=True), {53: REFUSED, 31: REFUSED, 90: FATAL, 47: FATAL, 50: FATAL, 120: ABORTABLE}),
     (INIT, Facts(is_first_init=True), {51: WAIT, 14: RETRY, 15: FIND, 16: FIND, -1: FATAL, 35: FATAL}),

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from kafkaprod.engine.identity import MAX_WAIT_MS, IdentityRequest
-from kafkaprod.engine.transactions.answers import Step
 from kafkaprod.engine.transactions.calls import Call
 from kafkaprod.engine.transactions.identity import TransactionalIdentity
+from kafkaprod.engine.transactions.verdicts import Step
 from kafkaprod.errors import (
     ConnectionLostError,
     DeliveryFailedError,

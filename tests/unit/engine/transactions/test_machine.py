@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaprod.engine.transactions.answers import Step
 from kafkaprod.engine.transactions.offsets import GroupMetadata, OffsetAndMetadata
 from kafkaprod.engine.transactions.states import State
+from kafkaprod.engine.transactions.verdicts import Step
 from kafkaprod.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -145,6 +145,7 @@ def test_v1_lost_answer_to_added_partitions_is_repeated_while_aborting() -> None
     bench.answer_next(Step.FIND_COORDINATOR)
     assert bench.answer_next(Step.ADD_PARTITIONS).partitions == (T0,)
     assert not bench.answer_next(Step.END).is_commit
+    bench.answer_next(Step.BUMP, 0, (4000, 1))
     assert bench.outcome(call) is None
 
 
@@ -199,6 +200,7 @@ def test_v1_lost_answer_to_an_added_group_is_repeated_while_aborting() -> None:
     bench.answer_next(Step.FIND_COORDINATOR)
     bench.answer_next(Step.ADD_OFFSETS)
     bench.answer_next(Step.END)
+    bench.answer_next(Step.BUMP, 0, (4000, 1))
     assert bench.outcome(call) is None
 
 
@@ -359,16 +361,34 @@ def test_call_of_another_thread_excludes_all_others() -> None:
             other()
 
 
-def test_lost_commit_that_is_answered_later_is_committed() -> None:
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_v1_lost_end_that_is_answered_later_gets_a_newer_epoch(is_commit: bool) -> None:
+    """Else the lost one, if it arrives late, ends the next transaction: all have the same epoch (KAFKA-17754)."""
     bench = Bench()
+    bench.init()
+    bench.begin(T0)
+    call = bench.machine.commit() if is_commit else bench.machine.abort()
+    bench.expect(Step.END)
+    bench.lose()
+    bench.answer_next(Step.FIND_COORDINATOR)
+    bench.answer_next(Step.END)
+    assert bench.machine.outcome == ("committed" if is_commit else "not committed")
+    bench.answer_next(Step.BUMP, 0, (4000, 1))
+    assert bench.outcome(call) is None
+    assert bench.machine.outcome is None
+
+
+def test_v2_lost_commit_that_is_answered_later_is_committed() -> None:
+    bench = Bench(is_v2=True)
     bench.init()
     bench.begin(T0)
     call = bench.machine.commit()
     bench.expect(Step.END)
     bench.lose()
     bench.answer_next(Step.FIND_COORDINATOR)
-    bench.answer_next(Step.END)
+    bench.answer_next(Step.END, 0, (4000, 1))
     assert bench.outcome(call) is None
+    assert bench.machine.state is State.READY
 
 
 @pytest.mark.parametrize("code", [47, 49, 90])
