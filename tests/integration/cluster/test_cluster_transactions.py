@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import confluent_kafka
@@ -12,6 +13,8 @@ from confluent_kafka import Consumer, KafkaException
 from kafkaprod import Producer
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.broker.embedding.cluster_processes import ClusterBroker
+from kafkaprod.errors import ProducerFencedError, TransactionAbortableError
+from tests.support.broker.fixtures_broker import wait_until
 
 PARTITIONS = 2
 ROUNDS = 9
@@ -179,3 +182,44 @@ def test_a_producer_that_returns_aborts_what_it_left_open() -> None:
             second.commit_transaction()
         assert read_committed(cluster, "orders") == {0: [b"whole"], 1: []}
         first.close(timeout=1)
+
+
+STATE = "__transaction_state"
+BACKOFF_MS = 6_000  # after an answer that is repeated: long enough for the successor
+
+
+def test_commit_that_a_successor_completed_is_not_called_not_committed() -> None:
+    """The coordinator has written the commit, not all replicas have it, and it moves: NOT_COORDINATOR.
+
+    The next coordinator completes the commit. Another instance takes over before the repetition, which is fenced.
+    """
+    with EmbeddedCluster(session_timeout_ms=60_000, replica_lag_ms=60_000, topics={"orders": PARTITIONS}) as cluster:
+        servers = cluster.bootstrap_servers
+        ours = Producer(
+            bootstrap_servers=servers,
+            transactional_id="mine",
+            retry_backoff_ms=BACKOFF_MS,
+            retry_backoff_max_ms=BACKOFF_MS,
+        )
+        with Producer(bootstrap_servers=servers, transactional_id="mine") as successor, ThreadPoolExecutor() as pool:
+            ours.init_transactions()
+            ours.begin_transaction()
+            ours.send("orders", b"committed", partition=0).result(20)
+            coordinator = cluster.coordinator_of("mine", "transaction").id
+            near, far = (broker.id for broker in cluster.brokers if broker.id != coordinator)
+            cluster.cut(far, coordinator)
+            before = cluster.replicas(STATE, 0)[coordinator][2]
+            commit = pool.submit(ours.commit_transaction)
+            wait_until(lambda: cluster.replicas(STATE, 0)[near][2] > before, "the commit is in no other log")
+            assert cluster.replicas(STATE, 0)[far][2] == before
+            cluster.move_leader(STATE, 0, near)
+            cluster.heal()
+            successor.init_transactions()
+            error = commit.exception(60)
+            assert isinstance(error, TransactionAbortableError)
+            assert (error.name, error.outcome) == ("PRODUCER_FENCED", "unknown")
+            with pytest.raises(ProducerFencedError) as fenced:
+                ours.abort_transaction()
+            assert fenced.value.outcome == "unknown"
+        assert read_committed(cluster, "orders") == {0: [b"committed"], 1: []}
+        ours.close(timeout=0)
