@@ -25,6 +25,7 @@ from kafkaprod.errors import (
     ProducerClosedError,
 )
 from kafkaprod.text import counted
+from kafkaprod.threads import make_thread
 
 EXIT_TIMEOUT_S: Final = 10.0  # longest wait at interpreter exit for records without an outcome
 MAX_CLOSE_MS: Final = 1 << 40
@@ -47,9 +48,7 @@ class EngineHost:
         self._sender = engine.sender
         self._is_closed = False
         self._finalizer: weakref.finalize[..., object] | None = None
-        self._thread = threading.Thread(
-            target=_run, args=(engine,), name=f"kafkaprod-{engine.config.client_id}", daemon=True
-        )
+        self._thread = make_thread(_run, f"kafkaprod-{engine.config.client_id}", engine)
 
     def start(self, owner: object) -> None:
         """Start the thread. If `owner` is dropped without close(), its records are still delivered.

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from kafkaprod.metrics.histogram import LatencyHistogram
 from kafkaprod.metrics.producer_metrics import Snapshot, Stage
+from kafkaprod.threads import make_thread
 
 
 class MetricsSource(Protocol):
@@ -66,7 +67,7 @@ class LogReporter:
     def start(self, source: MetricsSource) -> None:
         """Begin to write, in a separate thread."""
         self._source = source
-        threading.Thread(target=self._run, name=f"kafkaprod-metrics-{source.client_id}", daemon=True).start()
+        make_thread(self._run, f"kafkaprod-metrics-{source.client_id}").start()
 
     def close(self) -> None:
         """Write a last line."""

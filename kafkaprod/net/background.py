@@ -1,15 +1,17 @@
 """Blocking calls off the I/O thread: name resolution, SCRAM key derivation, fetching OAuth tokens.
 
 Each call gets a short-lived daemon thread: such calls are rare (a few for each new connection), and a resolver that
-hangs must neither delay other brokers nor the exit of the program. Results come back on the I/O thread.
+hangs must neither delay other brokers nor the exit of the program. Results come back on the I/O thread. A thread that
+cannot start is a failed call; while the program ends, when Python may start none, the call runs in place.
 """
 
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
+
+from kafkaprod.threads import is_program_ending, make_thread
 
 Result = TypeVar("Result")
 
@@ -22,6 +24,10 @@ class Offload(Protocol):
     ) -> None:
         """Start it."""
         ...
+
+
+class ThreadStartError(OSError):
+    """The system gives no more threads, such as at a limit of processes; a later call may get one."""
 
 
 class BackgroundCalls:
@@ -53,7 +59,16 @@ class BackgroundCalls:
                 self._finished.put(lambda: on_result(result))
             self._wakeup()
 
-        threading.Thread(target=run, name="kafkaprod-background", daemon=True).start()
+        try:
+            make_thread(run, "kafkaprod-background").start()
+        except RuntimeError as error:
+            if is_program_ending():
+                run()  # it may block, but there is nothing else to do any more
+                return
+            failure = ThreadStartError(f"no helper thread could be started: {error}")
+            failure.__cause__ = error
+            self._finished.put(lambda: on_error(failure))
+            self._wakeup()
 
     def run_finished(self) -> None:
         """Deliver all results that wait. I/O thread only."""

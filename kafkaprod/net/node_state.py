@@ -14,6 +14,7 @@ from kafkaprod.metrics.sums import NodeCounters
 from kafkaprod.net.channel import Link
 from kafkaprod.net.node import ConnectionStage, NodeConnection
 from kafkaprod.net.throttling import MAX_THROTTLE_MS
+from kafkaprod.net.transport import is_unknown_name
 from kafkaprod.structs import Node
 
 _UNCONNECTED: Final = (ConnectionStage.RESOLVE, ConnectionStage.CONNECT)
@@ -39,11 +40,15 @@ class ConnectionFailure(NamedTuple):
     def is_hopeless(self) -> bool:
         """Whether retries cannot help.
 
-        No such name; a certificate or credentials were refused; or the port takes connections and ends each of them
-        before the first answer, UNFIT_ATTEMPTS consecutive times, as it does when `security_protocol` does not fit.
+        A resolver says that there is no such name; a certificate or credentials were refused; or the port takes
+        connections and ends each of them before the first answer, UNFIT_ATTEMPTS consecutive times, as it does when
+        `security_protocol` does not fit.
         """
-        if self.stage is ConnectionStage.RESOLVE or isinstance(self.error, AuthenticationError):
+        if isinstance(self.error, AuthenticationError):
             return True
+        if self.stage is ConnectionStage.RESOLVE:
+            cause = self.error.__cause__
+            return cause is None or is_unknown_name(cause)
         return self.stage is not ConnectionStage.CONNECT and self.attempt >= UNFIT_ATTEMPTS
 
 

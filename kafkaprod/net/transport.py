@@ -43,6 +43,16 @@ def resolve(host: str, port: int, *, family: int = socket.AF_UNSPEC, flags: int 
     return list(dict.fromkeys(Address(family, sockaddr) for family, _, _, _, sockaddr in answers))
 
 
+_UNKNOWN_NAME = frozenset(
+    getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA", "EAI_FAIL") if hasattr(socket, name)
+)
+
+
+def is_unknown_name(error: BaseException | None) -> bool:
+    """Whether a resolver has answered that a name does not exist; one that cannot answer now may know it later."""
+    return isinstance(error, UnicodeError) or (isinstance(error, socket.gaierror) and error.errno in _UNKNOWN_NAME)
+
+
 def numeric_addresses(host: str, port: int) -> list[Address] | None:
     """Return the address if `host` is an IPv4 or IPv6 number; None for a name, which needs a resolver."""
     try:

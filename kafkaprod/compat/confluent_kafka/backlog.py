@@ -6,6 +6,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from kafkaprod.threads import make_thread
+
 Job = Callable[[BaseException | None], None]
 """Sends one record; given an error, reports it instead."""
 
@@ -39,7 +41,10 @@ class Backlog:
                 jobs.append(job)
                 return True
             self._waiting[topic] = deque([job])
-        threading.Thread(target=self._run, args=(topic,), name=f"metadata-of-{topic}", daemon=True).start()
+        try:
+            make_thread(self._run, f"metadata-of-{topic}", topic).start()
+        except RuntimeError as error:  # no more threads
+            self._end(topic, error)
         return True
 
     def drop(self, error: BaseException) -> None:
@@ -56,6 +61,10 @@ class Backlog:
             self._learn(topic)
         except Exception as failure:
             error = failure
+        self._end(topic, error)
+
+    def _end(self, topic: str, error: BaseException | None) -> None:
+        """Send the records of a topic, or fail them."""
         with self._lock:
             for job in self._waiting[topic]:
                 job(error)

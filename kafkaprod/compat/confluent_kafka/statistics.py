@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -14,6 +13,7 @@ from kafkaprod.compat.confluent_kafka.options import NOWHERE, Settings
 from kafkaprod.compat.confluent_kafka.reports import Events
 from kafkaprod.errors import KafkaError
 from kafkaprod.structs import Node, RecordMetadata
+from kafkaprod.threads import make_thread
 
 DESCRIPTION_S: Final = 10.0  # longest wait, on a thread of its own, for the brokers' addresses
 _NODE: Final = "producer-node-metrics.node-"
@@ -123,7 +123,10 @@ class Statistics:
         if node_ids <= self._described_for:
             return
         self._described_for |= node_ids
-        threading.Thread(target=self._describe, name="kafkaprod-statistics", daemon=True).start()
+        try:
+            make_thread(self._describe, "kafkaprod-statistics").start()
+        except RuntimeError:  # no more threads: the next text tries again
+            self._described_for = set()
 
     def _describe(self) -> None:
         try:
