@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 # Control characters (C0 but the tab, DEL, C1), line and paragraph separators, changes of direction, lone surrogates.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -28,6 +29,21 @@ def _escaped(match: re.Match[str]) -> str:
     character = match[0]
     number = ord(character)
     return _SHORT.get(character) or (f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}")
+
+
+MAX_PROTOCOL_TEXT_BYTES: Final = 32_767
+"""The longest text in a request: most of Kafka's texts have a length of 16 bits."""
+
+
+def why_unsendable(text: str) -> str | None:
+    """Return why a text cannot be in a request of Kafka's protocol, as the end of a sentence; None if it can be."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        return f"has the lone surrogate {text[error.start]!r} at position {error.start}, which UTF-8 cannot hold"
+    if size > MAX_PROTOCOL_TEXT_BYTES:
+        return f"has {size} bytes in UTF-8, and Kafka's protocol holds at most {MAX_PROTOCOL_TEXT_BYTES}"
+    return None
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

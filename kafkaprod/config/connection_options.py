@@ -19,6 +19,7 @@ from kafkaprod.config.kinds import (
     Integer,
     MechanismName,
     Path,
+    ProtocolText,
     SecretText,
     Text,
     TlsContext,
@@ -80,7 +81,7 @@ class ConnectionOptions:
     )
     client_id: str = _SERVERS.option(
         "",
-        Text(may_be_empty=True),
+        ProtocolText(may_be_empty=True),
         MEDIUM,
         "Name of this producer in the brokers' logs, metrics and quotas. If empty: `producer-<transactional_id>`, or "
         "`producer-<n>`, where n counts the producers of the process.",

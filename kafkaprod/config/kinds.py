@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkaprod.config.secret import HIDDEN, Secret
+from kafkaprod.text import MAX_PROTOCOL_TEXT_BYTES, why_unsendable
 
 if TYPE_CHECKING:
     import ssl
@@ -134,6 +135,22 @@ class Text:
 
     def show(self, value: str) -> str:
         return repr(value)
+
+
+class ProtocolText(Text):
+    """A text that brokers get in requests."""
+
+    __slots__ = ()
+
+    @property
+    def allowed(self) -> str:
+        return f"{super().allowed}, at most {MAX_PROTOCOL_TEXT_BYTES} bytes of UTF-8"
+
+    def parse(self, value: object) -> str:
+        text = super().parse(value)
+        if why_unsendable(text) is not None:
+            raise ValueError(value)
+        return text
 
 
 class Url:

@@ -26,7 +26,7 @@ class OptionTypes(TypedDict, total=False):
     proxy_url: str | Secret | None
     """Connect to brokers through this proxy: `socks5://user:password@host:port`, `socks4://` or `http://` (CONNECT). It
     also resolves the brokers' names. Needs the extra `proxy`."""
-    client_id: str
+    client_id: Any
     """Name of this producer in the brokers' logs, metrics and quotas. If empty: `producer-<transactional_id>`, or
     `producer-<n>`, where n counts the producers of the process."""
     request_timeout_ms: int | str
@@ -204,7 +204,7 @@ class OptionTypes(TypedDict, total=False):
     bootstrap_timeout_ms: int | str
     """How long a call may wait if no server has ever answered this producer; at most `max_block_ms`. Not given:
     `max_block_ms`, if that is given. Raise it for a program that starts before its brokers."""
-    transactional_id: str | None
+    transactional_id: Any
     """Enables transactions. Stable across restarts: a new producer with the same id fences the old one."""
     transaction_timeout_ms: int | str
     """The broker aborts a transaction that takes longer. It may not exceed the broker's transaction.max.timeout.ms."""

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 OPTIONS: Final[Mapping[str, Option]] = options_of(ProducerOptions)
 _SPELLINGS: Final = Spellings(OPTIONS)
 
-logger = logging.getLogger("kafkaprod.config")
+_log = logging.getLogger("kafkaprod.config")
+_DERIVED_ID_CHARACTERS: Final = 255
 _producer_numbers = itertools.count(1)
 
 
@@ -138,7 +139,7 @@ def _with_derived_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
             derived["enable_idempotence"] = False
     if not derived.get("client_id"):
         suffix = derived.get("transactional_id") or next(_producer_numbers)
-        derived["client_id"] = f"producer-{suffix}"
+        derived["client_id"] = f"producer-{suffix}"[:_DERIVED_ID_CHARACTERS]
     if "delivery_timeout_ms" not in derived:
         timeouts = [derived.get(name, OPTIONS[name].default) for name in ("linger_ms", "request_timeout_ms")]
         least = least_delivery_timeout_ms(*timeouts)

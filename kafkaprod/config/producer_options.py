@@ -22,6 +22,7 @@ from kafkaprod.config.kinds import (
     Hook,
     HookList,
     Integer,
+    ProtocolText,
     Text,
     kilobytes,
 )
@@ -122,7 +123,7 @@ class ProducerOptions(OAuthOptions):
 
     transactional_id: str | None = _TRANSACTIONS.option(
         None,
-        Text(),
+        ProtocolText(),
         LOW,
         "Enables transactions. Stable across restarts: a new producer with the same id fences the old one.",
     )

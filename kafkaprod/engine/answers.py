@@ -140,24 +140,37 @@ class Answers:
         self.close(request)
 
     def on_produce(self, request: ProduceRequest, done: InFlightRequest, now_ms: int) -> None:
-        """Settle a request that has ended."""
+        """Settle a request that has ended. An unexpected error fails what has no outcome yet."""
+        try:
+            self._settle(request, done, now_ms)
+        except MemoryError:
+            raise  # the next turn settles it again
+        except Exception as error:
+            _log.exception("the answer to a produce request of node %d could not be handled", done.node_id)
+            unknown = KafkaError(f"the answer of node {done.node_id} could not be handled: {error!r}")
+            unknown.__cause__ = error
+            for ref in request.refs():
+                if not ref.is_done:
+                    self._fail(ref, Failure(NETWORK_EXCEPTION, unknown, maybe_persisted=True), now_ms)
+        self.close(request)
+
+    def _settle(self, request: ProduceRequest, done: InFlightRequest, now_ms: int) -> None:
         if done.error is not None:
             self._on_no_answer(request, done, done.error, now_ms)
         elif done.body is None:
-            self._metrics.on_stage("send", done.write_ms * 1000, len(request))
             for ref in request.refs():  # acks=0: there is no answer; written to the socket counts as success
                 ref.succeed()
+            self._metrics.on_stage("send", done.write_ms * 1000, len(request))
         else:
+            throttle_ms = settle_all(request, done.body, done.version)
             self._metrics.on_stage("send", done.write_ms * 1000, len(request))
             self._metrics.on_response(done.node_id, done.latency_ms, now_ms)
-            throttle_ms = settle_all(request, done.body, done.version)
             if throttle_ms is None:
                 throttle_ms = self._on_answer(request, done, done.body, now_ms)
             if throttle_ms > 0:
                 self._metrics.on_throttle(throttle_ms, now_ms)
                 if done.version >= CLIENT_THROTTLES_FROM:
                     self._pool.throttle(done.node_id, throttle_ms, now_ms)
-        self.close(request)
 
     def _on_no_answer(self, request: ProduceRequest, done: InFlightRequest, error: KafkaError, now_ms: int) -> None:
         code = REQUEST_TIMED_OUT if isinstance(error, RequestTimedOutError) else NETWORK_EXCEPTION

@@ -42,6 +42,7 @@ from kafkaprod.metrics import ProducerMetrics
 from kafkaprod.net.pool import NodePool
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.in_flight import InFlightRequest, OnDone
+from kafkaprod.protocol.schema import Request
 from kafkaprod.retry import ExponentialBackoff
 
 LOAD_UPDATE_MS: Final = 10  # how often the sticky partitioners get the queue lengths
@@ -152,7 +153,11 @@ class Sender:
     # --- the loop --------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Loop until closed and drained. An unexpected error fails every record with itself as the cause."""
+        """Loop until closed and drained.
+
+        An unexpected error costs what it touches: the connections, whose requests are sent again, never the thread.
+        Only MAX_FAILED_TURNS of them in a row end it, and fail every record with the last one as the cause.
+        """
         cause: BaseException | None = None
         failed_turns = 0
         try:
@@ -168,6 +173,11 @@ class Sender:
                     if failed_turns > MAX_FAILED_TURNS:
                         raise
                     self._after_memory_error(failed_turns)
+                except Exception as error:
+                    failed_turns += 1
+                    if failed_turns > MAX_FAILED_TURNS:
+                        raise
+                    self._after_error(error, failed_turns)
         except BaseException as error:
             self.fatal_error = cause = error
             with suppress(MemoryError):  # the error of each record has the cause, too
@@ -239,7 +249,12 @@ class Sender:
             self._upkeep.is_observed = False
         while self._ended:
             request = self._ended[0]  # removed afterwards: if memory runs out, the next turn settles it
-            request.on_done(request, self._clock.now_ms())
+            try:
+                request.on_done(request, self._clock.now_ms())
+            except MemoryError:
+                raise
+            except Exception:
+                _log.exception("the outcome of a request to node %d could not be handled", request.node_id)
             self._ended.popleft()
         if self._unsent is not None:
             self._answers.take_back(self._unsent, self._clock.now_ms())
@@ -274,15 +289,19 @@ class Sender:
                 self._identity.on_unsendable(wanted, UnsupportedVersionError(what, node=node_id), now_ms)
                 return 0
         in_version = wanted.in_version
-        request = wanted.request if in_version is None or version is None else in_version(version)
-        self._pool.send(
-            node_id,
-            request,
-            on_done=partial(self._identity.on_response, wanted),
-            now_ms=now_ms,
-            timeout_ms=self._config.request_timeout_ms,
-            version=version,
-        )
+        try:
+            request = wanted.request if in_version is None or version is None else in_version(version)
+            self._pool.send(
+                node_id,
+                request,
+                on_done=partial(self._identity.on_response, wanted),
+                now_ms=now_ms,
+                timeout_ms=self._config.request_timeout_ms,
+                version=version,
+            )
+        except ValueError as error:  # a value that the protocol cannot hold
+            self._identity.on_unsendable(wanted, _unencodable(wanted.request, error, node_id), now_ms)
+            return 0
         self._identity.on_sent(wanted)
         return MAX_WAIT_MS
 
@@ -360,9 +379,20 @@ class Sender:
         except MemoryError:
             return  # the next turn begins with it
 
+    def _after_error(self, error: Exception, failed_turns: int) -> None:
+        """Clean up a turn that an unexpected error has ended, and wait a little before the next."""
+        self._must_reconnect = True
+        _log.error(
+            "an unexpected error in the sender thread: connecting again, attempt %d of %d",
+            failed_turns,
+            MAX_FAILED_TURNS,
+            exc_info=error,
+        )
+        time.sleep(MEMORY_WAIT_S * min(failed_turns, 10))
+
     def _disconnect_all(self) -> None:
         """Bytes of a request or an answer may be lost: only new connections have a known state."""
-        error = ConnectionLostError("no memory in the sender thread")
+        error = ConnectionLostError("the sender thread gave up this connection after an error of its own")
         for node_id in self._pool.node_ids():
             self._pool.disconnect(node_id, error)
         self._must_reconnect = False
@@ -402,3 +432,10 @@ class Sender:
         self._identity.on_end(error)
         self._pool.close()
         self._answers.close_all()
+
+
+def _unencodable(request: Request, cause: ValueError, node_id: int) -> UnsupportedVersionError:
+    """Return the error of a request that no version of the protocol can hold: it fails, and nothing else does."""
+    error = UnsupportedVersionError(f"{type(request).__name__} cannot be encoded: {cause}", node=node_id)
+    error.__cause__ = cause
+    return error

@@ -93,13 +93,14 @@ class Upkeep:
             self._accumulator.forget_topic(topic)
         for topic in self._accumulator.forgotten_topics_in_use():
             self._metadata.add_topic(topic, now_ms)
-        self._pool.send(
-            node_id,
-            self._metadata.make_request(now_ms),
-            on_done=self._on_metadata,
-            now_ms=now_ms,
-            timeout_ms=self._config.request_timeout_ms,
-        )
+        request = self._metadata.make_request(now_ms)
+        try:
+            self._pool.send(
+                node_id, request, on_done=self._on_metadata, now_ms=now_ms, timeout_ms=self._config.request_timeout_ms
+            )
+        except Exception as error:
+            self._metadata.on_failure(error, now_ms)  # else it would wait for an answer for ever
+            raise
         return MAX_WAIT_MS
 
     def _node_for_metadata(self, now_ms: int) -> int | None:
@@ -124,7 +125,13 @@ class Upkeep:
             self._metadata.on_failure(done.error, now_ms)
             return
         self._last_answering_node = done.node_id
-        refused = self._metadata.on_response(done.response, done.version, now_ms)
+        try:
+            refused = self._metadata.on_response(done.response, done.version, now_ms)
+        except MemoryError:
+            raise
+        except Exception as error:  # requested again, of whichever broker is the least loaded then
+            self._metadata.on_failure(error, now_ms)
+            raise
         if refused is not None:
             self._topic_watch.tell_trouble(refused, is_hopeless=False)
             return

@@ -16,8 +16,10 @@ from typing import Any, Final, NamedTuple
 
 from kafkaprod.errors import InvalidRecordError
 from kafkaprod.structs import TopicPartition
+from kafkaprod.text import why_unsendable
 
 MAX_OFFSET: Final = (1 << 63) - 1
+INT32_MAX: Final = (1 << 31) - 1
 CONFLUENT_MAGIC: Final = b"CGMDv2:"
 _GENERATION: Final = struct.Struct("=i")
 
@@ -69,7 +71,18 @@ def read_group_metadata(source: Any) -> GroupMetadata:
         raise InvalidRecordError(
             f"group_metadata of group {group.group_id!r} has generation_id={group.generation_id} but no member_id"
         )
+    _check_sendable(group)
     return group
+
+
+def _check_sendable(group: GroupMetadata) -> None:
+    """Raise InvalidRecordError for group metadata that no request can hold."""
+    if not -1 <= group.generation_id <= INT32_MAX:
+        raise InvalidRecordError(f"group_metadata: generation_id={group.generation_id} is not in [-1, {INT32_MAX}]")
+    for name in ("group_id", "member_id", "group_instance_id"):
+        problem = why_unsendable(getattr(group, name) or "")
+        if problem is not None:
+            raise InvalidRecordError(f"group_metadata: {name} {problem}")
 
 
 _FIELDS: Final[dict[str, Any]] = {"group_id": "", "generation_id": -1, "member_id": "", "group_instance_id": None}
@@ -160,8 +173,11 @@ def _partition(key: Any) -> TopicPartition:
         raise InvalidRecordError(f"offsets: {key!r} is not a partition: give (topic, partition) or a TopicPartition")
     if not isinstance(topic, str) or not topic or isinstance(partition, bool) or not isinstance(partition, int):
         raise InvalidRecordError(f"offsets: {key!r} is not a partition: the topic must be str, the number int")
-    if not 0 <= partition <= 0x7FFFFFFF:
-        raise InvalidRecordError(f"offsets: partition {partition} of topic {topic!r} is out of range")
+    if not 0 <= partition <= INT32_MAX:
+        raise InvalidRecordError(f"offsets: partition {partition} of topic {topic!r} is not in [0, {INT32_MAX}]")
+    problem = why_unsendable(topic)
+    if problem is not None:
+        raise InvalidRecordError(f"offsets: a topic name {problem}")
     return TopicPartition(topic, partition)
 
 
@@ -180,6 +196,11 @@ def _offset(key: Any, value: Any) -> OffsetAndMetadata:
         raise InvalidRecordError(f"offsets: offset {offset!r} of {key!r} must be an int from 0 to 2**63 - 1")
     metadata = "" if metadata is None else metadata
     leader_epoch = -1 if leader_epoch is None else leader_epoch
-    if not isinstance(metadata, str) or not isinstance(leader_epoch, int):
+    if not isinstance(metadata, str) or isinstance(leader_epoch, bool) or not isinstance(leader_epoch, int):
         raise InvalidRecordError(f"offsets: of {key!r} metadata must be str and leader_epoch int")
+    if not -1 <= leader_epoch <= INT32_MAX:
+        raise InvalidRecordError(f"offsets: leader_epoch {leader_epoch} of {key!r} is not in [-1, {INT32_MAX}]")
+    problem = why_unsendable(metadata)
+    if problem is not None:
+        raise InvalidRecordError(f"offsets: the metadata of {key!r} {problem}")
     return OffsetAndMetadata(offset, metadata, leader_epoch)

@@ -652,3 +652,16 @@ def test_file_with_an_unknown_option_is_refused(tmp_path: Path) -> None:
     file.write_text("bootstrap.servers=a\nlingerms=7\n")
     with pytest.raises(ConfigError, match="linger_ms"):
         ProducerConfig.from_file(file)
+
+
+@pytest.mark.parametrize("name", ["client_id", "transactional_id"])
+@pytest.mark.parametrize("value", ["x" * 32_768, "é" * 16_384, "a\ud800"])
+def test_texts_that_no_request_can_hold_are_refused(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}=.* at most 32767 bytes of UTF-8"):
+        ProducerConfig.from_options({"bootstrap_servers": "h:1", name: value})
+
+
+def test_the_longest_transactional_id_gives_a_client_id_that_fits() -> None:
+    config = ProducerConfig.from_options({"bootstrap_servers": "h:1", "transactional_id": "x" * 32_767})
+    assert config.client_id.startswith("producer-xxx")
+    assert len(config.client_id) == 255

@@ -111,11 +111,17 @@ def test_offsets_of_any_client_are_read(source: Any, expected: dict[TopicPartiti
         ({("t", 0): 1 << 63}, "2\\*\\*63"),
         ({("t", 0): "1"}, "offset '1'"),
         ({("t", 0): (1, 2)}, "metadata must be str"),
-        ({("t", -1): 1}, "out of range"),
+        ({("t", -1): 1}, "partition -1 of topic 't' is not in"),
         ({("t", "0"): 1}, "topic must be str"),
         ({("", 0): 1}, "topic must be str"),
         ({"t": 1}, "is not a partition"),
         ([("t", 0)], "has no offset"),
+        ({("t", 0): (1, "m" * 40_000)}, "the metadata of .* has 40000 bytes in UTF-8, .* at most 32767"),
+        ({("t", 0): (1, "\ud800")}, "lone surrogate"),
+        ({("t" * 40_000, 0): 1}, "a topic name has 40000 bytes"),
+        ({("t", 0): (1, "", 1 << 31)}, "leader_epoch 2147483648"),
+        ({("t", 0): (1, "", -2)}, "leader_epoch -2"),
+        ({("t", 0): (1, "", True)}, "leader_epoch int"),
         ("t", "not str"),
         (5, "not int"),
     ],
@@ -123,3 +129,19 @@ def test_offsets_of_any_client_are_read(source: Any, expected: dict[TopicPartiti
 def test_bad_offsets_are_refused(source: Any, what: str) -> None:
     with pytest.raises(InvalidRecordError, match=what):
         read_offsets(source)
+
+
+@pytest.mark.parametrize(
+    ("group", "what"),
+    [
+        ("g" * 40_000, "group_id has 40000 bytes"),
+        ("\udc80", "group_id has the lone surrogate"),
+        (GroupMetadata("g", 1 << 31, "m"), "generation_id=2147483648 is not in"),
+        (GroupMetadata("g", -2, "m"), "generation_id=-2 is not in"),
+        (GroupMetadata("g", 1, "m" * 40_000), "member_id has 40000 bytes"),
+        (GroupMetadata("g", 1, "m", "i" * 40_000), "group_instance_id has 40000 bytes"),
+    ],
+)
+def test_group_metadata_that_no_request_can_hold_is_refused(group: Any, what: str) -> None:
+    with pytest.raises(InvalidRecordError, match=what):
+        read_group_metadata(group)
