@@ -5,6 +5,7 @@ host               runs an engine in its thread until its producer, the process 
 engine             owns the parts; started and stopped by a producer
 wiring             builds the parts from the configuration
 loop               the sender thread: drain, send, poll, settle
+identity_requests  sends the requests that the identity wants
 answers            settles the produce requests that have ended
 upkeep             metadata, expiry, failed connections, metrics
 flushes            callers of flush() and the batches they wait for

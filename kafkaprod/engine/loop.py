@@ -20,7 +20,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 from kafkaprod._core.queues.accumulator import Accumulator
@@ -31,7 +30,8 @@ from kafkaprod.clock import Clock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.answers import LAST_VERSION_BY_NAME, Answers
 from kafkaprod.engine.flushes import Flush, Flushes
-from kafkaprod.engine.identity import MAX_WAIT_MS, IdempotentIdentity, Identity
+from kafkaprod.engine.identity import IdempotentIdentity, Identity
+from kafkaprod.engine.identity_requests import IdentityRequests
 from kafkaprod.engine.purges import Purge, Purges
 from kafkaprod.engine.telemetry import Telemetry
 from kafkaprod.engine.topic_watch import TopicWatch
@@ -42,7 +42,6 @@ from kafkaprod.metrics import ProducerMetrics
 from kafkaprod.net.pool import NodePool
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.in_flight import InFlightRequest, OnDone
-from kafkaprod.protocol.schema import Request
 from kafkaprod.retry import ExponentialBackoff
 
 LOAD_UPDATE_MS: Final = 10  # how often the sticky partitioners get the queue lengths
@@ -109,6 +108,7 @@ class Sender:
         self._answers = Answers(
             config.retries, backoff, random, accumulator, pool, metadata, metrics, identity, self._upkeep
         )
+        self._identity_requests = IdentityRequests(identity, pool, self._upkeep, config.request_timeout_ms)
         self._flushes = Flushes(accumulator)
         self._purges = Purges(accumulator, identity, metrics)
         self._next_load_update_ms = 0
@@ -197,7 +197,7 @@ class Sender:
         if self._purges.waiting:
             self._purges.run(now_ms)
         refresh_ms = self._upkeep.refresh_metadata(now_ms)
-        wait_ms: float = min(self._upkeep.observe(now_ms), refresh_ms, self._request_identity(now_ms))
+        wait_ms: float = min(self._upkeep.observe(now_ms), refresh_ms, self._identity_requests.send_next(now_ms))
         if self._telemetry is not None:
             wait_ms = min(wait_ms, self._telemetry.run(now_ms))
         # Set before the scan for work: an append after the scan wakes the poll below.
@@ -218,7 +218,9 @@ class Sender:
         self._accumulator.set_sender_sleeps(False)
         if self._settle_ended() and self._identity.is_ending and self._accumulator.incomplete_batch_count == 0:
             # End the transaction without a turn for it: records are refused now, and other calls end the poll.
-            self._just_ended = self._pool.poll(min(self._request_identity(self._clock.now_ms()), END_WAIT_MS))
+            self._just_ended = self._pool.poll(
+                min(self._identity_requests.send_next(self._clock.now_ms()), END_WAIT_MS)
+            )
             self._settle_ended()
         for failure in self._pool.take_failures():
             self._upkeep.on_connection_failure(failure)
@@ -262,48 +264,6 @@ class Sender:
         return has_ended
 
     # --- sending ---------------------------------------------------------------------------------------------------
-
-    def _request_identity(self, now_ms: int) -> int:
-        """Send the request that the identity wants; return how long nothing more will be due."""
-        wanted = self._identity.wanted(now_ms)
-        if wanted is None:
-            return self._identity.delay_ms(now_ms)
-        node_id = self._pool.least_loaded_node(now_ms) if wanted.node_id is None else wanted.node_id
-        if node_id is None:
-            return self._upkeep.shortest_delay(now_ms)
-        if not self._pool.is_ready(node_id, now_ms):
-            delay_ms = self._pool.ready_delay_ms(node_id, now_ms)
-            if delay_ms and wanted.node_id is not None:  # the coordinator may have moved to another node
-                error = ConnectionLostError(
-                    f"{self._pool.members.name_of(node_id)} cannot be reached now", node=node_id
-                )
-                self._identity.on_unsendable(wanted, error, now_ms)
-                return self._identity.delay_ms(now_ms)
-            return delay_ms or MAX_WAIT_MS
-        version = None
-        if wanted.versions is not None:
-            version = self._pool.api_version(node_id, wanted.request.api, *wanted.versions)
-            if version is None:
-                who, api = self._pool.members.name_of(node_id), type(wanted.request).__name__
-                what = f"{who} supports no version of {api} in {wanted.versions}"
-                self._identity.on_unsendable(wanted, UnsupportedVersionError(what, node=node_id), now_ms)
-                return 0
-        in_version = wanted.in_version
-        try:
-            request = wanted.request if in_version is None or version is None else in_version(version)
-            self._pool.send(
-                node_id,
-                request,
-                on_done=partial(self._identity.on_response, wanted),
-                now_ms=now_ms,
-                timeout_ms=self._config.request_timeout_ms,
-                version=version,
-            )
-        except ValueError as error:  # a value that the protocol cannot hold
-            self._identity.on_unsendable(wanted, _unencodable(wanted.request, error, node_id), now_ms)
-            return 0
-        self._identity.on_sent(wanted)
-        return MAX_WAIT_MS
 
     def _send_ready(self, now_us: int) -> float:
         """Send to every node that is ready and has batches due; return in how many ms to check again."""
@@ -432,10 +392,3 @@ class Sender:
         self._identity.on_end(error)
         self._pool.close()
         self._answers.close_all()
-
-
-def _unencodable(request: Request, cause: ValueError, node_id: int) -> UnsupportedVersionError:
-    """Return the error of a request that no version of the protocol can hold: it fails, and nothing else does."""
-    error = UnsupportedVersionError(f"{type(request).__name__} cannot be encoded: {cause}", node=node_id)
-    error.__cause__ = cause
-    return error
