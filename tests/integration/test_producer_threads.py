@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.kafka.reading import read_all
 from tests.support.broker.fixtures_broker import wait_until
 
 # Python 3.12.0 to 3.12.2 starts no thread once the main thread has ended; here every version does so.
-LOGIN = {
+LOGIN: dict[str, Any] = {
     "security_protocol": "SASL_PLAINTEXT",
     "sasl_mechanism": "SCRAM-SHA-256",
     "sasl_plain_username": "user",
@@ -62,7 +63,7 @@ def values(broker: EmbeddedBroker) -> list[bytes | None]:
 
 def test_a_limit_of_threads_while_a_broker_restarts_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     start = threading.Thread.start
-    refused = []
+    refused: list[threading.Thread] = []
 
     def refuse(thread: threading.Thread) -> None:
         if thread.name == "kafkaprod-background" and len(refused) < 5:
