@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 OPTIONS: Final[Mapping[str, Option]] = options_of(ProducerOptions)
 _SPELLINGS: Final = Spellings(OPTIONS)
 
-_log = logging.getLogger("kafkaprod.config")
+logger = logging.getLogger("kafkaprod.config")
 _DERIVED_ID_CHARACTERS: Final = 255
 _producer_numbers = itertools.count(1)
 

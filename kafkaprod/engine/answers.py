@@ -146,12 +146,12 @@ class Answers:
         except MemoryError:
             raise  # the next turn settles it again
         except Exception as error:
-            _log.exception("the answer to a produce request of node %d could not be handled", done.node_id)
+            logger.exception("the answer to a produce request of node %d could not be handled", done.node_id)
             unknown = KafkaError(f"the answer of node {done.node_id} could not be handled: {error!r}")
             unknown.__cause__ = error
             for ref in request.refs():
                 if not ref.is_done:
-                    self._fail(ref, Failure(NETWORK_EXCEPTION, unknown, maybe_persisted=True), now_ms)
+                    self._fail(ref, BatchFailure(NETWORK_EXCEPTION, unknown, maybe_persisted=True), now_ms)
         self.close(request)
 
     def _settle(self, request: ProduceRequest, done: InFlightRequest, now_ms: int) -> None:

@@ -256,7 +256,7 @@ class Sender:
             except MemoryError:
                 raise
             except Exception:
-                _log.exception("the outcome of a request to node %d could not be handled", request.node_id)
+                logger.exception("the outcome of a request to node %d could not be handled", request.node_id)
             self._ended.popleft()
         if self._unsent is not None:
             self._answers.take_back(self._unsent, self._clock.now_ms())
@@ -342,7 +342,7 @@ class Sender:
     def _after_error(self, error: Exception, failed_turns: int) -> None:
         """Clean up a turn that an unexpected error has ended, and wait a little before the next."""
         self._must_reconnect = True
-        _log.error(
+        logger.error(
             "an unexpected error in the sender thread: connecting again, attempt %d of %d",
             failed_turns,
             MAX_FAILED_TURNS,

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from kafkaprod import threads
 from kafkaprod.errors import AuthenticationError, ConnectionLostError
 from kafkaprod.net import background
 from kafkaprod.net.background import BackgroundCalls, ThreadStartError
@@ -67,10 +66,6 @@ def test_a_call_runs_in_place_while_the_program_ends(monkeypatch: pytest.MonkeyP
     calls.finish()
     assert calls.results == [threading.get_ident()]
     assert isinstance(calls.errors[0], ZeroDivisionError)
-
-
-def test_the_main_thread_runs_while_tests_do() -> None:
-    assert not threads.is_program_ending()
 
 
 def resolve_failure(cause: Exception) -> ConnectionFailure:
