@@ -23,7 +23,7 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.engine import Engine
 from kafkaprod.engine.host import EngineHost, left_open, patience_after
 from kafkaprod.engine.steps import Ending, Steps, run
-from kafkaprod.engine.transaction_calls import TransactionCalls, note_failed_abort
+from kafkaprod.engine.transaction_calls import TransactionCalls, note_abort, note_failed_abort
 from kafkaprod.intake.blocks import BlockIntake
 from kafkaprod.intake.records import Intake
 from kafkaprod.metrics import Snapshot
@@ -288,6 +288,8 @@ class AsyncTransaction(Generic[AnyProducer]):
             await asyncio.shield(self._abort())
         except Exception as failure:
             note_failed_abort(error, failure)
+        else:
+            note_abort(error)
 
     async def _abort(self) -> None:
         await _run(self._calls.abort(None, _TaskWaiter))

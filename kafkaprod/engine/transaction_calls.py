@@ -182,8 +182,17 @@ class TransactionBlock(Generic[P]):
             run(self._calls.abort(None, Waiter))
         except Exception as failure:
             note_failed_abort(error, failure)
+        else:
+            note_abort(error)
 
 
 def note_failed_abort(error: BaseException, failure: Exception) -> None:
     """Say in the error that ended a block that its transaction could not be aborted, and why."""
     error.add_note(f"the transaction could not be aborted: {failure!r}")
+
+
+def note_abort(error: BaseException) -> None:
+    """Note that the transaction is aborted: whatever its commit left in doubt, it did not happen."""
+    if isinstance(error, KafkaError) and error.outcome == "unknown":
+        error.outcome = "not committed"
+        error.add_note("the transaction is not committed: the abort that followed succeeded")
