@@ -19,14 +19,7 @@ from kafkaprod._core.requests.produce_request import ProduceRequest
 from kafkaprod._core.requests.produce_response import settle_all
 from kafkaprod._core.requests.settlement import BatchRef, incomplete_batches
 from kafkaprod._core.requests.split import split_batch
-from kafkaprod.engine.delivery_rules import (
-    MAYBE_PERSISTED,
-    NETWORK_EXCEPTION,
-    REQUEST_TIMED_OUT,
-    BatchFacts,
-    BatchVerdict,
-    judge,
-)
+from kafkaprod.engine.delivery_rules import BatchFacts, Verdict, judge, may_be_persisted
 from kafkaprod.engine.identity import Identity
 from kafkaprod.engine.upkeep import Upkeep
 from kafkaprod.errors import (
@@ -57,7 +50,7 @@ class BatchFailure:
     """Why a batch was not simply written.
 
     Attributes:
-        code: Kafka's error code; 13 without an answer.
+        code: Kafka's error code; NETWORK_EXCEPTION without an answer.
         error: The error for its records if it fails; None: made from the code.
         record_errors: Errors of single records, by their index in the batch.
         maybe_persisted: Whether this attempt may be in the log; None: the code decides.
@@ -129,7 +122,7 @@ class Answers:
     def refuse(self, request: ProduceRequest, error: KafkaError, now_ms: int) -> None:
         """Fail a request that cannot be sent."""
         for ref in request.refs():
-            self._fail(ref, BatchFailure(NETWORK_EXCEPTION, error), now_ms)
+            self._fail(ref, Failure(ErrorCode.NETWORK_EXCEPTION, error), now_ms)
         self.close(request)
 
     def take_back(self, request: ProduceRequest, now_ms: int) -> None:
@@ -173,7 +166,7 @@ class Answers:
                     self._pool.throttle(done.node_id, throttle_ms, now_ms)
 
     def _on_no_answer(self, request: ProduceRequest, done: InFlightRequest, error: KafkaError, now_ms: int) -> None:
-        code = REQUEST_TIMED_OUT if isinstance(error, RequestTimedOutError) else NETWORK_EXCEPTION
+        code = ErrorCode.REQUEST_TIMED_OUT if isinstance(error, RequestTimedOutError) else ErrorCode.NETWORK_EXCEPTION
         self._metadata.request_update()
         for ref in request.refs():
             failure = BatchFailure(code, error, maybe_persisted=done.is_possibly_persisted)
@@ -195,14 +188,14 @@ class Answers:
             logger.error("node %d: %s; the connection is closed and its records are sent again", done.node_id, error)
             self._pool.disconnect(done.node_id, error)
             for ref in open_refs.values():
-                self._apply(ref, BatchFailure(NETWORK_EXCEPTION, error, maybe_persisted=True), now_ms)
+                self._apply(ref, Failure(ErrorCode.NETWORK_EXCEPTION, error, maybe_persisted=True), now_ms)
             return 0
         for key, partition in answers:
             answered = open_refs.pop(key, None)
             if answered is not None:  # a repeated partition: the first one counts
                 self._on_partition(answered, partition, response, now_ms)
         for ref in open_refs.values():  # the broker left it out: treated as no answer
-            self._apply(ref, BatchFailure(NETWORK_EXCEPTION, maybe_persisted=True), now_ms)
+            self._apply(ref, Failure(ErrorCode.NETWORK_EXCEPTION, maybe_persisted=True), now_ms)
         self._upkeep.apply_metadata()
         return int(response.throttle_time_ms)
 
@@ -288,7 +281,7 @@ class Answers:
         """Send a batch again unchanged."""
         maybe_persisted = failure.maybe_persisted
         if maybe_persisted is None:
-            maybe_persisted = failure.code in MAYBE_PERSISTED
+            maybe_persisted = may_be_persisted(failure.code)
         if failure.error is not None:
             self._upkeep.last_errors[ref.topic, ref.partition] = failure.error
         self._metrics.on_retry(ref.topic, ref.record_count, now_ms)
@@ -303,9 +296,7 @@ class Answers:
         error = failure.error or error_for(failure.code, topic=ref.topic, partition=ref.partition)
         self._metrics.on_error(ref.topic, ref.record_count, now_ms)
         self._identity.on_batch_failed(ref, error)
-        maybe_persisted = (
-            failure.code in MAYBE_PERSISTED if failure.maybe_persisted is None else failure.maybe_persisted
-        )
+        maybe_persisted = may_be_persisted(failure.code) if failure.maybe_persisted is None else failure.maybe_persisted
         ref.fail(error, failure.record_errors, maybe_persisted)
         if isinstance(failure.error, OutOfOrderSequenceError):
             logger.error("%s[%d]: the broker misses earlier records of this producer", ref.topic, ref.partition)

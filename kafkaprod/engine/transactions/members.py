@@ -1,14 +1,27 @@
 """Which partitions and groups belong to the current transaction. Pure.
 
 Under v1 a partition is *new* when a batch of it wants to go out, *unanswered* once AddPartitionsToTxn was sent, and
-*added* when that was answered 0. A request whose answer was lost is repeated until it is answered: the coordinator may
-have opened the transaction, and ending one that is not open is an error. Under v2 the leader adds the partition itself.
+*added* when that was answered NONE. A request whose answer was lost, or came after a write that may have succeeded
+(`AFTER_WRITE`), is repeated until it is answered: the coordinator may have opened the transaction, and ending one that
+is not open is an error. Under v2 the leader adds the partition itself.
 """
 
 from __future__ import annotations
 
-from kafkaprod.protocol.error_codes import describe
+from typing import Final
+
+from kafkaprod.protocol.error_codes import ErrorCode, describe
 from kafkaprod.structs import TopicPartition
+
+AFTER_WRITE: Final = frozenset(
+    {
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Answers that a coordinator may give after the change is in its log; the next one finds it there (`commit_table`)."""
 
 
 class Members:
@@ -63,8 +76,10 @@ class Members:
     def on_partitions_answered(self, codes: dict[TopicPartition, int]) -> None:
         """Take the answer: what was not added wants to be again, unless the transaction ends."""
         for partition, code in codes.items():
+            if code in AFTER_WRITE:
+                self._maybe_added.add(partition)
             if partition in self._maybe_added and describe(code).retriable:
-                continue  # an earlier request, whose answer was lost, may have added it
+                continue  # this request, or an earlier one whose answer was lost, may have added it
             self.unanswered.discard(partition)
             self._maybe_added.discard(partition)
             if code == 0:
@@ -81,6 +96,8 @@ class Members:
 
     def on_group_answered(self, group_id: str, code: int) -> None:
         """Take the answer."""
+        if code in AFTER_WRITE:
+            self._maybe_groups.add(group_id)
         if group_id in self._maybe_groups and describe(code).retriable:
             return
         self.unanswered_groups.discard(group_id)

@@ -1,6 +1,6 @@
 """How long to wait before a request is repeated. Pure.
 
-A retriable answer: exponential, as for all requests. 51 CONCURRENT_TRANSACTIONS: the previous transaction is usually
+A retriable answer: exponential, as for all requests. CONCURRENT_TRANSACTIONS: the previous transaction is usually
 complete within milliseconds, so begin with 20 ms and wait longer only when it is not. (Kafka's own client waits
 retry.backoff.ms, 100 ms, for every request but the first AddPartitionsToTxn.)
 """
@@ -41,7 +41,7 @@ class Pauses:
         return self._backoff.delay_ms(self._attempts - 1, self._random)
 
     def concurrent_ms(self, now_ms: int) -> int:
-        """The wait after 51."""
+        """The wait after CONCURRENT_TRANSACTIONS."""
         if self._concurrent_since_ms is None:
             self._concurrent_since_ms = now_ms
         waited_ms = now_ms - self._concurrent_since_ms

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from kafkaprod.engine.delivery_rules import MAYBE_PERSISTED, BatchFacts, BatchVerdict, judge
+from kafkaprod.engine.delivery_rules import MAYBE_PERSISTED, BatchFacts, Verdict, judge, may_be_persisted
 from kafkaprod.protocol.error_codes import ErrorCode, describe
 
 SPLIT, SUCCEED, RETRY, RENUMBER, FAIL = (
@@ -111,3 +111,8 @@ def test_no_retries_means_none() -> None:
 
 def test_answers_after_which_the_records_may_be_written_are_known() -> None:
     assert {-1, 6, 7, 13, 20, 56} == MAYBE_PERSISTED
+
+
+def test_a_code_of_the_future_does_not_say_that_nothing_was_written() -> None:
+    assert may_be_persisted(9_999)
+    assert {code for code in ErrorCode if may_be_persisted(code)} == MAYBE_PERSISTED

@@ -204,6 +204,24 @@ def test_v1_lost_answer_to_an_added_group_is_repeated_while_aborting() -> None:
     assert bench.outcome(call) is None
 
 
+@pytest.mark.parametrize("code", [7, 14, 15, 16])
+def test_v1_refusal_that_may_follow_a_write_does_not_say_that_nothing_was_added(code: int) -> None:
+    """A coordinator that moved while it wrote: the next one has the transaction open, and it must be ended there."""
+    bench = Bench()
+    bench.init()
+    bench.machine.begin()
+    bench.machine.may_drain(T0)
+    bench.answer_next(Step.ADD_PARTITIONS, code)
+    call = bench.machine.abort()
+    while (request := bench.next()) is not None and request.step is Step.FIND_COORDINATOR:
+        bench.respond(request)
+    assert request is not None
+    assert (request.step, request.partitions) == (Step.ADD_PARTITIONS, (T0,))
+    bench.respond(request)
+    assert not bench.answer_next(Step.END).is_commit
+    assert bench.outcome(call) is None
+
+
 def test_v1_partitions_that_were_refused_are_not_repeated_while_aborting() -> None:
     bench = Bench()
     bench.init()
