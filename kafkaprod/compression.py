@@ -22,15 +22,15 @@ import threading
 import zlib
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kafkaprod.errors import ConfigError, CorruptDataError
+from kafkaprod.structs import BytesLike
 
 # Imported with the first codec that needs them: together they take longer to load than the rest of a producer.
 if TYPE_CHECKING:
     import zstandard
 
-BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 CODEC_IDS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 CODEC_NAMES: Final = {codec_id: name for name, codec_id in CODEC_IDS.items()}

@@ -1,8 +1,13 @@
-"""Small value types that cross module borders. Immutable; safe to share between threads."""
+"""Small value types, and a bound, that cross module borders. Immutable; safe to share between threads."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias
+
+BytesLike: TypeAlias = bytes | bytearray | memoryview
+
+INT32_MAX: Final = 2**31 - 1
+"""The highest number of most of Kafka's fields and options."""
 
 
 class TopicPartition(NamedTuple):

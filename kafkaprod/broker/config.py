@@ -19,6 +19,7 @@ from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import FlushPolicy, interval
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.structs import INT32_MAX
 
 DEFAULT_HOST = "127.0.0.1"
 MAX_PARTITIONS_OF_TOPIC = 10_000  # each takes a directory, four files and a descriptor
@@ -42,7 +43,7 @@ class Limits:
     """
 
     max_connections: int = 1_000
-    max_connections_per_ip: int = 2**31 - 1
+    max_connections_per_ip: int = INT32_MAX
     max_request_bytes: int = 100 * 1024 * 1024
     max_queued_bytes: int = 200 * 1024 * 1024
     max_unauthenticated_bytes: int = 512 * 1024

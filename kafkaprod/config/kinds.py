@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkaprod.config.secret import HIDDEN, Secret
+from kafkaprod.structs import INT32_MAX
 from kafkaprod.text import MAX_PROTOCOL_TEXT_BYTES, why_unsendable
 
 if TYPE_CHECKING:
     import ssl
 
 INT16_MAX: Final = 2**15 - 1
-INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 DEFAULT_PORT: Final = 9092
 

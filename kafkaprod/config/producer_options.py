@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkaprod.config.kinds import (
-    INT32_MAX,
     INT64_MAX,
     Acks,
     Boolean,
@@ -28,6 +27,7 @@ from kafkaprod.config.kinds import (
 )
 from kafkaprod.config.oauth_options import OAuthOptions
 from kafkaprod.config.option import HIGH, LOW, MEDIUM, Section
+from kafkaprod.structs import INT32_MAX
 
 _DELIVERY: Final = Section("Delivery")
 _TRANSACTIONS: Final = Section("Transactions")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kafkaprod.config.kinds import INT32_MAX
 from kafkaprod.config.oauth_options import JWT_BEARER
 from kafkaprod.config.producer_options import ProducerOptions
 from kafkaprod.errors import ConfigError
+from kafkaprod.structs import INT32_MAX
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5  # brokers remember the last five batches of a producer and partition
 _ENDPOINT: Final = "sasl_oauthbearer_token_endpoint_url"

@@ -16,7 +16,8 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import InvalidRecordError
 from kafkaprod.hooks.interceptors import InterceptorChain, ProducerRecord, RecordBlock
 from kafkaprod.hooks.partitioners import CheckedPartitioner, make_partitioner
-from kafkaprod.hooks.serializers import BytesLike, bind_serializer
+from kafkaprod.hooks.serializers import bind_serializer
+from kafkaprod.structs import BytesLike
 
 _ROWS_AT_ONCE: Final = 1024  # of a column, made into objects for the user's code
 

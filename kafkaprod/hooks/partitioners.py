@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaprod._core.queues.record_hooks import PartitionerCall
-from kafkaprod.hooks.serializers import BytesLike
+from kafkaprod.structs import BytesLike
 
 if TYPE_CHECKING:
     import numpy as np

@@ -21,9 +21,9 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kafkaprod._core.queues.record_hooks import SerializerCall
 from kafkaprod.errors import ConfigError
+from kafkaprod.structs import BytesLike
 
 Field: TypeAlias = Literal["key", "value"]
-BytesLike: TypeAlias = bytes | bytearray | memoryview
 Form: TypeAlias = Literal["data", "topic", "headers", "context"]
 
 _CONTEXT_NAMES: Final = ("ctx", "context")

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from kafkaprod.net.poller import READABLE, WRITABLE
 from kafkaprod.net.transport import is_connected
-from kafkaprod.protocol.primitives import Buffer
+from kafkaprod.structs import BytesLike
 
 TLS_RECORD_BYTES = 16_384  # RFC 8446 section 5.1: most plain text in one record
 
@@ -87,7 +87,7 @@ class TlsTransport:
         wants_write = self._is_read_blocked_on_write or (has_output and not self._is_write_blocked_on_read)
         return READABLE | WRITABLE if wants_write else READABLE
 
-    def send(self, buffers: Sequence[Buffer]) -> int:
+    def send(self, buffers: Sequence[BytesLike]) -> int:
         """Encrypt and write record by record until the buffers end or the kernel takes no more."""
         self._is_write_blocked_on_read = False
         sent_bytes = 0
@@ -134,7 +134,7 @@ class TlsTransport:
         self._sock.close()
 
 
-def _record(buffers: Sequence[Buffer], index: int, position: int, limit: int) -> tuple[Buffer, int, int]:
+def _record(buffers: Sequence[BytesLike], index: int, position: int, limit: int) -> tuple[BytesLike, int, int]:
     """Return up to `limit` bytes from (index, position) on, and the position after them.
 
     A slice of one buffer is not copied; small neighbours (frame header, records, tail) are joined into one record.

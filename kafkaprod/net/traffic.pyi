@@ -8,8 +8,9 @@ from kafkaprod.errors import KafkaError
 from kafkaprod.net.network import Readiness
 from kafkaprod.protocol.frames import MAX_FRAME_BYTES as MAX_FRAME_BYTES
 from kafkaprod.protocol.in_flight import InFlightRequest, OnDone
-from kafkaprod.protocol.primitives import Buffer, ByteChain
+from kafkaprod.protocol.primitives import ByteChain
 from kafkaprod.protocol.schema import Request
+from kafkaprod.structs import BytesLike
 
 @disjoint_base
 class Traffic:
@@ -43,7 +44,7 @@ class Traffic:
         node_id: int,
         api_key: int,
         version: int,
-        parts: Sequence[Buffer | ByteChain],
+        parts: Sequence[BytesLike | ByteChain],
         size: int,
         *,
         on_done: OnDone,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kafkaprod.net.poller import READABLE, WRITABLE
 from kafkaprod.net.socket_calls import receive_into, send
-from kafkaprod.protocol.primitives import Buffer
+from kafkaprod.structs import BytesLike
 
 IOV_MAX = 1024  # Linux: most buffers one sendmsg takes
 OS_DEFAULT = -1
@@ -109,7 +109,7 @@ class Transport(Protocol):
         """Return what to poll for now: READABLE | WRITABLE."""
         ...
 
-    def send(self, buffers: Sequence[Buffer]) -> int:
+    def send(self, buffers: Sequence[BytesLike]) -> int:
         """Write bytes to the kernel; return how many it took from the front, 0 if it takes none now."""
         ...
 
@@ -145,7 +145,7 @@ class TcpTransport:
             return WRITABLE
         return READABLE | WRITABLE if has_output else READABLE
 
-    def send(self, buffers: Sequence[Buffer]) -> int:
+    def send(self, buffers: Sequence[BytesLike]) -> int:
         """Write at most `IOV_MAX` buffers a call until the kernel takes no more; nothing is copied in user space."""
         return send(self._sock.fileno(), buffers)
 

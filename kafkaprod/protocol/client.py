@@ -38,8 +38,8 @@ from kafkaprod.protocol.handshake import FRAME_LIMITS, ConnectionState, Handshak
 from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.protocol.messages import REQUESTS
 from kafkaprod.protocol.negotiation import BrokerVersions
-from kafkaprod.protocol.primitives import Buffer
 from kafkaprod.protocol.schema import Request
+from kafkaprod.structs import BytesLike
 
 _READY_FRAME_LIMIT = FRAME_LIMITS[ConnectionState.READY]  # looked up for each answer, which hashes a name
 
@@ -134,7 +134,7 @@ class Connection(Exchange):
 
     # --- bytes -----------------------------------------------------------------------------------------------------
 
-    def _receive_parts(self, data: Buffer, now_ms: int) -> int:
+    def _receive_parts(self, data: BytesLike, now_ms: int) -> int:
         if self._handshake.state is ConnectionState.CLOSED:
             return 0
         answered = 0
@@ -167,7 +167,7 @@ class Connection(Exchange):
         self.has_events = False
         return events
 
-    def _on_frame(self, frame: Buffer, now_ms: int) -> bool:
+    def _on_frame(self, frame: BytesLike, now_ms: int) -> bool:
         """Finish the request that a frame answers; return False for the connection's own requests."""
         request = self._in_flight.answered_by(peek_correlation_id(frame), self.outgoing.sent_position)
         is_flexible = _is_flexible(request.api_key, request.version)

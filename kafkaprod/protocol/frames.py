@@ -21,8 +21,9 @@ from typing import NamedTuple
 
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.primitives import Buffer, Reader, Writer
+from kafkaprod.protocol.primitives import Reader, Writer
 from kafkaprod.protocol.schema import Request, Response
+from kafkaprod.structs import BytesLike
 
 MAX_FRAME_BYTES = 104_857_600  # 100 MiB, Kafka's default for socket.request.max.bytes
 
@@ -66,7 +67,9 @@ def _client_id_field(client_id: str | None, is_flexible: bool) -> bytes:
     return encode_request_header(RequestHeader(0, 0, 0, client_id), is_flexible)[_REQUEST_START.size :]
 
 
-def encode_request(request: Request, version: int, correlation_id: int, client_id: str | None = None) -> list[Buffer]:
+def encode_request(
+    request: Request, version: int, correlation_id: int, client_id: str | None = None
+) -> list[BytesLike]:
     """Encode a whole frame. Large records are referenced, not copied.
 
     Raises:
@@ -79,7 +82,7 @@ def encode_request(request: Request, version: int, correlation_id: int, client_i
     return with_size(writer.parts())
 
 
-def encode_response(response: Response, version: int, correlation_id: int) -> list[Buffer]:
+def encode_response(response: Response, version: int, correlation_id: int) -> list[BytesLike]:
     """Encode a whole frame. Large records are referenced, not copied.
 
     Raises:
@@ -102,13 +105,13 @@ def has_tagged_response_header(api_key: int, is_flexible: bool) -> bool:
     return is_flexible and api_key != ApiKey.API_VERSIONS
 
 
-def with_size(parts: Iterable[Buffer]) -> list[Buffer]:
+def with_size(parts: Iterable[BytesLike]) -> list[BytesLike]:
     """Return the buffers of one frame, the size first."""
     content = list(parts)
     return [_SIZE.pack(sum([memoryview(part).nbytes for part in content])), *content]
 
 
-def read_request_start(frame: Buffer) -> tuple[int, int, int]:
+def read_request_start(frame: BytesLike) -> tuple[int, int, int]:
     """Read (api key, version, correlation id), which are the same in all versions.
 
     Raises:
@@ -133,7 +136,7 @@ def read_request_header(reader: Reader, is_flexible: bool) -> RequestHeader:
     return RequestHeader(api_key, version, correlation_id, client_id)
 
 
-def split_response(frame: Buffer, api_key: int, is_flexible: bool) -> tuple[int, memoryview]:
+def split_response(frame: BytesLike, api_key: int, is_flexible: bool) -> tuple[int, memoryview]:
     """Split a response frame into (correlation id, body); the body is a view of it.
 
     Raises:
@@ -150,7 +153,7 @@ def split_response(frame: Buffer, api_key: int, is_flexible: bool) -> tuple[int,
     return correlation_id, reader.read_view(reader.remaining)
 
 
-def peek_correlation_id(frame: Buffer) -> int:
+def peek_correlation_id(frame: BytesLike) -> int:
     """Return the correlation id of a response frame of any header version.
 
     Raises:
@@ -178,7 +181,7 @@ class FrameSplitter:
         """The number of bytes of an incomplete frame."""
         return len(self._pending)
 
-    def feed(self, data: Buffer) -> Iterator[memoryview]:
+    def feed(self, data: BytesLike) -> Iterator[memoryview]:
         """Take bytes; yield each frame they complete, without its size. A frame owns its memory and is writable.
 
         The iterator takes the bytes: consume it to the end before the next call.
@@ -219,7 +222,7 @@ class FrameSplitter:
             taken = min(taken + lacking, len(view))
         return taken
 
-    def _checked_size(self, buffer: Buffer) -> int:
+    def _checked_size(self, buffer: BytesLike) -> int:
         size: int = _SIZE.unpack_from(buffer)[0]
         if not 0 <= size <= self.max_frame_bytes:
             start = bytes(buffer[: _SIZE.size])

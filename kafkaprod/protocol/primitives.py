@@ -25,8 +25,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from kafkaprod.errors import CorruptDataError
-
-Buffer = bytes | bytearray | memoryview
+from kafkaprod.structs import BytesLike
 
 
 class ByteChain(Protocol):
@@ -37,7 +36,7 @@ class ByteChain(Protocol):
         """The length of all buffers."""
         ...
 
-    def from_byte(self, start: int, limit: int) -> list[Buffer]:
+    def from_byte(self, start: int, limit: int) -> list[BytesLike]:
         """Return at most `limit` buffers from byte `start` on, none empty."""
         ...
 
@@ -70,7 +69,7 @@ class Reader:
 
     __slots__ = ("_end", "_view", "elements_left", "position")
 
-    def __init__(self, buffer: Buffer, max_elements: int = UNLIMITED_ELEMENTS) -> None:
+    def __init__(self, buffer: BytesLike, max_elements: int = UNLIMITED_ELEMENTS) -> None:
         self._view = memoryview(buffer).cast("B")
         self._end = len(self._view)
         self.position = 0
@@ -268,9 +267,9 @@ class Writer:
 
     def __init__(self) -> None:
         self._data = bytearray()
-        self._parts: list[Buffer] = []
+        self._parts: list[BytesLike] = []
 
-    def parts(self) -> list[Buffer]:
+    def parts(self) -> list[BytesLike]:
         """Return all buffers in order. Records buffers are the caller's: they must not change until sent."""
         return [*self._parts, self._data] if self._data else [*self._parts]
 
@@ -278,7 +277,7 @@ class Writer:
         """Return everything written as one new bytes object."""
         return b"".join(self.parts())
 
-    def write_raw(self, data: Buffer) -> None:
+    def write_raw(self, data: BytesLike) -> None:
         """Write bytes that are already encoded."""
         self._data += data
 
@@ -341,35 +340,35 @@ class Writer:
         else:
             self.write_compact_string(value)
 
-    def write_bytes(self, value: Buffer) -> None:
+    def write_bytes(self, value: BytesLike) -> None:
         self.write_int32(_size_of(value))
         self._data += value
 
-    def write_nullable_bytes(self, value: Buffer | None) -> None:
+    def write_nullable_bytes(self, value: BytesLike | None) -> None:
         if value is None:
             self.write_int32(-1)
         else:
             self.write_bytes(value)
 
-    def write_compact_bytes(self, value: Buffer) -> None:
+    def write_compact_bytes(self, value: BytesLike) -> None:
         self.write_uvarint(_size_of(value) + 1)
         self._data += value
 
-    def write_compact_nullable_bytes(self, value: Buffer | None) -> None:
+    def write_compact_nullable_bytes(self, value: BytesLike | None) -> None:
         if value is None:
             self.write_uvarint(0)
         else:
             self.write_compact_bytes(value)
 
-    def write_records(self, value: Buffer | None) -> None:
+    def write_records(self, value: BytesLike | None) -> None:
         self.write_int32(-1 if value is None else _size_of(value))
         self._reference(value)
 
-    def write_compact_records(self, value: Buffer | None) -> None:
+    def write_compact_records(self, value: BytesLike | None) -> None:
         self.write_uvarint(0 if value is None else _size_of(value) + 1)
         self._reference(value)
 
-    def _reference(self, value: Buffer | None) -> None:
+    def _reference(self, value: BytesLike | None) -> None:
         if value is None:
             return
         if _size_of(value) < LARGE_BUFFER_BYTES:
@@ -386,5 +385,5 @@ def _encode_text(value: str) -> bytes:
     return raw
 
 
-def _size_of(value: Buffer) -> int:
+def _size_of(value: BytesLike) -> int:
     return memoryview(value).nbytes

@@ -2,7 +2,7 @@
 
     class PartitionProduceData(Struct):
         index: int = field(INT32)
-        records: Buffer | None = field(RECORDS)
+        records: BytesLike | None = field(RECORDS)
 
     class ProduceRequest(Request, api=ApiKey.PRODUCE, versions=(3, 13), flexible_from=9):
         transactional_id: str | None = field(NULLABLE_STRING)
@@ -25,7 +25,8 @@ from kafkaprod.errors import CorruptDataError, UnsupportedVersionError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.field_types import ArrayType, FieldType, StructType, ValueCodec
 from kafkaprod.protocol.plans import FieldSpec, compile_struct
-from kafkaprod.protocol.primitives import MAX_ELEMENTS, UNLIMITED_ELEMENTS, Buffer, Reader, Writer
+from kafkaprod.protocol.primitives import MAX_ELEMENTS, UNLIMITED_ELEMENTS, Reader, Writer
+from kafkaprod.structs import BytesLike
 
 _UNSET: Any = object()
 
@@ -157,7 +158,7 @@ class Message(Struct):
         return cls.flexible_from is not None and version >= cls.flexible_from
 
     @classmethod
-    def decode(cls, buffer: Buffer, version: int, max_elements: int = MAX_ELEMENTS) -> Self:
+    def decode(cls, buffer: BytesLike, version: int, max_elements: int = MAX_ELEMENTS) -> Self:
         """Read a whole body.
 
         Records come as views of `buffer`: they keep it alive and change with it.
@@ -182,7 +183,7 @@ class Message(Struct):
         return message
 
     @classmethod
-    def decode_start(cls, buffer: Buffer, version: int, max_elements: int = UNLIMITED_ELEMENTS) -> tuple[Self, int]:
+    def decode_start(cls, buffer: BytesLike, version: int, max_elements: int = UNLIMITED_ELEMENTS) -> tuple[Self, int]:
         """Read a body that other bytes may follow; return it and the number of those bytes.
 
         A broker reads requests this way, as Kafka does: librdkafka writes more than the message in some (see `server`).

@@ -36,8 +36,9 @@ from kafkaprod.protocol.frames import (
 from kafkaprod.protocol.messages import REQUESTS
 from kafkaprod.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kafkaprod.protocol.outgoing import OutgoingBytes
-from kafkaprod.protocol.primitives import UNLIMITED_ELEMENTS, Buffer, Reader
+from kafkaprod.protocol.primitives import UNLIMITED_ELEMENTS, Reader
 from kafkaprod.protocol.schema import Request, Response
+from kafkaprod.structs import BytesLike
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class ServerConnection:
         self._received_count = 0
         self._is_refused = False
         # One entry for each unanswered request, oldest first; an early response waits in its entry.
-        self._answers: deque[list[Buffer] | None] = deque()
+        self._answers: deque[list[BytesLike] | None] = deque()
         self._out = OutgoingBytes()
 
     @property
@@ -129,7 +130,7 @@ class ServerConnection:
         """Whether bytes wait for the client: `receive_data` itself refuses an unknown version of ApiVersions."""
         return len(self._out) > 0
 
-    def receive_data(self, data: Buffer) -> None:
+    def receive_data(self, data: BytesLike) -> None:
         """Take bytes from the client; `events` returns what they contain.
 
         Raises:
@@ -162,7 +163,7 @@ class ServerConnection:
             raise IllegalStateError(f"{type(response).__name__} cannot answer {request.api.name}")
         self._answer(request.position, encode_response(response, header.api_version, header.correlation_id))
 
-    def send_encoded(self, request: RequestReceived, frame: list[Buffer]) -> None:
+    def send_encoded(self, request: RequestReceived, frame: list[BytesLike]) -> None:
         """Answer a request with what `encode_response` has made of the response.
 
         Raises:
@@ -178,7 +179,7 @@ class ServerConnection:
         """
         self._answer(request.position, [])
 
-    def data_to_send(self, limit: int) -> list[Buffer]:
+    def data_to_send(self, limit: int) -> list[BytesLike]:
         """Return at most `limit` buffers for the client; valid until `data_sent`."""
         return self._out.front(limit)
 
@@ -226,7 +227,7 @@ class ServerConnection:
         own = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=lowest, max_version=highest)
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
 
-    def _answer(self, position: int, frame: list[Buffer]) -> None:
+    def _answer(self, position: int, frame: list[BytesLike]) -> None:
         place = position - (self._received_count - len(self._answers))
         if not 0 <= place < len(self._answers) or self._answers[place] is not None:
             raise IllegalStateError(

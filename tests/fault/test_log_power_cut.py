@@ -22,7 +22,7 @@ from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import each
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
-from kafkaprod.protocol.primitives import Buffer
+from kafkaprod.structs import BytesLike
 from tests.campaigns.images_log import MemoryImage
 from tests.support.broker.fixtures_log import (
     NOW_MS,
@@ -66,7 +66,7 @@ class PowerCutDisk(Disk):
         self.on_call()
         return super().create(path)
 
-    def pwrite(self, file: LogFile, data: Buffer, position: int) -> int:
+    def pwrite(self, file: LogFile, data: BytesLike, position: int) -> int:
         tracked = self._tracked(file)
         content = tracked.current.ljust(position, b"\0")
         tracked.versions.append(content[:position] + bytes(data) + content[position + len(data) :])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaprod.config.connection_options import ConnectionOptions
 from kafkaprod.net.poller import READABLE, WRITABLE
 from kafkaprod.net.transport import Address, Transport
-from kafkaprod.protocol.primitives import Buffer
+from kafkaprod.structs import BytesLike
 from tests.simulation.world import Process, World
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class SimulatedTransport:
             return 0
         return WRITABLE | (READABLE if self._inbox or self._is_at_end else 0)
 
-    def send(self, buffers: Sequence[Buffer]) -> int:
+    def send(self, buffers: Sequence[BytesLike]) -> int:
         """Take the bytes, sometimes only some of them."""
         if self._error is not None:
             raise self._error

@@ -12,8 +12,9 @@ import mmap
 from typing import NamedTuple
 
 from kafkaprod.broker.storage.log.segment import FileSlice
-from kafkaprod.protocol.primitives import LARGE_BUFFER_BYTES, Buffer
+from kafkaprod.protocol.primitives import LARGE_BUFFER_BYTES
 from kafkaprod.protocol.schema import Response
+from kafkaprod.structs import BytesLike
 
 # Read-only and never read: takes address space, no memory. No range is larger: a batch came in a frame of 100 MiB.
 _NOWHERE = mmap.mmap(-1, 128 * 1024 * 1024, prot=mmap.PROT_READ)
@@ -26,7 +27,7 @@ class FileResponse(NamedTuple):
     ranges: list[FileSlice]
 
 
-def records_field(source: FileSlice, ranges: list[FileSlice]) -> Buffer:
+def records_field(source: FileSlice, ranges: list[FileSlice]) -> BytesLike:
     """The value of a records field: the bytes, or a stand-in whose range is added to `ranges`."""
     if source.length < LARGE_BUFFER_BYTES:
         return source.read()
@@ -34,6 +35,6 @@ def records_field(source: FileSlice, ranges: list[FileSlice]) -> Buffer:
     return memoryview(_NOWHERE)[: source.length]
 
 
-def is_stand_in(part: Buffer) -> bool:
+def is_stand_in(part: BytesLike) -> bool:
     """Return whether a buffer of an encoded response, or the rest of one, represents a file range."""
     return isinstance(part, memoryview) and part.obj is _NOWHERE

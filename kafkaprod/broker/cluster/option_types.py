@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from kafkaprod.errors import ConfigError
+from kafkaprod.structs import INT32_MAX
 
 TYPE_BOOLEAN = 1
 TYPE_STRING = 2
@@ -17,7 +18,6 @@ TYPE_LONG = 5
 TYPE_DOUBLE = 6
 TYPE_LIST = 7
 
-_INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 _DECIMAL = re.compile(r"-?[0-9]{1,19}(\.[0-9]{1,19})?")
@@ -62,7 +62,7 @@ class OptionType:
             raise ConfigError(f"{shown} is not in {self.low}..{self.high}")
 
 
-def int32(low: int, high: int = _INT32_MAX) -> OptionType:
+def int32(low: int, high: int = INT32_MAX) -> OptionType:
     """Make a whole number of 32 bits."""
     return OptionType(TYPE_INT, low, high)
 

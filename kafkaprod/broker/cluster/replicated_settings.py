@@ -39,8 +39,8 @@ from kafkaprod.broker.metadata.records import (
 )
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.change_settings import ChangeSettingsRequest, ChangeSettingsResponse
-from kafkaprod.protocol.primitives import Buffer
 from kafkaprod.protocol.schema import Request, Response, Struct
+from kafkaprod.structs import BytesLike
 
 _VISIBLE_S: Final = 1.0
 _RESOURCE_TYPES: Final[Mapping[str, int]] = {BROKER_OPTIONS: 4, METRICS_OPTIONS: 16, GROUP_OPTIONS: 32}
@@ -98,7 +98,7 @@ class ReplicatedSettings(Settings):
                 self._has_moved.wait(left_s)
 
 
-def changes(section: str, before: Any, after: Any, acl_ids: Mapping[AclFields, uuid.UUID]) -> list[Buffer]:
+def changes(section: str, before: Any, after: Any, acl_ids: Mapping[AclFields, uuid.UUID]) -> list[BytesLike]:
     """Return the records that turn one content of a section into another, encoded.
 
     Args:

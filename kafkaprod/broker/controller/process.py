@@ -30,8 +30,8 @@ from kafkaprod.broker.storage.log.group_commit import FlushPolicy, interval
 from kafkaprod.clock import Clock, SystemClock
 from kafkaprod.net.poller import Poller
 from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataResponse
-from kafkaprod.protocol.primitives import Buffer
 from kafkaprod.protocol.schema import Request, Response
+from kafkaprod.structs import BytesLike
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class ControllerProcess:
         self.rules = LinkRules()
         self.history: deque[str] = deque(maxlen=_HISTORY_LINES)
         self._links: dict[int, PeerLink] = {}
-        self._encoded: dict[int, list[Buffer]] = {}  # by base offset: a batch of this log never changes
+        self._encoded: dict[int, list[BytesLike]] = {}  # by base offset: a batch of this log never changes
         self._at_change: dict[str, tuple[object, Callable[[], None]]] = {}
         self._log = DiskMetadataLog(config.data_dir, config.cluster_id, config.flush_policy, config.disk, self._clock)
         self.controller = Controller(

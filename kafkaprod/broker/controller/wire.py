@@ -43,7 +43,7 @@ from kafkaprod.protocol.messages.replicate_metadata import (
     ReplicateMetadataRequest,
     ReplicateMetadataResponse,
 )
-from kafkaprod.protocol.primitives import Buffer
+from kafkaprod.structs import BytesLike
 
 _ERRORS = {int(code): code for code in ErrorCode}
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -230,7 +230,7 @@ def isr_answer(response: AlterPartitionResponse) -> AlterPartitionAnswer:
 # -- metadata ------------------------------------------------------------------------------------------------------
 
 
-def slice_request(sent: MetadataSlice, encoded: dict[int, list[Buffer]]) -> ReplicateMetadataRequest:
+def slice_request(sent: MetadataSlice, encoded: dict[int, list[BytesLike]]) -> ReplicateMetadataRequest:
     """Return the request that carries a slice.
 
     Args:

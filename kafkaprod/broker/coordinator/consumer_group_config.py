@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 from kafkaprod.errors import ConfigError
+from kafkaprod.structs import INT32_MAX
 
 MIGRATION_POLICIES = ("bidirectional", "upgrade", "downgrade", "disabled")
 
@@ -26,7 +27,7 @@ class ConsumerGroupConfig(NamedTuple):
 
     heartbeat_interval_ms: int = 5_000
     session_timeout_ms: int = 45_000
-    max_size: int = 2**31 - 1
+    max_size: int = INT32_MAX
     min_heartbeat_interval_ms: int = 5_000
     max_heartbeat_interval_ms: int = 15_000
     min_session_timeout_ms: int = 45_000

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kafkaprod.protocol.primitives import Buffer, Reader, Writer
+from kafkaprod.protocol.primitives import Reader, Writer
+from kafkaprod.structs import BytesLike
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 _MAX_ELEMENTS = 50_000
@@ -39,7 +40,7 @@ class ClassicAssignment(NamedTuple):
     user_data: bytes
 
 
-def read_topics(metadata: Buffer) -> list[str]:
+def read_topics(metadata: BytesLike) -> list[str]:
     """Return the names of the topics; all versions begin with the version and these.
 
     Raises:
@@ -48,7 +49,7 @@ def read_topics(metadata: Buffer) -> list[str]:
     return _read_topics(_reader(metadata))[1]
 
 
-def read_subscription(metadata: Buffer) -> Subscription:
+def read_subscription(metadata: BytesLike) -> Subscription:
     """Return all that a consumer writes in JoinGroup.
 
     Raises:
@@ -65,7 +66,7 @@ def read_subscription(metadata: Buffer) -> Subscription:
     return Subscription(version, topics, owned, rack_id)
 
 
-def read_assignment(assignment: Buffer) -> ClassicAssignment:
+def read_assignment(assignment: BytesLike) -> ClassicAssignment:
     """Return a consumer's assignment; none if there are no bytes.
 
     Raises:
@@ -92,7 +93,7 @@ def write_assignment(version: int, partitions: PartitionsByTopic) -> bytes:
     return writer.getvalue()
 
 
-def _reader(content: Buffer) -> Reader:
+def _reader(content: BytesLike) -> Reader:
     return Reader(content, _MAX_ELEMENTS)
 
 

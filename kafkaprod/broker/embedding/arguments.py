@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.structs import INT32_MAX
 
-INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 _Member = TypeVar("_Member", bound=IntEnum)
 

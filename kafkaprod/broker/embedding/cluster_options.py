@@ -13,6 +13,7 @@ from kafkaprod.broker.embedding import arguments
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.peers.rules import CONTROLLER
 from kafkaprod.errors import ConfigError
+from kafkaprod.structs import INT32_MAX
 
 _REPLICATION_FACTOR: Final = 3
 ARGUMENTS: Final = {
@@ -79,7 +80,7 @@ class ClusterOptions:
                 raise ConfigError(
                     f"replication_factor={self.replication_factor} needs as many brokers: there are {self.brokers}"
                 )
-        arguments.whole("min_insync_replicas", self.min_insync_replicas, 1, arguments.INT32_MAX)
+        arguments.whole("min_insync_replicas", self.min_insync_replicas, 1, INT32_MAX)
         arguments.flag("unclean_elections", self.unclean_elections)
         arguments.choice("detection", self.detection, ("immediate", "session"))
         arguments.milliseconds("session_timeout_ms", self.session_timeout_ms, 1)

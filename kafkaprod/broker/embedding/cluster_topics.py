@@ -10,6 +10,7 @@ from kafkaprod.broker.embedding import arguments
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster_processes import ClusterBroker, ClusterProcess
 from kafkaprod.broker.embedding.cluster_view import ClusterView
+from kafkaprod.structs import INT32_MAX
 
 
 class TopicControls:
@@ -50,7 +51,7 @@ class TopicControls:
             EmbeddedBrokerError: The controller refused.
         """
         arguments.text("name", name)
-        arguments.whole("partitions", partitions, 1, arguments.INT32_MAX)
+        arguments.whole("partitions", partitions, 1, INT32_MAX)
         if replication_factor is not None:
             arguments.whole("replication_factor", replication_factor, 1, len(self.brokers))
         if assignment is not None:

@@ -30,6 +30,7 @@ from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
 from kafkaprod.broker.embedding.temporary import make_temporary, name_temporary, remove_of_owner
 from kafkaprod.errors import IllegalStateError
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.structs import INT32_MAX
 
 __all__ = ["EmbeddedBroker", "EmbeddedBrokerError"]
 
@@ -326,7 +327,7 @@ def _checked_options(
         "listeners": "" if listeners is None else arguments.text("listeners", listeners),
         "topics": {} if topics is None else arguments.topics(topics),
         "auto_create_topics": arguments.flag("auto_create_topics", auto_create_topics),
-        "num_partitions": arguments.whole("num_partitions", num_partitions, 1, arguments.INT32_MAX),
+        "num_partitions": arguments.whole("num_partitions", num_partitions, 1, INT32_MAX),
         "flush_policy": arguments.text("flush_policy", flush_policy),
         "retention_ms": arguments.milliseconds("retention_ms", retention_ms, -1),
         "initial_rebalance_delay_ms": arguments.milliseconds("initial_rebalance_delay_ms", initial_rebalance_delay_ms),

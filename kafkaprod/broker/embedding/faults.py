@@ -26,6 +26,7 @@ from kafkaprod.broker.calls.faults import Fault, FaultKind
 from kafkaprod.broker.embedding import arguments
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.structs import INT32_MAX
 
 
 def reply_with(error_code: int | str) -> Fault:
@@ -71,7 +72,7 @@ def delay(ms: int) -> Fault:
     Raises:
         ConfigError: `ms` is not a whole number of milliseconds.
     """
-    return Fault(FaultKind.DELAY, arguments.milliseconds("delay", ms, high=arguments.INT32_MAX))
+    return Fault(FaultKind.DELAY, arguments.milliseconds("delay", ms, high=INT32_MAX))
 
 
 def throttle(ms: int) -> Fault:
@@ -80,7 +81,7 @@ def throttle(ms: int) -> Fault:
     Raises:
         ConfigError: `ms` is not a whole number of milliseconds.
     """
-    return Fault(FaultKind.THROTTLE, arguments.milliseconds("throttle", ms, high=arguments.INT32_MAX))
+    return Fault(FaultKind.THROTTLE, arguments.milliseconds("throttle", ms, high=INT32_MAX))
 
 
 class FaultScript(Protocol):

@@ -33,9 +33,9 @@ from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.frames import encode_response
 from kafkaprod.protocol.messages.produce import ProduceRequest
-from kafkaprod.protocol.primitives import Buffer
 from kafkaprod.protocol.schema import Request, Response
 from kafkaprod.protocol.server import RequestReceived
+from kafkaprod.structs import BytesLike
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class _Exchange:
     handler: Handler
     request: ClientRequest[Request]
     fault: Fault | None
-    encoded: list[Buffer] | None = None
+    encoded: list[BytesLike] | None = None
 
     def has_fault(self, kind: FaultKind) -> bool:
         """Whether the answer gets a fault of this kind."""

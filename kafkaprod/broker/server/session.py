@@ -22,9 +22,9 @@ from kafkaprod.errors import KafkaError
 from kafkaprod.net.poller import WRITABLE
 from kafkaprod.net.transport import IOV_MAX, TcpTransport, Transport
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.primitives import Buffer
 from kafkaprod.protocol.schema import Response
 from kafkaprod.protocol.server import ConnectionRefused, RequestReceived, ServerConnection
+from kafkaprod.structs import BytesLike
 
 _SEND_TURN_BYTES = 4 * 1024 * 1024  # after that other connections get their turn
 _READ_BYTES = 64 * 1024  # of a file that is read and then sent
@@ -185,7 +185,7 @@ class Session:
         self._connection.send_response(request, response)
         self._ranges.extend(ranges)
 
-    def queue_encoded(self, request: RequestReceived, frame: list[Buffer]) -> None:
+    def queue_encoded(self, request: RequestReceived, frame: list[BytesLike]) -> None:
         """Queue the answer to the request in progress, which is encoded already."""
         self._connection.send_encoded(request, frame)
 
@@ -228,7 +228,7 @@ class Session:
         if abandon is not None:
             abandon()
 
-    def _send_front(self, views: list[Buffer]) -> int:
+    def _send_front(self, views: list[BytesLike]) -> int:
         if self.send_limit_bytes is not None:
             return self._send_limited(views[0], self.send_limit_bytes)
         if not is_stand_in(views[0]):
@@ -260,7 +260,7 @@ class Session:
             raise ConnectionAbortedError(f"{source.file.path} ended {length} bytes early: it was truncated")
         return count
 
-    def _send_limited(self, view: Buffer, limit_bytes: int) -> int:
+    def _send_limited(self, view: BytesLike, limit_bytes: int) -> int:
         if limit_bytes <= 0:
             raise CutOutputError("half of the answer is sent")
         count = self.transport.send([view[:limit_bytes]])
@@ -268,9 +268,9 @@ class Session:
         return count
 
 
-def _memory_in_front(views: list[Buffer]) -> list[Buffer]:
+def _memory_in_front(views: list[BytesLike]) -> list[BytesLike]:
     """The buffers before the first stand-in."""
-    buffers: list[Buffer] = []
+    buffers: list[BytesLike] = []
     for view in views:
         if is_stand_in(view):
             break

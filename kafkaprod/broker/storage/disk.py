@@ -14,7 +14,7 @@ import os
 import stat
 
 from kafkaprod.errors import ConfigError
-from kafkaprod.protocol.primitives import Buffer
+from kafkaprod.structs import BytesLike
 
 _OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 _FILE_MODE = 0o600
@@ -33,7 +33,7 @@ class Disk:
         """Make a directory only its owner can enter."""
         os.mkdir(path, _DIR_MODE)
 
-    def pwrite(self, file: LogFile, data: Buffer, position: int) -> int:
+    def pwrite(self, file: LogFile, data: BytesLike, position: int) -> int:
         """Write at `position`; return the bytes written, possibly fewer than given."""
         return os.pwrite(file.fd, data, position)
 
@@ -192,7 +192,7 @@ def check_owner(path: str) -> None:
         )
 
 
-def write_at(disk: Disk, file: LogFile, data: Buffer, position: int) -> None:
+def write_at(disk: Disk, file: LogFile, data: BytesLike, position: int) -> None:
     """Write all of `data` at `position`, going on after short writes.
 
     Raises:
@@ -207,7 +207,7 @@ def write_at(disk: Disk, file: LogFile, data: Buffer, position: int) -> None:
         position += written
 
 
-def update_file(disk: Disk, path: str, content: Buffer) -> None:
+def update_file(disk: Disk, path: str, content: BytesLike) -> None:
     """Give a derived file this content: one that has it is left alone, one that continues behind it is cut.
 
     An index that was in use when its process was killed is 10 MiB long, nearly all zeros behind its entries.
@@ -224,13 +224,13 @@ def update_file(disk: Disk, path: str, content: Buffer) -> None:
         disk.truncate(file, len(content))
 
 
-def replace_file(disk: Disk, path: str, content: Buffer) -> None:
+def replace_file(disk: Disk, path: str, content: BytesLike) -> None:
     """Replace a derived file as a whole, unsynced: after a crash it is old, new or fails its own check."""
     _write_aside(disk, path, content, sync=False)
     disk.rename(path + ".tmp", path)
 
 
-def replace_file_durably(disk: Disk, path: str, content: Buffer) -> None:
+def replace_file_durably(disk: Disk, path: str, content: BytesLike) -> None:
     """Replace a file that holds truth: after a crash it is the old or the new one, never a mix.
 
     Order: write aside, sync the file, rename, sync the directory.
@@ -240,7 +240,7 @@ def replace_file_durably(disk: Disk, path: str, content: Buffer) -> None:
     disk.sync_dir(os.path.dirname(path))
 
 
-def _write_aside(disk: Disk, path: str, content: Buffer, *, sync: bool) -> None:
+def _write_aside(disk: Disk, path: str, content: BytesLike, *, sync: bool) -> None:
     file = disk.create(path + ".tmp")
     disk.truncate(file, 0)
     write_at(disk, file, content, 0)

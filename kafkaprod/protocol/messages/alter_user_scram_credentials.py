@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.field_types import BYTES, INT8, INT16, INT32, NULLABLE_STRING, STRING, array
-from kafkaprod.protocol.primitives import Buffer
 from kafkaprod.protocol.schema import Request, Response, Struct, field
+from kafkaprod.structs import BytesLike
 
 
 class ScramCredentialDeletion(Struct):
@@ -24,8 +24,8 @@ class ScramCredentialUpsertion(Struct):
     name: str = field(STRING)
     mechanism: int = field(INT8)
     iterations: int = field(INT32)
-    salt: Buffer = field(BYTES)
-    salted_password: Buffer = field(BYTES)
+    salt: BytesLike = field(BYTES)
+    salted_password: BytesLike = field(BYTES)
 
 
 class AlterUserScramCredentialsRequest(

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.field_types import BYTES, INT16, INT64, array
-from kafkaprod.protocol.primitives import Buffer
 from kafkaprod.protocol.schema import Request, Response, field
+from kafkaprod.structs import BytesLike
 
 
 class ChangeSettingsRequest(Request, api=ApiKey.CHANGE_SETTINGS, versions=(0, 0), flexible_from=0):
     """Records that take effect together; each as in Kafka's metadata log."""
 
-    records: list[Buffer] = field(array(BYTES))
+    records: list[BytesLike] = field(array(BYTES))
 
 
 class ChangeSettingsResponse(Response, api=ApiKey.CHANGE_SETTINGS, versions=(0, 0), flexible_from=0):

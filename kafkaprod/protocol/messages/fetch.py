@@ -29,10 +29,9 @@ from kafkaprod.protocol.field_types import (
     array,
     struct_of,
 )
-from kafkaprod.protocol.primitives import Buffer
 from kafkaprod.protocol.schema import Request, Response, Struct, field
+from kafkaprod.structs import INT32_MAX, BytesLike
 
-INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
 
 
@@ -131,7 +130,7 @@ class PartitionData(Struct):
     # null with read_uncommitted
     aborted_transactions: list[AbortedTransaction] | None = field(array(AbortedTransaction).nullable())
     preferred_read_replica: int = field(INT32, since=11, default=-1)  # -1: read here
-    records: Buffer | None = field(RECORDS)
+    records: BytesLike | None = field(RECORDS)
 
 
 class FetchableTopicResponse(Struct):

@@ -18,15 +18,15 @@ import uuid
 
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.field_types import INT16, INT32, INT64, NULLABLE_STRING, RECORDS, STRING, UUID, array, struct_of
-from kafkaprod.protocol.primitives import Buffer
 from kafkaprod.protocol.schema import Request, Response, Struct, field
+from kafkaprod.structs import BytesLike
 
 
 class PartitionProduceData(Struct):
     """The batch for one partition."""
 
     index: int = field(INT32)
-    records: Buffer | None = field(RECORDS)
+    records: BytesLike | None = field(RECORDS)
 
 
 class TopicProduceData(Struct):

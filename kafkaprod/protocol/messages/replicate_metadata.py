@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.field_types import BYTES, INT16, INT32, INT64, array
-from kafkaprod.protocol.primitives import Buffer
 from kafkaprod.protocol.schema import Request, Response, Struct, field
+from kafkaprod.structs import BytesLike
 
 
 class MetadataBatchData(Struct):
@@ -16,7 +16,7 @@ class MetadataBatchData(Struct):
 
     base_offset: int = field(INT64)
     epoch: int = field(INT32)
-    records: list[Buffer] = field(array(BYTES))
+    records: list[BytesLike] = field(array(BYTES))
 
 
 class ReplicateMetadataRequest(Request, api=ApiKey.REPLICATE_METADATA, versions=(0, 0), flexible_from=0):

@@ -18,8 +18,7 @@ from kafkaprod.broker.storage.log.log_store import LogEnvironment
 from kafkaprod.broker.storage.log.partition_log import PartitionLog, open_partition_log
 from kafkaprod.broker.storage.log.segments import OpenHandles
 from kafkaprod.compression import CODEC_NAMES, make_codec
-from kafkaprod.protocol.primitives import Buffer
-from kafkaprod.structs import TopicPartition
+from kafkaprod.structs import BytesLike, TopicPartition
 from tests.support.clock import ManualClock
 
 ORDERS = TopicPartition("orders", 0)
@@ -202,7 +201,7 @@ class FaultyDisk(Disk):
         self._note("mkdir", path)
         super().mkdir(path)
 
-    def pwrite(self, file: LogFile, data: Buffer, position: int) -> int:
+    def pwrite(self, file: LogFile, data: BytesLike, position: int) -> int:
         self._note("pwrite", file.path)
         view = memoryview(data)[: self.bytes_per_write]
         if self.capacity is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kafkaprod.protocol.primitives import Buffer
+from kafkaprod.structs import BytesLike
 
 
 class MemoryBytes:
     """`SegmentBytes` of bytes in memory."""
 
-    def __init__(self, data: Buffer) -> None:
+    def __init__(self, data: BytesLike) -> None:
         self._view = memoryview(data)
 
     def __len__(self) -> int:

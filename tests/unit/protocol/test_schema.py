@@ -21,8 +21,9 @@ from kafkaprod.protocol.field_types import (
     struct_of,
 )
 from kafkaprod.protocol.messages.metadata import MetadataRequest
-from kafkaprod.protocol.primitives import Buffer, Writer
+from kafkaprod.protocol.primitives import Writer
 from kafkaprod.protocol.schema import Request, Struct, field
+from kafkaprod.structs import BytesLike
 
 
 class Point(Struct):
@@ -42,7 +43,7 @@ class Sample(Request, api=ApiKey.PRODUCE, versions=(0, 3), flexible_from=2):
     label: str = field(STRING, since=2, tag=0)
     extra: Point | None = field(struct_of(Point).nullable(), since=3)
     secret: bytes = field(BYTES, since=3)
-    records: Buffer | None = field(RECORDS, since=3)
+    records: BytesLike | None = field(RECORDS, since=3)
 
 
 def test_a_classic_version_is_written_field_by_field() -> None:

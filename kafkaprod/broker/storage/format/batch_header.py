@@ -17,7 +17,7 @@ import struct
 from typing import NamedTuple
 
 from kafkaprod.broker.storage.crc import crc32c
-from kafkaprod.protocol.primitives import Buffer
+from kafkaprod.structs import INT32_MAX, BytesLike
 
 HEADER_BYTES = 61
 OVERHEAD_BYTES = 12  # baseOffset + batchLength, not counted by batchLength
@@ -27,7 +27,6 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 INT16_MAX = 2**15 - 1
-INT32_MAX = 2**31 - 1
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
@@ -110,12 +109,12 @@ def decrement_sequence(sequence: int, count: int) -> int:
     return sequence - count if sequence >= count else sequence - count + INT32_MAX + 1
 
 
-def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+def parse_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
     """Read the header at `position`; the caller makes sure that 61 bytes are there. Nothing is checked."""
     return BatchHeader._make(_HEADER.unpack_from(buffer, position))
 
 
-def compute_crc(buffer: Buffer, position: int, size_bytes: int) -> int:
+def compute_crc(buffer: BytesLike, position: int, size_bytes: int) -> int:
     """CRC-32C over attributes to the end of the batch of `size_bytes` that starts at `position`.
 
     By the package crc32c and not the producer's own code: a fault of one cannot hide in the other.

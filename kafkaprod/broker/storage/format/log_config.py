@@ -10,9 +10,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from kafkaprod.errors import ConfigError
+from kafkaprod.structs import INT32_MAX
 
 INT64_MAX = 2**63 - 1
-_INT32_MAX = 2**31 - 1
 UNLIMITED = -1
 
 
@@ -99,8 +99,8 @@ def _check(config: LogConfig) -> None:
             raise ConfigError(f"{name.replace('_', '.')}={getattr(config, name)} must be at least 1")
     if not 0 <= config.min_cleanable_dirty_ratio <= 1:
         raise ConfigError(f"min.cleanable.dirty.ratio={config.min_cleanable_dirty_ratio} must be in 0..1")
-    if config.segment_bytes > _INT32_MAX:  # positions in the offset index are int32
-        raise ConfigError(f"segment.bytes={config.segment_bytes} must be at most {_INT32_MAX}")
+    if config.segment_bytes > INT32_MAX:  # positions in the offset index are int32
+        raise ConfigError(f"segment.bytes={config.segment_bytes} must be at most {INT32_MAX}")
     if not set(config.cleanup_policy.split(",")) <= {"delete", "compact", ""}:
         raise ConfigError(f"cleanup.policy={config.cleanup_policy!r} is not a list of delete, compact")
     if config.message_timestamp_type not in ("CreateTime", "LogAppendTime"):

@@ -28,7 +28,6 @@ from kafkaprod.broker.storage.format.batch_header import (
     CODEC_MASK,
     HAS_DELETE_HORIZON,
     HEADER_BYTES,
-    INT32_MAX,
     OVERHEAD_BYTES,
     BatchHeader,
     parse_header,
@@ -42,6 +41,7 @@ from kafkaprod.broker.storage.log.segment import Segment
 from kafkaprod.broker.storage.recovery.segment_scan import SegmentScan, start_scan, valid_batch_at
 from kafkaprod.compression import CODEC_NAMES, make_codec
 from kafkaprod.errors import CorruptDataError, KafkaError
+from kafkaprod.structs import INT32_MAX
 
 MAX_KEYS = 500_000
 """The most keys of one pass: about 100 MB. A longer dirty part takes several passes."""

@@ -14,14 +14,7 @@ from typing import NamedTuple
 
 from kafkaprod.broker.storage.disk import Disk, LogFile, open_for_read, write_at
 from kafkaprod.broker.storage.errors import PartitionFencedError
-from kafkaprod.broker.storage.format.batch_header import (
-    HEADER_BYTES,
-    INT32_MAX,
-    MAGIC,
-    OVERHEAD_BYTES,
-    BatchHeader,
-    parse_header,
-)
+from kafkaprod.broker.storage.format.batch_header import HEADER_BYTES, MAGIC, OVERHEAD_BYTES, BatchHeader, parse_header
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.log_files import (
     LOG_SUFFIX,
@@ -37,6 +30,7 @@ from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction,
 from kafkaprod.broker.storage.lru_cache import LruCache
 from kafkaprod.broker.storage.recovery.segment_scan import follows, valid_batch_at
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.structs import INT32_MAX
 
 _CHECK_BYTES = 1024 * 1024  # one read of the checksum scan; a larger batch is read whole
 _SCAN_BYTES = 16 * 1024  # one read of the header scan: a few batches between two index entries

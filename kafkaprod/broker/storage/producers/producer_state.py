@@ -13,13 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.format.batch_header import (
-    INT16_MAX,
-    INT32_MAX,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    BatchHeader,
-)
+from kafkaprod.broker.storage.format.batch_header import INT16_MAX, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader
 from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
 from kafkaprod.broker.storage.producers.producer_entry import (
@@ -30,6 +24,7 @@ from kafkaprod.broker.storage.producers.producer_entry import (
     parse_snapshot,
 )
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.structs import INT32_MAX
 
 
 @dataclass(slots=True, eq=False)

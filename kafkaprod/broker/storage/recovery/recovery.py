@@ -61,7 +61,7 @@ from kafkaprod.broker.storage.recovery.segment_scan import (
     whole_batch_at,
 )
 from kafkaprod.errors import CorruptDataError
-from kafkaprod.protocol.primitives import Buffer
+from kafkaprod.structs import BytesLike
 
 
 class DirectoryImage(Protocol):
@@ -71,7 +71,7 @@ class DirectoryImage(Protocol):
         """Size in bytes by file name."""
         ...
 
-    def read(self, name: str) -> Buffer:
+    def read(self, name: str) -> BytesLike:
         """The bytes of a file; CorruptDataError if it cannot be read."""
         ...
 
@@ -90,7 +90,7 @@ class DiskImage:
         """See `DirectoryImage.sizes`."""
         return list_files(self._directory)
 
-    def read(self, name: str) -> Buffer:
+    def read(self, name: str) -> BytesLike:
         """See `DirectoryImage.read`."""
         return read_file(os.path.join(self._directory, name))
 

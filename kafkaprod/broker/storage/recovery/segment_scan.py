@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from kafkaprod.broker.storage.crc import crc32c
 from kafkaprod.broker.storage.format.batch_header import (
     HEADER_BYTES,
-    INT32_MAX,
     MAGIC,
     NO_PRODUCER_ID,
     OVERHEAD_BYTES,
@@ -29,6 +28,7 @@ from kafkaprod.broker.storage.producers.producer_state import ProducerState
 from kafkaprod.broker.storage.recovery.leader_epochs import LeaderEpochs
 from kafkaprod.broker.storage.recovery.segment_bytes import WINDOW_BYTES, SegmentBytes
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.structs import INT32_MAX
 
 _MIN_BATCH_LENGTH = HEADER_BYTES - OVERHEAD_BYTES
 _CRC_START = 21
