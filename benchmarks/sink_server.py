@@ -204,7 +204,7 @@ class Connection:
             self._position, self._end = 0, len(unread)
         return self._view[self._end : self._end + missing]
 
-    # -- the protocol, as a generator that yields the number of bytes it needs next ---------------------------------
+    # -- the protocol, as a generator that yields the number of bytes it needs next ------------------------------------
 
     def _serve(self) -> Generator[int, None, None]:
         while True:

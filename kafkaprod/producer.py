@@ -76,7 +76,7 @@ class Producer(RecordSender):
         RecordSender.__init__(self, engine.accumulator, intake.send_blocking, engine.hooks, intake.send_hooked)
         self._host.start(self)
 
-    # --- blocks of records -----------------------------------------------------------------------------------------
+    # -- blocks of records ---------------------------------------------------------------------------------------------
 
     def send_many(
         self,
@@ -193,7 +193,7 @@ class Producer(RecordSender):
             )
         )
 
-    # --- transactions ----------------------------------------------------------------------------------------------
+    # -- transactions --------------------------------------------------------------------------------------------------
 
     def init_transactions(self, timeout: float | None = None) -> None:
         """Get ready for transactions: once, before the first. Fences other producers with the same transactional_id.
@@ -266,7 +266,7 @@ class Producer(RecordSender):
         """
         return TransactionBlock(self, self._transaction_calls)
 
-    # --- flush and close -------------------------------------------------------------------------------------------
+    # -- flush and close -----------------------------------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything queued so far at once and wait until each record has its outcome and its callbacks have run.
@@ -321,7 +321,7 @@ class Producer(RecordSender):
         if is_left_open:
             raise left_open()
 
-    # --- questions -------------------------------------------------------------------------------------------------
+    # -- questions -----------------------------------------------------------------------------------------------------
 
     @property
     def config(self) -> ProducerConfig:

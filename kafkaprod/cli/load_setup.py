@@ -27,7 +27,7 @@ from kafkaprod.text import counted
 TOPIC_PREFIX: Final = "topic:"
 MAX_BATCH_BYTES: Final = 1 << 20
 
-# --- the manifest -----------------------------------------------------------------------------------------------------
+# -- the manifest ------------------------------------------------------------------------------------------------------
 
 
 def manifest_file(options: argparse.Namespace) -> ManifestFile | None:
@@ -126,7 +126,7 @@ def _difference(manifest: Manifest, inputs: list[dict[str, Any]]) -> str:
     return f"{now['path']} has another {', '.join(names)}"
 
 
-# --- bad rows ---------------------------------------------------------------------------------------------------------
+# -- bad rows ----------------------------------------------------------------------------------------------------------
 
 
 def check_on_error(on_error: str) -> None:
@@ -174,7 +174,7 @@ def dead_letter_file(options: argparse.Namespace) -> str | None:
     return os.path.abspath(target) if is_file else None
 
 
-# --- the topics -------------------------------------------------------------------------------------------------------
+# -- the topics --------------------------------------------------------------------------------------------------------
 
 
 def check_topics(client: ClusterClient, options: argparse.Namespace) -> None:

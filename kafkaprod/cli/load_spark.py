@@ -129,7 +129,7 @@ def check_spark_arguments(sources: Sequence[Source], rate: float | None, *, has_
         raise ConfigError("--engine spark needs manifests, for tasks that run again: leave out --no-manifest")
 
 
-# --- on the driver ----------------------------------------------------------------------------------------------------
+# -- on the driver -----------------------------------------------------------------------------------------------------
 
 
 def _session(job: SparkLoad, master: str | None) -> Any:
@@ -204,7 +204,7 @@ def _sum(job: SparkLoad, answers: list[dict[str, Any]]) -> LoadReport:
     return report
 
 
-# --- on executors -----------------------------------------------------------------------------------------------------
+# -- on executors ------------------------------------------------------------------------------------------------------
 
 
 def _on_executor(job: SparkLoad, what: Callable[[SparkLoad, int], Any], batches: Iterator[Any]) -> Iterator[Any]:

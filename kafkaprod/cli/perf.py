@@ -162,7 +162,7 @@ def _watch(result: BlockResult, block: Sequence[bytes], listeners: Sequence[Stat
     result.watch_batches(on_done)
 
 
-# --- options and payloads ---------------------------------------------------------------------------------------------
+# -- options and payloads ----------------------------------------------------------------------------------------------
 
 
 def _producer_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def _payloads(options: argparse.Namespace) -> MakeBlock:
     return lambda _, count: generator.choices(lines, k=count)
 
 
-# --- the curve --------------------------------------------------------------------------------------------------------
+# -- the curve ---------------------------------------------------------------------------------------------------------
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -54,7 +54,7 @@ _CIPHERS: Final[dict[str, Translate]] = {"ssl.cipher.suites": _openssl_ciphers}
 class ConnectionOptions:
     """The first half of the table; see `ProducerOptions`."""
 
-    # --- servers and connections ---
+    # -- servers and connections ---------------------------------------------------------------------------------------
 
     bootstrap_servers: tuple[tuple[str, int], ...] = _SERVERS.option(
         REQUIRED,
@@ -153,7 +153,7 @@ class ConnectionOptions:
         "any", Choice(("any", "v4", "v6")), LOW, "Which addresses of a name are used: IPv4, IPv6, or any."
     )
 
-    # --- cluster metadata ---
+    # -- cluster metadata ----------------------------------------------------------------------------------------------
 
     metadata_max_age_ms: int = _METADATA.option(
         300_000,
@@ -185,7 +185,7 @@ class ConnectionOptions:
         "accept no other cluster when starting over from `bootstrap_servers`.",
     )
 
-    # --- security ---
+    # -- security ------------------------------------------------------------------------------------------------------
 
     security_protocol: str = _SECURITY.option(
         "PLAINTEXT",

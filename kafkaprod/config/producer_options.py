@@ -61,7 +61,7 @@ class PartitionerKind:
 class ProducerOptions(OAuthOptions):
     """All options of a producer, as typed attributes."""
 
-    # --- delivery ---
+    # -- delivery ------------------------------------------------------------------------------------------------------
 
     acks: int = _DELIVERY.option(
         -1,
@@ -119,7 +119,7 @@ class ProducerOptions(OAuthOptions):
         unit="ms",
     )
 
-    # --- transactions ---
+    # -- transactions --------------------------------------------------------------------------------------------------
 
     transactional_id: str | None = _TRANSACTIONS.option(
         None,
@@ -141,7 +141,7 @@ class ProducerOptions(OAuthOptions):
         "Two-phase commit (KIP-939). `true` is refused: no released broker completes such a transaction.",
     )
 
-    # --- batching and memory ---
+    # -- batching and memory -------------------------------------------------------------------------------------------
 
     linger_ms: int = _BATCHING.option(
         5,
@@ -185,7 +185,7 @@ class ProducerOptions(OAuthOptions):
         "What `send()` does when `buffer_memory` is full: wait up to `max_block_ms`, or raise BufferFullError at once.",
     )
 
-    # --- compression ---
+    # -- compression ---------------------------------------------------------------------------------------------------
 
     compression_type: str = _COMPRESSION.option(
         "none",
@@ -214,7 +214,7 @@ class ProducerOptions(OAuthOptions):
         "Threads that compress batches; 0: the sender thread does it. None is started for `none`.",
     )
 
-    # --- partitioning ---
+    # -- partitioning --------------------------------------------------------------------------------------------------
 
     partitioner: Any = _PARTITIONING.option(
         None,
@@ -242,7 +242,7 @@ class ProducerOptions(OAuthOptions):
     )
     client_rack: str = _PARTITIONING.option("", Text(may_be_empty=True), LOW, "The rack this producer runs in.")
 
-    # --- topics ---
+    # -- topics --------------------------------------------------------------------------------------------------------
 
     metadata_max_idle_ms: int = _TOPICS.option(
         300_000,
@@ -255,7 +255,7 @@ class ProducerOptions(OAuthOptions):
         True, Boolean(), LOW, "Let brokers that allow it create topics that do not exist."
     )
 
-    # --- serializers and interceptors ---
+    # -- serializers and interceptors ----------------------------------------------------------------------------------
 
     key_serializer: Any = _RECORDS.option(
         None,
@@ -281,7 +281,7 @@ class ProducerOptions(OAuthOptions):
         aliases=("interceptor.classes",),
     )
 
-    # --- metrics ---
+    # -- metrics -------------------------------------------------------------------------------------------------------
 
     metric_reporters: tuple[Any, ...] = _METRICS.option(
         (),

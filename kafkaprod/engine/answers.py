@@ -102,7 +102,7 @@ class Answers:
             BatchVerdict.FAIL: self._fail,
         }
 
-    # --- requests --------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def expect(self, request: ProduceRequest) -> OnDone:
         """Keep a drained request; return the callback for its outcome."""
@@ -239,7 +239,7 @@ class Answers:
         }
         self._apply(ref, BatchFailure(code, error, record_errors), now_ms)
 
-    # --- batches ---------------------------------------------------------------------------------------------------
+    # -- batches -------------------------------------------------------------------------------------------------------
 
     def _apply(self, ref: BatchRef, failure: BatchFailure, now_ms: int) -> None:
         """Judge a batch that was not simply written and act on the verdict."""

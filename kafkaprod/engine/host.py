@@ -115,7 +115,7 @@ class EngineHost:
             raise ProducerClosedError("the producer is closed")
         raise ProducerClosedError(f"the sender thread has died: {cause!r}") from cause
 
-    # --- flush -----------------------------------------------------------------------------------------------------
+    # -- flush ---------------------------------------------------------------------------------------------------------
 
     def flush(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
         """Send everything at once and wait for its outcomes and callbacks, as steps."""
@@ -161,7 +161,7 @@ class EngineHost:
             yield waiter, None
         return purge.record_count
 
-    # --- close -----------------------------------------------------------------------------------------------------
+    # -- close ---------------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
         """Refuse records, deliver those queued, and wait for the end of the thread, as steps."""

@@ -120,7 +120,7 @@ class Sender:
         self.fatal_error: BaseException | None = None
         self.has_ended = False
 
-    # --- called by other threads -----------------------------------------------------------------------------------
+    # -- called by other threads ---------------------------------------------------------------------------------------
 
     def wakeup(self) -> None:
         """Make the loop look for work soon. Thread-safe."""
@@ -150,7 +150,7 @@ class Sender:
         self._accumulator.close()
         self.wakeup()
 
-    # --- the loop --------------------------------------------------------------------------------------------------
+    # -- the loop ------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Loop until closed and drained.
@@ -263,7 +263,7 @@ class Sender:
             self._unsent = None
         return has_ended
 
-    # --- sending ---------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------------
 
     def _send_ready(self, now_us: int) -> float:
         """Send to every node that is ready and has batches due; return in how many ms to check again."""
@@ -326,7 +326,7 @@ class Sender:
             max_response_bytes=request.max_response_bytes,
         )
 
-    # --- failure and end -------------------------------------------------------------------------------------------
+    # -- failure and end -----------------------------------------------------------------------------------------------
 
     def _after_memory_error(self, failed_turns: int) -> None:
         """Clean up a turn that ran out of memory, and wait a little before the next."""

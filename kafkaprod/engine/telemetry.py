@@ -198,7 +198,7 @@ class ClientTelemetry:
         self._due_ms = now_ms + self._backoff.delay_ms(self._failure_count, self._random)
         self._failure_count += 1
 
-    # --- the subscription ------------------------------------------------------------------------------------------
+    # -- the subscription ----------------------------------------------------------------------------------------------
 
     def _request_subscription(self, node_id: int, now_ms: int) -> None:
         self._is_busy, self._node_id = True, node_id
@@ -248,7 +248,7 @@ class ClientTelemetry:
             return own
         return make_codec("gzip", GZIP_LEVEL) if CODEC_IDS["gzip"] in usable else None
 
-    # --- pushing ---------------------------------------------------------------------------------------------------
+    # -- pushing -------------------------------------------------------------------------------------------------------
 
     def _collect(self) -> Payload:
         """Read, encode and compress the metrics; on a helper thread."""

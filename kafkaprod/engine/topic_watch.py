@@ -172,7 +172,7 @@ class TopicWatch:
         error.__cause__ = reason or trouble
         return error
 
-    # --- the sender's side -----------------------------------------------------------------------------------------
+    # -- the sender's side ---------------------------------------------------------------------------------------------
 
     def take_wanted(self) -> list[str]:
         """Return the topics wanted since the last call."""

@@ -69,7 +69,7 @@ class Upkeep:
         self.topic_names: dict[uuid.UUID, str] = {}
         self.is_observed = True
 
-    # --- metadata --------------------------------------------------------------------------------------------------
+    # -- metadata ------------------------------------------------------------------------------------------------------
 
     def refresh_metadata(self, now_ms: int) -> int:
         """Request metadata if that is due; return how long nothing more will be due."""
@@ -168,7 +168,7 @@ class Upkeep:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 ref.fail(error_for(code, what, topic=topic, partition=ref.partition))
 
-    # --- connections -----------------------------------------------------------------------------------------------
+    # -- connections ---------------------------------------------------------------------------------------------------
 
     def on_connection_failure(self, failure: ConnectionFailure) -> None:
         """Report a failed connection to callers that wait for metadata; refused credentials fail queued records."""
@@ -183,7 +183,7 @@ class Upkeep:
                 self._pool.members.bootstrap_error(), is_hopeless=self._pool.members.is_bootstrap_hopeless
             )
 
-    # --- expiry ----------------------------------------------------------------------------------------------------
+    # -- expiry --------------------------------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> int:
         """Fail batches older than delivery_timeout_ms, sent or not; return when the next one will be."""
@@ -224,7 +224,7 @@ class Upkeep:
         last = self.last_errors.get((ref.topic, ref.partition)) if ref.attempts else None
         return last or self._pool.members.why_not_connected()
 
-    # --- metrics ---------------------------------------------------------------------------------------------------
+    # -- metrics -------------------------------------------------------------------------------------------------------
 
     def observe(self, now_ms: int) -> int:
         """Copy the counters of nodes and loop into the metrics if that is due; return when it is due again."""

@@ -155,7 +155,7 @@ class Intake:
         call.need = lambda: memory_need(key, value, headers)
         call.is_prepared = True
 
-    # --- what may be missing ---------------------------------------------------------------------------------------
+    # -- what may be missing -------------------------------------------------------------------------------------------
 
     def deadline_ms(self) -> int:
         """When a call that begins now gives up, in monotonic ms."""

@@ -101,7 +101,7 @@ class CsvReader:
         views, count, used, malformed = split_csv(text, separator, quote, is_last, limit, max_rows)
         return Cut(views, count, used, malformed=malformed)
 
-    # --- names and types ---------------------------------------------------------------------------------------------
+    # -- names and types -----------------------------------------------------------------------------------------------
 
     def _learn(self, start: int) -> int:
         """Find column names and types in the first piece; return where the first row begins."""
@@ -166,7 +166,7 @@ class CsvReader:
             raise LoadRefusedError(f"{self._source.name} has two columns {twice!r}")
         return names
 
-    # --- rows --------------------------------------------------------------------------------------------------------
+    # -- rows ----------------------------------------------------------------------------------------------------------
 
     def _raw_block(self, piece: Piece, row: int) -> RowBlock:
         bad = self._malformed_rows(piece, row)

@@ -130,7 +130,7 @@ class Feed:
             yield part, partitions[keep]
 
 
-# --- partitions -------------------------------------------------------------------------------------------------------
+# -- partitions --------------------------------------------------------------------------------------------------------
 
 
 def choose_partitions(block: RowBlock, rows_before: int, target: Target) -> NDArray[np.int32]:
@@ -167,7 +167,7 @@ def run_length_of(block: RowBlock) -> int:
     return int(min(max(RUN_BYTES / max(average, 1), 1), 65_536))
 
 
-# --- bad rows ---------------------------------------------------------------------------------------------------------
+# -- bad rows ----------------------------------------------------------------------------------------------------------
 
 
 def sort_out(block: RowBlock, source: str, target: Target, refused: Mapping[int, str]) -> tuple[RowBlock, list[BadRow]]:

@@ -221,7 +221,7 @@ class Session:
             self._skip[number] -= len(places)
         return block.select(keep), partitions[keep]
 
-    # --- the manifest ----------------------------------------------------------------------------------------------
+    # -- the manifest --------------------------------------------------------------------------------------------------
 
     def _maybe_checkpoint(self) -> None:
         if time.monotonic() >= self._next_checkpoint_s:

@@ -167,7 +167,7 @@ class TransactionalLoad:
         elif restarts > MAX_RESTARTS:
             raise LoadError(f"transactions are aborted again and again: {cause}") from cause
 
-    # --- where to begin --------------------------------------------------------------------------------------------
+    # -- where to begin ------------------------------------------------------------------------------------------------
 
     def _choose(self, found: Marker | None) -> Marker:
         """Return the marker to continue from. Raises LoadRefusedError if the arguments do not fit what is committed."""

@@ -141,7 +141,7 @@ class TransactionalSession:
         assert self._producer is not None
         return self._producer
 
-    # --- rows ------------------------------------------------------------------------------------------------------
+    # -- rows ----------------------------------------------------------------------------------------------------------
 
     def _send_all(self) -> None:
         start = self.marker
@@ -193,7 +193,7 @@ class TransactionalSession:
         self._counts[0] += part.row_count
         self._counts[1] += int(part.sizes().sum())
 
-    # --- transactions ----------------------------------------------------------------------------------------------
+    # -- transactions --------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         if not self._is_open:

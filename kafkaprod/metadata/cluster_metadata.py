@@ -72,7 +72,7 @@ class Metadata:
         self._missing: dict[str, KafkaError] = {}
         self.snapshot = ClusterSnapshot()
 
-    # --- what is wanted --------------------------------------------------------------------------------------------
+    # -- what is wanted ------------------------------------------------------------------------------------------------
 
     def add_topic(self, topic: str, now_ms: int) -> None:
         """Follow a topic: a new one is requested at once, any other after the backoff."""
@@ -108,7 +108,7 @@ class Metadata:
             self.snapshot = self.snapshot._replace(topics=left)
         return idle
 
-    # --- requests --------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def next_refresh_ms(self, now_ms: int) -> int:
         """Return how long until `make_request` is due: 0 now; NEVER_MS while a request is in flight."""
@@ -142,7 +142,7 @@ class Metadata:
     def _is_wanted(self) -> bool:
         return self._is_full_wanted or bool(self._wanted)
 
-    # --- outcomes --------------------------------------------------------------------------------------------------
+    # -- outcomes ------------------------------------------------------------------------------------------------------
 
     def on_failure(self, error: BaseException, now_ms: int) -> None:
         """Request the same topics again: the request in flight got no usable answer. Ignored if there is no request."""
@@ -201,7 +201,7 @@ class Metadata:
         missing, self._missing = self._missing, {}
         return missing
 
-    # --- starting over ---------------------------------------------------------------------------------------------
+    # -- starting over -------------------------------------------------------------------------------------------------
 
     def should_rebootstrap(self, now_ms: int, *, is_any_node_usable: bool = True) -> bool:
         """Return whether to close all connections and start over from the bootstrap servers.
@@ -229,7 +229,7 @@ class Metadata:
         self._changed.update(dict.fromkeys(topics))
         self.snapshot = ClusterSnapshot(topics=topics)
 
-    # --- reading an answer -----------------------------------------------------------------------------------------
+    # -- reading an answer ---------------------------------------------------------------------------------------------
 
     def _check(self, response: MetadataResponse) -> None:
         """Raise KafkaError for an answer that is unusable as a whole."""
@@ -316,7 +316,7 @@ class Metadata:
         self._cluster_id = cluster_id or self._cluster_id
         self.snapshot = ClusterSnapshot(nodes, topics, cluster_id, response.controller_id)
 
-    # --- hints of produce responses --------------------------------------------------------------------------------
+    # -- hints of produce responses ------------------------------------------------------------------------------------
 
     def _add_nodes(self, endpoints: Iterable[BrokerAddress]) -> None:
         received = {

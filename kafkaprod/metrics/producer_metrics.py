@@ -88,7 +88,7 @@ class ProducerMetrics(RequestRecorder):
         """Add the id that a broker gave this producer for its pushes (KIP-714) to `app-info`. Thread-safe."""
         self._app_info = {**self._app_info, "client-instance-id": instance_id}
 
-    # --- recorded by the sender ------------------------------------------------------------------------------------
+    # -- recorded by the sender ----------------------------------------------------------------------------------------
 
     def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
         """Count a response that throttles."""
@@ -139,7 +139,7 @@ class ProducerMetrics(RequestRecorder):
         sample.wait_ns += waited_ns
         sample.work_ns += max((now_ms - before_ms) * 1_000_000 - waited_ns, 0)
 
-    # --- recorded by callers ---------------------------------------------------------------------------------------
+    # -- recorded by callers -------------------------------------------------------------------------------------------
 
     def add_memory_wait(self, wait_ns: int, now_ms: int) -> None:
         """Count a caller's wait for memory. Thread-safe."""
@@ -153,7 +153,7 @@ class ProducerMetrics(RequestRecorder):
         """Add the time that a caller spent in a call. Thread-safe."""
         self._timers_ns[timer] += time_ns
 
-    # --- read ------------------------------------------------------------------------------------------------------
+    # -- read ----------------------------------------------------------------------------------------------------------
 
     def snapshot(self, now_ms: int) -> Snapshot:
         """Return all metrics now. Thread-safe; takes about 10 us per topic and broker."""

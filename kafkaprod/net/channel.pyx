@@ -119,7 +119,7 @@ cdef class Channel:
             self._handle_events()
         return 0
 
-    # --- the rest, of NodeConnection -------------------------------------------------------------------------------
+    # -- the rest, of NodeConnection -----------------------------------------------------------------------------------
 
     def _advance(self, int64_t now_ms):
         """Continue to connect: the socket is ready for it."""

@@ -109,7 +109,7 @@ class KnownNodes:
         state = self.states.get(node_id)
         return None if state is None else state.last_failure
 
-    # --- the bootstrap servers -------------------------------------------------------------------------------------
+    # -- the bootstrap servers -----------------------------------------------------------------------------------------
 
     def bootstrap_failures(self) -> list[ConnectionFailure]:
         """Return the last failure of each bootstrap server that has not answered since."""

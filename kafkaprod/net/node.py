@@ -120,7 +120,7 @@ class NodeConnection(Channel):
             finished=finished,
         )
 
-    # --- connecting ------------------------------------------------------------------------------------------------
+    # -- connecting ----------------------------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> None:
         """Begin to connect."""
@@ -203,7 +203,7 @@ class NodeConnection(Channel):
             self.protocol.start(now_ms)
             self.flush(now_ms)
 
-    # --- input and output ------------------------------------------------------------------------------------------
+    # -- input and output ----------------------------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
@@ -250,7 +250,7 @@ class NodeConnection(Channel):
                 self._poller.modify(self._transport, interest, self)
                 self._interest = interest
 
-    # --- events ----------------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------------
 
     def _handle_events(self) -> None:
         if self.protocol.state is ConnectionState.CLOSED:
@@ -296,7 +296,7 @@ class NodeConnection(Channel):
             self.protocol.sasl_token(token, now_ms)
         self.flush(now_ms)
 
-    # --- time and end ----------------------------------------------------------------------------------------------
+    # -- time and end --------------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
         """Return when `on_time` is due; None: never. It may be early, never late."""

@@ -82,7 +82,7 @@ class NodePool(Traffic):
         self.ready_count = 0
         self.is_rebootstrap_required = False
 
-    # --- which brokers there are -----------------------------------------------------------------------------------
+    # -- which brokers there are ---------------------------------------------------------------------------------------
 
     def set_bootstrap(self, servers: Iterable[tuple[str, int]]) -> None:
         """Take the bootstrap servers as nodes -1, -2, ... Names are resolved on each connect."""
@@ -113,7 +113,7 @@ class NodePool(Traffic):
         """The nodes that may be sent to now."""
         return list(self.members.states)
 
-    # --- connecting ------------------------------------------------------------------------------------------------
+    # -- connecting ----------------------------------------------------------------------------------------------------
 
     def _connect(self, link: NodeState, now_ms: int) -> None:
         if link.can_connect(now_ms):
@@ -140,7 +140,7 @@ class NodePool(Traffic):
         """Whether some node is connected, even if it takes no request now."""
         return any(state.connection is not None and state.connection.is_ready for state in self.members)
 
-    # --- requests --------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def versions(self, node_id: int) -> BrokerVersions | None:
         """Return the versions that the node announced; None while it is not connected."""
@@ -177,7 +177,7 @@ class NodePool(Traffic):
     def _owner_of(self, connection: NodeConnection) -> NodeState | None:
         return self.members.owner_of(connection)
 
-    # --- the loop --------------------------------------------------------------------------------------------------
+    # -- the loop ------------------------------------------------------------------------------------------------------
 
     def take_failures(self) -> list[ConnectionFailure]:
         """Return the connections that failed since the last call; each is a sign that metadata may be stale."""
@@ -254,7 +254,7 @@ class NodePool(Traffic):
         if isinstance(failure.error, BrokerError) and failure.error.code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self.is_rebootstrap_required = True
 
-    # --- counters --------------------------------------------------------------------------------------------------
+    # -- counters ------------------------------------------------------------------------------------------------------
 
     def metrics(self) -> Mapping[int, NodeCounters]:
         """Return the live counters of each node, including nodes that left; they never go back."""

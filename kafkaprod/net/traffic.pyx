@@ -55,7 +55,7 @@ cdef class Traffic:
         cdef Link link = self._link(node_id)
         return 0 if link is None or link.connection is None else link.connection.protocol.in_flight_count
 
-    # --- requests --------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def send(self, node_id, request not None, *, on_done, int64_t now_ms, int64_t timeout_ms, version=None):
         """Send a declared request to a node that is ready; its outcome comes out of `poll`.
@@ -114,7 +114,7 @@ cdef class Traffic:
             self._next_timer_ms = deadline_ms
         return 0
 
-    # --- the loop --------------------------------------------------------------------------------------------------
+    # -- the loop ------------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_ms):
         """Move bytes for at most `timeout_ms`; return the requests that have ended, in order for each node.
@@ -159,7 +159,7 @@ cdef class Traffic:
             self._touched[link] = None
         return 0
 
-    # --- the rest, of NodePool -------------------------------------------------------------------------------------
+    # -- the rest, of NodePool -----------------------------------------------------------------------------------------
 
     def _connect(self, Link link, int64_t now_ms):
         """Begin to connect, if that is allowed now."""

@@ -96,7 +96,7 @@ class Connection(Exchange):
     def __repr__(self) -> str:
         return f"<Connection {self.state.name} in_flight={len(self._in_flight)} outgoing={len(self.outgoing)}>"
 
-    # --- state -----------------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> ConnectionState:
@@ -108,7 +108,7 @@ class Connection(Exchange):
         """The versions the broker announced; None before the connection is ready."""
         return self._handshake.versions
 
-    # --- requests --------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> None:
         """Begin the handshake, when the transport is connected (and TLS, if any, complete).
@@ -132,7 +132,7 @@ class Connection(Exchange):
                 f"{api_name(api_key)} version {version} is outside the broker's range {lowest}..{highest}", api=api_key
             )
 
-    # --- bytes -----------------------------------------------------------------------------------------------------
+    # -- bytes ---------------------------------------------------------------------------------------------------------
 
     def _receive_parts(self, data: BytesLike, now_ms: int) -> int:
         if self._handshake.state is ConnectionState.CLOSED:
@@ -179,7 +179,7 @@ class Connection(Exchange):
         self._finish(request, body, now_ms)
         return True
 
-    # --- login -----------------------------------------------------------------------------------------------------
+    # -- login ---------------------------------------------------------------------------------------------------------
 
     def sasl_token(self, token: bytes, now_ms: int) -> None:
         """Send the mechanism's next token to the broker, in answer to `SaslChallenge`.
@@ -205,7 +205,7 @@ class Connection(Exchange):
         if self._handshake.may_login_again and not any(request.expects_response for request in self._in_flight):
             self._handshake.begin_login(now_ms)
 
-    # --- time and end ----------------------------------------------------------------------------------------------
+    # -- time and end --------------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
         """Return when `on_time` is due; None: never."""

@@ -92,7 +92,7 @@ cdef class Exchange:
         self._node_id = node_id
         self.finished = finished
 
-    # --- state -----------------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------------
 
     def _note_ready(self, versions):
         """Take the versions of a connection that is ready now; None: it is not, or no longer."""
@@ -132,7 +132,7 @@ cdef class Exchange:
         highest = min(our_max, highest)
         return highest if highest >= max(our_min, lowest) else NO_VERSION
 
-    # --- requests --------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def send(self, request not None, int version, *, on_done, int64_t now_ms, int64_t timeout_ms):
         """Queue a declared request; its response comes back decoded. Returns the correlation id.
@@ -247,7 +247,7 @@ cdef class Exchange:
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         return <int32_t>correlation_id
 
-    # --- bytes -----------------------------------------------------------------------------------------------------
+    # -- bytes ---------------------------------------------------------------------------------------------------------
 
     def data_to_send(self, Py_ssize_t limit):
         """Return at most `limit` buffers for the socket, in order, none empty; invalid after `data_sent`."""

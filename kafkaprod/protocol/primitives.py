@@ -119,7 +119,7 @@ class Reader:
         self.expect_end()
         self._end = outer_end
 
-    # -- fixed sizes
+    # -- fixed sizes ---------------------------------------------------------------------------------------------------
 
     def read_int8(self) -> int:
         value: int = self.unpack(INT8)[0]
@@ -137,7 +137,7 @@ class Reader:
         raw = self.read_view(16).tobytes()
         return None if raw == ZERO_UUID else uuid.UUID(bytes=raw)
 
-    # -- varints
+    # -- varints -------------------------------------------------------------------------------------------------------
 
     def read_uvarint(self) -> int:
         """An unsigned varint of at most 32 bits."""
@@ -160,7 +160,7 @@ class Reader:
             if byte < 0x80:
                 return value
 
-    # -- lengths and counts: -1 means null in both encodings
+    # -- lengths and counts: -1 means null in both encodings -----------------------------------------------------------
 
     def read_compact_length(self) -> int:
         start = self.position
@@ -190,7 +190,7 @@ class Reader:
         self.elements_left -= count
         return count
 
-    # -- variable sizes
+    # -- variable sizes ------------------------------------------------------------------------------------------------
 
     def read_view(self, size: int) -> memoryview:
         """Return the next `size` bytes, not copied."""
@@ -285,7 +285,7 @@ class Writer:
         """Write the values of one fixed layout."""
         self._data += layout.pack(*values)
 
-    # -- fixed sizes
+    # -- fixed sizes ---------------------------------------------------------------------------------------------------
 
     def write_int8(self, value: int) -> None:
         self._data += INT8.pack(value)
@@ -299,7 +299,7 @@ class Writer:
     def write_uuid(self, value: uuid.UUID | None) -> None:
         self._data += ZERO_UUID if value is None else value.bytes
 
-    # -- varints
+    # -- varints -------------------------------------------------------------------------------------------------------
 
     def write_uvarint(self, value: int) -> None:
         """An unsigned varint of at most 32 bits."""
@@ -316,7 +316,7 @@ class Writer:
             value >>= 7
         self._data.append(value)
 
-    # -- variable sizes; only the nullable ones take None
+    # -- variable sizes; only the nullable ones take None --------------------------------------------------------------
 
     def write_string(self, value: str) -> None:
         raw = _encode_text(value)

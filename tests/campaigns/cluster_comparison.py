@@ -118,7 +118,7 @@ class Script:
             step()
         return self.lines
 
-    # -- steps -----------------------------------------------------------------------------------------------------
+    # -- steps ---------------------------------------------------------------------------------------------------------
 
     def topics(self) -> None:
         """Make topics where the request says, and by numbers."""
@@ -306,7 +306,7 @@ class Script:
         self.note("topics", sorted(name for name in self.admin.list_topics(timeout=10).topics if name[0] != "_"))
         self.note("delete group", self.outcome(self.fresh_admin().delete_consumer_groups(["group"])["group"]))
 
-    # -- what they are made of -------------------------------------------------------------------------------------
+    # -- what they are made of -----------------------------------------------------------------------------------------
 
     def note(self, *parts: object) -> None:
         """Write a line of the current step."""

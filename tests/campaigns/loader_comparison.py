@@ -138,7 +138,7 @@ TO_PRIVATE: Final = {0xDC80 + i: 0xF780 + i for i in range(128)}
 FROM_PRIVATE: Final = {private: escape for escape, private in TO_PRIVATE.items()}
 
 
-# --- readers ----------------------------------------------------------------------------------------------------------
+# -- readers -----------------------------------------------------------------------------------------------------------
 
 
 def read_csv_module(path: Path, sample: Sample) -> Rows:
@@ -222,7 +222,7 @@ def is_every_byte_in_a_row(path: Path, sample: Sample) -> bool:
     return re.sub(rb"[\r\n]", b"", found) == re.sub(rb"[\r\n]", b"", body[1] if len(body) > 1 else b"")
 
 
-# --- comparison -------------------------------------------------------------------------------------------------------
+# -- comparison --------------------------------------------------------------------------------------------------------
 
 
 @dataclass

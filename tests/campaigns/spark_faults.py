@@ -78,7 +78,7 @@ class Tally:
         assert sorted(values, key=repr) == sorted(expected, key=repr), self
 
 
-# --- batch writes -----------------------------------------------------------------------------------------------------
+# -- batch writes ------------------------------------------------------------------------------------------------------
 
 
 def rows_of(spark: SparkSession) -> tuple[DataFrame, list[bytes]]:
@@ -191,7 +191,7 @@ def run_broker(spark: SparkSession, cluster: KafkaCluster, rng: random.Random, t
     tally.add(cluster.bootstrap(), topic, expected)
 
 
-# --- programs of their own --------------------------------------------------------------------------------------------
+# -- programs of their own ---------------------------------------------------------------------------------------------
 
 
 def run_driver(servers: str, rng: random.Random, tally: Tally, kills: int, way: str, directory: Path) -> None:

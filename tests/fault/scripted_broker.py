@@ -195,7 +195,7 @@ class ScriptedCluster:
         assert not self._thread.is_alive()
         assert not self.problems, self.problems[0]
 
-    # -- script -----------------------------------------------------------------------------------------------------
+    # -- script --------------------------------------------------------------------------------------------------------
 
     @property
     def bootstrap(self) -> str:
@@ -271,7 +271,7 @@ class ScriptedCluster:
                 numbers[key] = attempt.producer
         return wrong
 
-    # -- the thread -------------------------------------------------------------------------------------------------
+    # -- the thread ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
@@ -385,7 +385,7 @@ class ScriptedCluster:
         else:
             client.protocol.send_response(received, response)
 
-    # -- answers ----------------------------------------------------------------------------------------------------
+    # -- answers -------------------------------------------------------------------------------------------------------
 
     def _refusal(self, api: ApiKey, node: int, partition: int | None = None) -> Refusal | None:
         return next((each for each in self._refusals if each.takes(api, node, partition)), None)

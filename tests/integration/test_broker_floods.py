@@ -69,7 +69,7 @@ def produce(client: RawClient, topic: str, batch: bytes) -> int:
     return answer.responses[0].partition_responses[0].error_code
 
 
-# -- large requests ------------------------------------------------------------------------------------------------
+# -- large requests ----------------------------------------------------------------------------------------------------
 
 
 def test_request_with_ten_thousand_partitions_is_answered_for_each(
@@ -114,7 +114,7 @@ def test_frame_at_the_limit_is_taken_and_its_memory_given_back(
         assert other.is_closed_by_broker()
 
 
-# -- many connections ----------------------------------------------------------------------------------------------
+# -- many connections --------------------------------------------------------------------------------------------------
 
 _SERVE = """
 import logging

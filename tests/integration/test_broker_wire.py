@@ -92,7 +92,7 @@ def assert_serves(broker: EmbeddedBroker) -> None:
         assert client.call(ApiVersionsRequest(), ApiVersionsResponse, 0).error_code == 0
 
 
-# -- protocol ------------------------------------------------------------------------------------------------------
+# -- protocol ----------------------------------------------------------------------------------------------------------
 
 
 def test_unknown_version_of_api_versions_is_answered_in_version_0(client: RawClient) -> None:
@@ -182,7 +182,7 @@ def test_failed_produce_without_acknowledgement_closes_the_connection(client: Ra
     assert client.is_closed_by_broker()
 
 
-# -- fetch ---------------------------------------------------------------------------------------------------------
+# -- fetch -------------------------------------------------------------------------------------------------------------
 
 
 def test_waiting_fetch_is_answered_by_another_clients_produce(
@@ -219,7 +219,7 @@ def test_many_megabytes_come_back_byte_for_byte(client: RawClient, embedded_brok
     assert resident_bytes(embedded_broker) - before < 4 << 20
 
 
-# -- resources -----------------------------------------------------------------------------------------------------
+# -- resources ---------------------------------------------------------------------------------------------------------
 
 
 def test_clients_that_never_read_their_answers_hold_no_memory(

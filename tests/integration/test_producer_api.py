@@ -43,7 +43,7 @@ def refuse_next_produce(cluster: MockCluster) -> None:
     cluster.push_errors(ApiKey.PRODUCE, [ErrorCode.POLICY_VIOLATION])
 
 
-# --- flush, close, with ---
+# -- flush, close, with ------------------------------------------------------------------------------------------------
 
 
 def test_flush_of_what_is_delivered_already_returns_at_once(mock_cluster: MockCluster) -> None:
@@ -136,7 +136,7 @@ def test_close_with_a_timeout_fails_what_is_left(mock_cluster: MockCluster) -> N
         future.result(0)
 
 
-# --- topics and partitions ---
+# -- topics and partitions ---------------------------------------------------------------------------------------------
 
 
 def test_metadata_that_cannot_be_used_is_the_reason_given(mock_cluster: MockCluster) -> None:
@@ -174,7 +174,7 @@ def test_partitions_for_names_them_all(mock_cluster: MockCluster) -> None:
         assert producer.bootstrap_connected()
 
 
-# --- the user's code on the way of a record ---
+# -- the user's code on the way of a record ----------------------------------------------------------------------------
 
 
 def test_serializers_see_the_record_and_their_bytes_are_sent(mock_cluster: MockCluster) -> None:
@@ -295,7 +295,7 @@ def test_keys_go_where_librdkafkas_murmur2_puts_them(mock_cluster: MockCluster) 
         assert all(placed[record.key or b""] == partition for record in records)
 
 
-# --- results and callbacks ---
+# -- results and callbacks ---------------------------------------------------------------------------------------------
 
 
 def test_callbacks_run_on_the_sender_thread_once_for_each_record(mock_cluster: MockCluster) -> None:

@@ -651,7 +651,7 @@ def test_cancelled_block_is_aborted(broker: EmbeddedBroker, topic: str) -> None:
     assert read(broker, topic) == [b"w"]
 
 
-# --- without a broker, and librdkafka's mock cluster
+# -- without a broker, and librdkafka's mock cluster -------------------------------------------------------------------
 
 
 def test_producer_without_an_id_has_no_transactions() -> None:

@@ -124,7 +124,7 @@ class KafkaCluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- addresses ----------------------------------------------------------------------------------------------
+    # -- addresses -----------------------------------------------------------------------------------------------------
 
     def address(self, node_id: int, listener: str = "PLAINTEXT") -> tuple[str, int]:
         """Host and port the node itself listens on."""
@@ -149,7 +149,7 @@ class KafkaCluster:
     def _advertised_address(self, node_id: int, listener: str) -> tuple[str, int]:
         return self._advertised.get((node_id, listener)) or self.address(node_id, listener)
 
-    # -- life ---------------------------------------------------------------------------------------------------
+    # -- life ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start every node and return when each one answers and sees all others. Raises KafkaStartError."""
@@ -243,7 +243,7 @@ class KafkaCluster:
         path = self.directory / f"node-{node_id}.out"
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else "(no output)"
 
-    # -- topics -------------------------------------------------------------------------------------------------
+    # -- topics --------------------------------------------------------------------------------------------------------
 
     def admin(self) -> AdminClient:
         """A new admin client on the INTERNAL listener; keep it until its futures are done."""
@@ -301,7 +301,7 @@ class KafkaCluster:
         running = self.running_nodes()
         return {index: partition.leader for index, partition in topic.partitions.items() if partition.leader in running}
 
-    # -- inside -------------------------------------------------------------------------------------------------
+    # -- inside --------------------------------------------------------------------------------------------------------
 
     def _running(self, node_id: int) -> subprocess.Popen[bytes]:
         if not self.is_running(node_id):

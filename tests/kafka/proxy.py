@@ -109,7 +109,7 @@ class FaultProxy:
         """The proxy's address as `bootstrap.servers` wants it."""
         return f"{self.address[0]}:{self.address[1]}"
 
-    # -- script -------------------------------------------------------------------------------------------------
+    # -- script --------------------------------------------------------------------------------------------------------
 
     def on_request(self, api_key: int | None, action: Action, **options: Any) -> Rule:
         """Apply an action to requests on their way to the broker; options as in `Rule`. Older rules come first."""
@@ -130,7 +130,7 @@ class FaultProxy:
         self.frames.clear()
         self.accept()
 
-    # -- connections --------------------------------------------------------------------------------------------
+    # -- connections ---------------------------------------------------------------------------------------------------
 
     def cut_all(self, *, reset: bool = True) -> int:
         """End every open connection now, by RST or FIN; returns how many there were."""
@@ -153,7 +153,7 @@ class FaultProxy:
         self._thread.join(10)
         self._loop.close()
 
-    # -- on the loop --------------------------------------------------------------------------------------------
+    # -- on the loop ---------------------------------------------------------------------------------------------------
 
     def _call(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)

@@ -10,7 +10,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.table_of_edges import EDGES
 
 MUTANTS = [
-    # -- batches, drain, settlement ------------------------------------------------------------------------------
+    # -- batches, drain, settlement ------------------------------------------------------------------------------------
     Mutant(
         "a split drops that its records may be in the log",
         "_core/requests/split.pyx",
@@ -88,7 +88,7 @@ MUTANTS = [
         "    if u < 0x8000:\n        p[0]",
         ("tests/unit/_core/records", "tests/property/test_core_records.py"),
     ),
-    # -- the engine's decisions ----------------------------------------------------------------------------------
+    # -- the engine's decisions ----------------------------------------------------------------------------------------
     Mutant(
         "too large is final also for several records",
         "engine/delivery_rules.py",
@@ -131,7 +131,7 @@ MUTANTS = [
         "return round(delay * spread)",
         ("tests/unit/test_retry.py",),
     ),
-    # -- the broker's log ----------------------------------------------------------------------------------------
+    # -- the broker's log ----------------------------------------------------------------------------------------------
     Mutant(
         "an epoch's end is the next one's second record",
         "broker/storage/recovery/leader_epochs.py",
@@ -146,7 +146,7 @@ MUTANTS = [
         "if epoch < 0:",
         ("tests/unit/broker/storage/recovery/test_leader_epochs.py",),
     ),
-    # -- controller and replication ------------------------------------------------------------------------------
+    # -- controller and replication ------------------------------------------------------------------------------------
     Mutant(
         "an ISR of the last member is emptied",
         "broker/controller/elections.py",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 EDGES = [
-    # -- intake, hooks, results -------------------------------------------------------------------------------------
+    # -- intake, hooks, results ----------------------------------------------------------------------------------------
     Mutant(
         "a topic name may have 250 characters",
         "intake/checks.py",
@@ -48,7 +48,7 @@ EDGES = [
         "                break\n            callback(self)",
         ("tests/unit/results", "tests/unit/_core/queues/test_completion.py"),
     ),
-    # -- identity and transactions ----------------------------------------------------------------------------------
+    # -- identity and transactions -------------------------------------------------------------------------------------
     Mutant(
         "a damaged producer id is taken",
         "engine/identity.py",
@@ -105,7 +105,7 @@ EDGES = [
         "if not (members.unanswered or members.unanswered_groups):",
         ("tests/unit/engine/transactions",),
     ),
-    # -- coordinators -----------------------------------------------------------------------------------------------
+    # -- coordinators --------------------------------------------------------------------------------------------------
     Mutant(
         "another producer may add partitions",
         "broker/coordinator/transaction.py",
@@ -141,7 +141,7 @@ EDGES = [
         "            if max(",
         ("tests/unit/broker/coordinator",),
     ),
-    # -- the broker's log -------------------------------------------------------------------------------------------
+    # -- the broker's log ----------------------------------------------------------------------------------------------
     Mutant(
         "a gap in sequences is taken",
         "broker/storage/producers/producer_state.py",
@@ -205,7 +205,7 @@ EDGES = [
         "        names = {*self._topics}",
         ("tests/unit/broker/cluster/test_own_topics.py",),
     ),
-    # -- the loader -------------------------------------------------------------------------------------------------
+    # -- the loader ----------------------------------------------------------------------------------------------------
     Mutant(
         "a manifest counts rows of blocks that are not whole",
         "loader/in_flight.py",
@@ -234,7 +234,7 @@ EDGES = [
         "np.where(block.partitions == -1, block.partitions, partitions)",
         ("tests/unit/loader",),
     ),
-    # -- Spark and asyncio ------------------------------------------------------------------------------------------
+    # -- Spark and asyncio ---------------------------------------------------------------------------------------------
     Mutant(
         "sequence headers begin again in each batch",
         "spark/deduplication.py",

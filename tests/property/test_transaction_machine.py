@@ -87,7 +87,7 @@ class TransactionMachine(RuleBasedStateMachine):
             self.box.broker.close()
         shutil.rmtree(self.root)
 
-    # -- producers -----------------------------------------------------------------------------------------------
+    # -- producers -----------------------------------------------------------------------------------------------------
 
     @rule(transactional_id=st.sampled_from(IDS), is_tv2=st.booleans())
     def start(self, transactional_id: str, is_tv2: bool) -> None:
@@ -185,7 +185,7 @@ class TransactionMachine(RuleBasedStateMachine):
             producer.is_owner = producer.init(timeout_ms=TIMEOUT_MS, bumps=True) == 0
             assert producer.is_owner == (self.level == 2)
 
-    # -- time and crashes ----------------------------------------------------------------------------------------
+    # -- time and crashes ----------------------------------------------------------------------------------------------
 
     @rule(ms=st.sampled_from([1, 500, TIMEOUT_MS // 2, TIMEOUT_MS + 1]))
     def advance(self, ms: int) -> None:
@@ -218,7 +218,7 @@ class TransactionMachine(RuleBasedStateMachine):
         for producer in self.producers:
             producer.box = self.box
 
-    # -- promises ------------------------------------------------------------------------------------------------
+    # -- promises ------------------------------------------------------------------------------------------------------
 
     @invariant()
     def readers_of_committed_data_see_nothing_else(self) -> None:

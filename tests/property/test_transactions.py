@@ -46,7 +46,7 @@ class Transactions(RuleBasedStateMachine):
         self.started: set[int] = set()  # transactions that the coordinator knew
         self.fenced = False
 
-    # --- the application
+    # -- the application -----------------------------------------------------------------------------------------------
 
     def _try(self, start: Callable[[], Call | None]) -> None:
         before = self.machine.state
@@ -132,7 +132,7 @@ class Transactions(RuleBasedStateMachine):
             assert number not in self.coordinator.committed
             assert number in self.coordinator.aborted or number not in self.started
 
-    # --- batches
+    # -- batches -------------------------------------------------------------------------------------------------------
 
     @rule(partition=st.sampled_from(PARTITIONS))
     def queue(self, partition: TopicPartition) -> None:
@@ -173,7 +173,7 @@ class Transactions(RuleBasedStateMachine):
         partition = self.unsent.pop(0)
         self.machine.on_batch_failed(*partition, DeliveryTimeoutError("late"), had_sequence=False)
 
-    # --- requests
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def _next(self) -> TransactionRequest | None:
         if self.machine.state in (State.ABORTABLE_ERROR, State.ABORTING, State.FATAL_ERROR):
@@ -222,7 +222,7 @@ class Transactions(RuleBasedStateMachine):
                 self._handle(request)
             self.bench.lose()
 
-    # --- what happens elsewhere
+    # -- what happens elsewhere ----------------------------------------------------------------------------------------
 
     @rule(chance=st.integers(0, 4))
     def coordinator_aborts(self, chance: int) -> None:

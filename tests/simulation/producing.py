@@ -101,7 +101,7 @@ class EngineNode:
             "partitioner_availability_timeout_ms": chance.choice((0, 100)),
         }
 
-    # -- the engine's clock ----------------------------------------------------------------------------------------
+    # -- the engine's clock --------------------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
         """The time by this process's clock."""
@@ -115,7 +115,7 @@ class EngineNode:
         """The time of day."""
         return WALL_MS + self.world.now_ms
 
-    # -- the sender's turns ----------------------------------------------------------------------------------------
+    # -- the sender's turns --------------------------------------------------------------------------------------------
 
     def _wake_in(self, delay_ms: int) -> None:
         due_ms = self.world.now_ms + delay_ms
@@ -144,7 +144,7 @@ class EngineNode:
         if self._turns_at_once > MAX_TURNS_AT_ONCE:
             self.outcomes.fail(f"spinning: {self.process.name} makes turn after turn without waiting")
 
-    # -- the program ------------------------------------------------------------------------------------------------
+    # -- the program ---------------------------------------------------------------------------------------------------
 
     def _find_topic(self) -> None:
         """Wait for the topic as `send` does, then begin to send."""

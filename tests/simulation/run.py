@@ -180,7 +180,7 @@ class Simulation:
             self.engines.append(EngineNode(self.world, self.brokers, self.outcomes, number, "events"))
         SimulatedConsumer(self.world, self.brokers, self.checker, self._keys())
 
-    # -- faults --------------------------------------------------------------------------------------------------
+    # -- faults --------------------------------------------------------------------------------------------------------
 
     def _fault(self) -> None:
         self.fault_count += 1

@@ -61,7 +61,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-# --- faults in a task: each in a worker process, so that they are put there by the task itself ------------------------
+# -- faults in a task: each in a worker process, so that they are put there by the task itself -------------------------
 
 
 def faulty_task(
@@ -171,7 +171,7 @@ def test_conditions_are_checked_before_the_first_record(
     assert committed_values(embedded_broker.bootstrap_servers, topic_name) == []
 
 
-# --- streams ----------------------------------------------------------------------------------------------------------
+# -- streams -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by_batch", [pytest.param(False, marks=pytest.mark.spark("4.1")), True])
@@ -215,7 +215,7 @@ def test_two_writes_of_a_micro_batch_need_two_ids(
     assert committed_values(embedded_broker.bootstrap_servers, topic_name) == [b"a", b"a", b"b", b"b"]
 
 
-# --- two attempts at once ---------------------------------------------------------------------------------------------
+# -- two attempts at once ----------------------------------------------------------------------------------------------
 
 
 class _Context:

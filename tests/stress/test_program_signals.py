@@ -34,7 +34,7 @@ FUTEX, READ = {"x86_64": (202, 0), "aarch64": (98, 63)}[platform.machine()]  # s
 ROW = b"x" * 50_000
 
 
-# --- asyncio ----------------------------------------------------------------------------------------------------------
+# -- asyncio -----------------------------------------------------------------------------------------------------------
 
 VERBS: dict[str, tuple[Callable[[AsyncProducer, Stalled], object], Callable[[Stalled], object]]] = {
     "send, metadata": (lambda producer, _: producer.send("other", b"v"), lambda s: s.engine.topic_watch._waiters),
@@ -112,7 +112,7 @@ def test_ctrl_c_ends_an_asyncio_program_whose_block_waits(stalled: Stalled, verb
     wait_until(lambda: pool.waiter_count == 0, "the blocks are queued")
 
 
-# --- the command ------------------------------------------------------------------------------------------------------
+# -- the command -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager

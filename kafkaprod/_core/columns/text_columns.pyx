@@ -59,7 +59,7 @@ cdef const ByteColumn **_byte_columns(tuple columns, Py_ssize_t row_count) excep
     return found
 
 
-# --- templates ---------------------------------------------------------------------------------------------------------
+# -- templates ---------------------------------------------------------------------------------------------------------
 
 cdef Py_ssize_t measure(const ByteColumn **columns, Py_ssize_t count, Py_ssize_t fixed, Py_ssize_t row_count,
                         int64_t *offsets, uint8_t *validity) noexcept nogil:
@@ -166,7 +166,7 @@ def fill_template(list texts not None, list columns not None, Py_ssize_t row_cou
         free(found)
 
 
-# --- columns side by side ----------------------------------------------------------------------------------------------
+# -- columns side by side ----------------------------------------------------------------------------------------------
 
 def interleave(list columns not None, Py_ssize_t row_count):
     """Return row 0 of each column, then row 1 of each, and so on, as a column of places in these.
@@ -198,7 +198,7 @@ def interleave(list columns not None, Py_ssize_t row_count):
         free(found)
 
 
-# --- numbers and times -------------------------------------------------------------------------------------------------
+# -- numbers and times -------------------------------------------------------------------------------------------------
 
 cdef inline bint is_digit(char c) noexcept nogil:
     return c >= 48 and c <= 57

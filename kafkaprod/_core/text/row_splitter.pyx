@@ -69,7 +69,7 @@ def split_lines(data not None, char delimiter=10, bint strip_cr=True, bint is_la
         PyBuffer_Release(&buffer)
 
 
-# --- JSON --------------------------------------------------------------------------------------------------------------
+# -- JSON --------------------------------------------------------------------------------------------------------------
 
 cdef inline bint is_blank(char c) noexcept nogil:
     return c == 32 or c == 10 or c == 13 or c == 9

@@ -58,7 +58,7 @@ class Alone(Standing):
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    # -- the broker's start ----------------------------------------------------------------------------------------
+    # -- the broker's start --------------------------------------------------------------------------------------------
 
     def find_topics(self, log_dir: LogDir) -> KnownTopics:
         """Read the metadata; return what it says of topics."""
@@ -99,7 +99,7 @@ class Alone(Standing):
         self._doors = doors
         self._on_stopped = on_stopped
 
-    # -- the event loop --------------------------------------------------------------------------------------------
+    # -- the event loop ------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Serve clients from the first turn on."""
@@ -123,7 +123,7 @@ class Alone(Standing):
         """Refuse it."""
         raise CloseConnectionError("ReplicateMetadata was sent to a broker that has its controller inside")
 
-    # -- coordinators ----------------------------------------------------------------------------------------------
+    # -- coordinators --------------------------------------------------------------------------------------------------
 
     def refusal(self, coordinator: Coordinator) -> ErrorCode:
         """Return NONE."""
@@ -157,7 +157,7 @@ class Alone(Standing):
         except LogError as error:
             raise OSError(str(error)) from error
 
-    # -- transactions ----------------------------------------------------------------------------------------------
+    # -- transactions --------------------------------------------------------------------------------------------------
 
     def join_transaction(
         self,
@@ -208,7 +208,7 @@ class Alone(Standing):
             partitions, transactions.add_partitions(transactional_id, producer, partitions, TV2, now_ms)
         )
 
-    # -- topics, and all else that the controller decides -----------------------------------------------------------
+    # -- topics, and all else that the controller decides --------------------------------------------------------------
 
     def forward(
         self,

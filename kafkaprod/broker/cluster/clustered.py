@@ -63,7 +63,7 @@ class Clustered(Standing):
         self._cluster = cluster
         self._broker = broker
 
-    # -- the broker's start ----------------------------------------------------------------------------------------
+    # -- the broker's start --------------------------------------------------------------------------------------------
 
     def find_topics(self, log_dir: LogDir) -> KnownTopics:
         """Return nothing: the topics of a cluster come with its metadata."""
@@ -87,7 +87,7 @@ class Clustered(Standing):
         self.member.on_stopped = on_stopped
         doors.accept_peers(self._cluster)
 
-    # -- the event loop --------------------------------------------------------------------------------------------
+    # -- the event loop ------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Do nothing: the first `pump` registers."""
@@ -112,7 +112,7 @@ class Clustered(Standing):
         """See `ClusterMember`."""
         return self.member.receive_slice(request)
 
-    # -- coordinators ----------------------------------------------------------------------------------------------
+    # -- coordinators --------------------------------------------------------------------------------------------------
 
     def refusal(self, coordinator: Coordinator) -> ErrorCode:
         """See `Coordination`."""
@@ -140,7 +140,7 @@ class Clustered(Standing):
     def reserve_producer_ids(self) -> None:
         """Do nothing: blocks come from the controller before the last ones are gone."""
 
-    # -- transactions ----------------------------------------------------------------------------------------------
+    # -- transactions --------------------------------------------------------------------------------------------------
 
     def join_transaction(
         self,
@@ -183,7 +183,7 @@ class Clustered(Standing):
         """Write them where this broker leads; wait for the in-sync replicas."""
         self._broker.post(lambda: write_replicated(self._broker, wanted, then))
 
-    # -- topics, and all else that the controller decides -----------------------------------------------------------
+    # -- topics, and all else that the controller decides --------------------------------------------------------------
 
     def forward(
         self,

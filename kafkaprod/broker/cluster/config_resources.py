@@ -207,7 +207,7 @@ def resource_names(broker: Broker, kind: int) -> list[str]:
     return sorted(broker.settings.get(_STORED[kind].section))
 
 
-# -- kinds -----------------------------------------------------------------------------------------------------------
+# -- kinds -------------------------------------------------------------------------------------------------------------
 
 
 def _topic(broker: Broker, name: str) -> Topic:

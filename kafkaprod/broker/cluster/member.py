@@ -113,7 +113,7 @@ class ClusterMember:
             ReplicaSettings(lag_ms=config.replica_lag_ms, idle_ms=0),
         )
 
-    # -- the loop's side -----------------------------------------------------------------------------------------
+    # -- the loop's side -----------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
         """Send what is due, and notice what has come true."""
@@ -210,7 +210,7 @@ class ClusterMember:
         for link in list(self._links.values()):
             link.close()
 
-    # -- inside --------------------------------------------------------------------------------------------------
+    # -- inside --------------------------------------------------------------------------------------------------------
 
     def _follow(self, changed: frozenset[PartitionKey]) -> None:
         """Follow what the metadata says, if it has grown."""

@@ -190,7 +190,7 @@ class OwnTopics(TopicTable):
         """Bring the changes of topics to the disk; see `TopicTable`."""
         self._controller.sync()
 
-    # -- inside --------------------------------------------------------------------------------------------------
+    # -- inside --------------------------------------------------------------------------------------------------------
 
     def _show_properties(self, name: str, properties: Mapping[str, str]) -> None:
         config = parse_properties(properties, self._defaults)

@@ -59,7 +59,7 @@ class ReplicatedTopics(TopicTable):
         self._published = threading.Condition()
         self._open: dict[PartitionKey, tuple[TopicPartition, PartitionLog]] = {}
 
-    # -- what replication needs -----------------------------------------------------------------------------------
+    # -- what replication needs ----------------------------------------------------------------------------------------
 
     def open_log(self, key: PartitionKey) -> PartitionReplicaLog:
         """Open or make a replica's log. What an older topic of the name left is deleted (KAFKA-14616)."""
@@ -98,7 +98,7 @@ class ReplicatedTopics(TopicTable):
         text = self._properties(name).get(MIN_ISR_OPTION)
         return self._default_min_isr if text is None else int(text)
 
-    # -- following the image -------------------------------------------------------------------------------------
+    # -- following the image -------------------------------------------------------------------------------------------
 
     def publish(self, replicas: Mapping[PartitionKey, PartitionReplica], changed: Iterable[PartitionKey]) -> None:
         """Make the table that the image describes; requests that wait for changed partitions are tried again."""
@@ -128,7 +128,7 @@ class ReplicatedTopics(TopicTable):
         opened = self._open.get(key)
         return Partition(None if opened is None else opened[1], image.leader_epoch, replica, image)
 
-    # -- changes go to the controller ----------------------------------------------------------------------------
+    # -- changes go to the controller ----------------------------------------------------------------------------------
 
     def sync(self) -> None:
         """Write nothing: the controller has the metadata log."""

@@ -59,7 +59,7 @@ class Standing(ABC):
     appends_in_loop: bool
     replication_factor: int
 
-    # -- the broker's start, in the order of the calls -------------------------------------------------------------
+    # -- the broker's start, in the order of the calls -----------------------------------------------------------------
 
     @abstractmethod
     def find_topics(self, log_dir: LogDir) -> KnownTopics:
@@ -83,7 +83,7 @@ class Standing(ABC):
             on_stopped: Called when a shutdown is complete.
         """
 
-    # -- the event loop --------------------------------------------------------------------------------------------
+    # -- the event loop ------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def begin(self) -> None:
@@ -113,7 +113,7 @@ class Standing(ABC):
             CloseConnectionError: This broker has its controller inside.
         """
 
-    # -- coordinators ----------------------------------------------------------------------------------------------
+    # -- coordinators --------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def refusal(self, coordinator: Coordinator) -> ErrorCode:
@@ -149,7 +149,7 @@ class Standing(ABC):
             OSError: The disk refused.
         """
 
-    # -- transactions ----------------------------------------------------------------------------------------------
+    # -- transactions --------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def join_transaction(
@@ -187,7 +187,7 @@ class Standing(ABC):
     def write_markers(self, wanted: WantedMarkers, then: OnMarkers) -> None:
         """Write markers; `then` gets the error codes of each one's partitions. On the control thread, both."""
 
-    # -- topics, and all else that the controller decides -----------------------------------------------------------
+    # -- topics, and all else that the controller decides --------------------------------------------------------------
 
     @abstractmethod
     def forward(

@@ -148,7 +148,7 @@ class TopicTable(ABC):
         self._names: dict[uuid.UUID, str] = {}
         self._changing: dict[str, int] = {}  # how many partitions the topics will have that are being changed
 
-    # -- reading -------------------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------------------------------
 
     def get(self, name: str) -> Topic | None:
         """A topic by name."""
@@ -182,7 +182,7 @@ class TopicTable(ABC):
         """Whether the topic is being made, deleted or given partitions."""
         return name in self._changing
 
-    # -- changing ------------------------------------------------------------------------------------------------
+    # -- changing ------------------------------------------------------------------------------------------------------
 
     def check_new(self, name: str, partition_count: int, properties: Mapping[str, str]) -> LogConfig:
         """The options a topic would have.
@@ -261,7 +261,7 @@ class TopicTable(ABC):
         if partition is not None:
             partition.leader_epoch += 1
 
-    # -- inside --------------------------------------------------------------------------------------------------
+    # -- inside --------------------------------------------------------------------------------------------------------
 
     def _required(self, name: str) -> Topic:
         topic = self._topics.get(name)

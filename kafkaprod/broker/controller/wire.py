@@ -54,7 +54,7 @@ def error_of(code: int) -> ErrorCode:
     return _ERRORS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-# -- registration and heartbeats -----------------------------------------------------------------------------------
+# -- registration and heartbeats ---------------------------------------------------------------------------------------
 
 
 def registration_request(event: RegisterBroker) -> BrokerRegistrationRequest:
@@ -144,7 +144,7 @@ def registration_response(answer: Registered | ErrorCode) -> BrokerRegistrationR
     return BrokerRegistrationResponse(error_code=answer.error, broker_epoch=answer.broker_epoch)
 
 
-# -- ISRs ----------------------------------------------------------------------------------------------------------
+# -- ISRs --------------------------------------------------------------------------------------------------------------
 
 
 def isr_request(event: AlterPartition) -> AlterPartitionRequest:
@@ -227,7 +227,7 @@ def isr_answer(response: AlterPartitionResponse) -> AlterPartitionAnswer:
     return AlterPartitionAnswer(error_of(response.error_code), outcomes)
 
 
-# -- metadata ------------------------------------------------------------------------------------------------------
+# -- metadata ----------------------------------------------------------------------------------------------------------
 
 
 def slice_request(sent: MetadataSlice, encoded: dict[int, list[BytesLike]]) -> ReplicateMetadataRequest:

@@ -98,7 +98,7 @@ class ConsumerGroup:
         self._change(consumer_records.group_record(self.group_id, epoch, self._topics_hash))
         self._change(consumer_records.target_epoch_record(self.group_id, epoch))
 
-    # -- what it looks like --------------------------------------------------------------------------------------
+    # -- what it looks like --------------------------------------------------------------------------------------------
 
     @property
     def state_name(self) -> str:
@@ -137,7 +137,7 @@ class ConsumerGroup:
         changes, self._changes = self._changes, {}
         return list(changes.items())
 
-    # -- requests ------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, beat: ConsumerHeartbeat, topics: Topics, now_ms: int) -> HeartbeatResult:
         """ConsumerGroupHeartbeat of a member that joins or stays.
@@ -191,7 +191,7 @@ class ConsumerGroup:
             self.fence(member)
         return HeartbeatResult(member.member_id, beat.member_epoch, 0, None)
 
-    # -- time ----------------------------------------------------------------------------------------------------
+    # -- time ----------------------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
         """When `on_time` must be called next, None if nothing waits for time."""
@@ -206,7 +206,7 @@ class ConsumerGroup:
         """Begin the member's session again."""
         self.timers.keep_session(member, now_ms, self.config.session_timeout_ms)
 
-    # -- who asks ------------------------------------------------------------------------------------------------
+    # -- who asks ------------------------------------------------------------------------------------------------------
 
     def _joining(self, beat: ConsumerHeartbeat) -> ConsumerMember:
         """Return the member as it is when it joins: a new one, or a known one that joins again.
@@ -280,7 +280,7 @@ class ConsumerGroup:
             )
         return self.members[known_id]
 
-    # -- changes -------------------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------------------------
 
     def _put(self, member: ConsumerMember) -> None:
         """Set a member, and the records that differ."""

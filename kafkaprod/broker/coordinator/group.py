@@ -85,7 +85,7 @@ class Group:
         """The member that assigns."""
         return self.roster.leader_id
 
-    # -- requests ------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def join(self, attempt: JoinAttempt, now_ms: int, reply: JoinReply) -> None:
         """JoinGroup; `reply` is called now or when the join phase ends."""
@@ -192,7 +192,7 @@ class Group:
             return None
         return self.roster.subscribed_topics()
 
-    # -- time ----------------------------------------------------------------------------------------------------
+    # -- time ----------------------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
         """When `on_time` must be called next, None if nothing waits for time."""
@@ -212,7 +212,7 @@ class Group:
         if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now_ms:
             self._end_sync_phase(now_ms)
 
-    # -- joining -------------------------------------------------------------------------------------------------
+    # -- joining -------------------------------------------------------------------------------------------------------
 
     def _join_dynamic(self, attempt: JoinAttempt, now_ms: int, reply: JoinReply) -> None:
         member_id = f"{attempt.client_id}-{self._new_uuid()}"
@@ -272,7 +272,7 @@ class Group:
         member.hold_join(reply)
         self.rebalance(now_ms)
 
-    # -- the join phase ------------------------------------------------------------------------------------------
+    # -- the join phase ------------------------------------------------------------------------------------------------
 
     def rebalance(self, now_ms: int) -> None:
         """Begin a join phase, or continue with the one that runs."""
@@ -334,7 +334,7 @@ class Group:
     def _join_result(self, member: Member) -> JoinResult:
         return self.roster.join_result(member, self.generation_id, self.protocol_type, self.protocol_name)
 
-    # -- the sync phase ------------------------------------------------------------------------------------------
+    # -- the sync phase ------------------------------------------------------------------------------------------------
 
     def _check_generation(self, attempt: SyncAttempt) -> ErrorCode:
         if attempt.generation_id != self.generation_id:
@@ -372,7 +372,7 @@ class Group:
     def _sync_result(self, member: Member) -> SyncResult:
         return SyncResult(ErrorCode.NONE, self.protocol_type, self.protocol_name, member.assignment)
 
-    # -- inside --------------------------------------------------------------------------------------------------
+    # -- inside --------------------------------------------------------------------------------------------------------
 
     def _check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
         if self.state is GroupState.DEAD:

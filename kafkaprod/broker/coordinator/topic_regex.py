@@ -79,7 +79,7 @@ class TopicRegex:
             current = found
         return _ACCEPT in self._closure(current, at_end=True)
 
-    # -- building: from the end to the beginning, so that each part knows what follows it ------------------------
+    # -- building: from the end to the beginning, so that each part knows what follows it ------------------------------
 
     def _sequence(self, items: Iterable[tuple[Any, Any]], then: int) -> int:
         for op, argument in reversed(list(items)):
@@ -148,7 +148,7 @@ class TopicRegex:
         self._states.append(state)
         return len(self._states) - 1
 
-    # -- running -------------------------------------------------------------------------------------------------
+    # -- running -------------------------------------------------------------------------------------------------------
 
     def _step(self, current: frozenset[int], char: str) -> frozenset[int]:
         states = (self._states[index] for index in current)

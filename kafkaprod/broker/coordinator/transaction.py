@@ -135,7 +135,7 @@ NewProducerId = Callable[[], int]
 """Gives out a fresh producer id."""
 
 
-# -- InitProducerId --------------------------------------------------------------------------------------------------
+# -- InitProducerId ----------------------------------------------------------------------------------------------------
 
 
 def init(
@@ -210,7 +210,7 @@ def _reset(now: Transaction, timeout_ms: int, now_ms: int, **changes: Any) -> Tr
     )
 
 
-# -- adding partitions -----------------------------------------------------------------------------------------------
+# -- adding partitions -------------------------------------------------------------------------------------------------
 
 
 def add(
@@ -259,7 +259,7 @@ def _check_producer(now: Transaction, given: ProducerIdAndEpoch) -> ErrorCode:
     return ErrorCode.CONCURRENT_TRANSACTIONS if now.state in PREPARED else ErrorCode.NONE
 
 
-# -- ending ----------------------------------------------------------------------------------------------------------
+# -- ending ------------------------------------------------------------------------------------------------------------
 
 
 class _End(Enum):

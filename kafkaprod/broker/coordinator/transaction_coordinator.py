@@ -108,7 +108,7 @@ class TransactionCoordinator:
         """The level of the feature transaction.version."""
         return self._config.version
 
-    # -- start ---------------------------------------------------------------------------------------------------
+    # -- start ---------------------------------------------------------------------------------------------------------
 
     def recover(self, find_open: Callable[[], Iterable[OpenTransaction]], now_ms: int) -> None:
         """Finish what a crash interrupted: markers of decided transactions, and transactions no id knows of.
@@ -135,7 +135,7 @@ class TransactionCoordinator:
             )
             self._markers.send(Marker(*producer, is_commit, self._log.coordinator_epoch, 0), [partition], _ignore)
 
-    # -- requests ------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def init_producer(
         self, transactional_id: str, given: ProducerIdAndEpoch | None, timeout_ms: int, now_ms: int
@@ -201,7 +201,7 @@ class TransactionCoordinator:
             self._run_later(lambda: self._complete(transactional_id, now_ms))
         return written
 
-    # -- time ----------------------------------------------------------------------------------------------------
+    # -- time ----------------------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self, monotonic_ms: int) -> int | None:
         """When `on_time` must be called next, by the monotonic clock; None while nothing is open."""
@@ -241,7 +241,7 @@ class TransactionCoordinator:
         self._log.remove(expired, now_ms)
         self._log.maybe_compact(now_ms)
 
-    # -- inside --------------------------------------------------------------------------------------------------
+    # -- inside --------------------------------------------------------------------------------------------------------
 
     def _find(self, transactional_id: str) -> tuple[Transaction | None, ErrorCode]:
         if not transactional_id:

@@ -138,7 +138,7 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
         ]
         self._first_ids = frozenset(self.broker_ids)
 
-    # -- life ----------------------------------------------------------------------------------------------------
+    # -- life ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
         """Start controller and brokers, and make the topics; return when all is in sync.
@@ -208,7 +208,7 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
             error.add_note(self.last_changes())
         self.close()
 
-    # -- what there is -------------------------------------------------------------------------------------------
+    # -- what there is -------------------------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
@@ -345,7 +345,7 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
             what="not applied by all brokers",
         )
 
-    # -- inside --------------------------------------------------------------------------------------------------
+    # -- inside --------------------------------------------------------------------------------------------------------
 
     def ask(self, command: Mapping[str, Any]) -> dict[str, Any]:
         """Send the host a command and return its answer.

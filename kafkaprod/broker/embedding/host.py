@@ -163,7 +163,7 @@ class Host:
             os.kill(child.pid, signal.SIGKILL)
             os.waitpid(child.pid, 0)
 
-    # -- commands ------------------------------------------------------------------------------------------------
+    # -- commands ------------------------------------------------------------------------------------------------------
 
     def _answer(self, command: Command) -> None:
         try:
@@ -295,7 +295,7 @@ class Host:
             select.select([self._wake_receiver], [], [], min(left_s, 0.1))
             self._reap()
 
-    # -- children ------------------------------------------------------------------------------------------------
+    # -- children ------------------------------------------------------------------------------------------------------
 
     def _reap(self) -> None:
         with contextlib.suppress(BlockingIOError):

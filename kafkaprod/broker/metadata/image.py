@@ -168,7 +168,7 @@ class ClusterImage:
             key=lambda partition: partition.index,
         )
 
-    # -- one function a record -----------------------------------------------------------------------------------
+    # -- one function a record -----------------------------------------------------------------------------------------
 
     def _feature_level(self, _: int, record: FeatureLevelRecord) -> frozenset[PartitionKey]:
         self.features[record.name] = record.feature_level

@@ -106,7 +106,7 @@ class PeerLink:
         self._lose(ConnectionLostError("the link was closed"))
         self._settle()
 
-    # -- inside --------------------------------------------------------------------------------------------------
+    # -- inside --------------------------------------------------------------------------------------------------------
 
     def _send(self, request: Request, version: int, on_answer: OnAnswer, timeout_ms: int) -> None:
         try:

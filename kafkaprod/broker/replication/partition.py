@@ -135,7 +135,7 @@ class PartitionReplica:
             return frozenset(self.committed_isr)
         return frozenset((*self.committed_isr, *(member.broker_id for member in self.proposal.members)))
 
-    # -- following the metadata ----------------------------------------------------------------------------------
+    # -- following the metadata ----------------------------------------------------------------------------------------
 
     def apply(self, image: PartitionImage, now_ms: int) -> bool:
         """Take over what the metadata says; return whether the leader epoch grew."""
@@ -175,7 +175,7 @@ class PartitionReplica:
             if replica != self.broker_id:
                 self.followers.setdefault(replica, FollowerState())
 
-    # -- leading -------------------------------------------------------------------------------------------------
+    # -- leading -------------------------------------------------------------------------------------------------------
 
     def append_error(self, acks: int) -> ErrorCode:
         """Return why a produce request is refused before its records are appended, NONE if it is not."""
@@ -260,7 +260,7 @@ class PartitionReplica:
             return epoch, end
         return None
 
-    # -- the ISR -------------------------------------------------------------------------------------------------
+    # -- the ISR -------------------------------------------------------------------------------------------------------
 
     def _note_fetch(self, request: FollowerFetch, now_ms: int) -> None:
         state = self.followers[request.follower]

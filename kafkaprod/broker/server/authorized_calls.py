@@ -48,7 +48,7 @@ def authorized_call(broker: Broker, request: ClientRequest[Any], handle: Handle,
     return outcome
 
 
-# -- topics ----------------------------------------------------------------------------------------------------------
+# -- topics ------------------------------------------------------------------------------------------------------------
 
 
 def _metadata(authorizer: Authorizer, handle: Handle, refuse: Refuse) -> Any:
@@ -124,7 +124,7 @@ def _add_partitions_to_txn(authorizer: Authorizer, handle: Handle, refuse: Refus
     return response
 
 
-# -- producers, coordinators, groups ---------------------------------------------------------------------------------
+# -- producers, coordinators, groups -----------------------------------------------------------------------------------
 
 
 def _init_producer_id(authorizer: Authorizer, handle: Handle, refuse: Refuse) -> Any:
@@ -249,7 +249,7 @@ def _offset_delete(authorizer: Authorizer, handle: Handle, refuse: Refuse) -> An
     return response
 
 
-# -- options ---------------------------------------------------------------------------------------------------------
+# -- options -----------------------------------------------------------------------------------------------------------
 
 _RESOURCE_TYPES: Final = {config_resources.TOPIC: TOPIC, config_resources.GROUP: GROUP}
 
@@ -276,7 +276,7 @@ def _configs(operation: int, results: str) -> Special:
     return call
 
 
-# -- authorized operations (KIP-430) ---------------------------------------------------------------------------------
+# -- authorized operations (KIP-430) -----------------------------------------------------------------------------------
 
 
 def _show_authorized_operations(authorizer: Authorizer, outcome: Any) -> None:

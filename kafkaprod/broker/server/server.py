@@ -107,7 +107,7 @@ class BrokerServer:
         self._standing = self.broker.standing
         self._standing.join(self._poller, self._acceptors, self.stop)
 
-    # -- life ----------------------------------------------------------------------------------------------------
+    # -- life ----------------------------------------------------------------------------------------------------------
 
     def run(self) -> bool:
         """Serve until `stop`; return whether the shutdown was clean."""
@@ -188,7 +188,7 @@ class BrokerServer:
 
         self._control.submit(run)
 
-    # -- the loop ------------------------------------------------------------------------------------------------
+    # -- the loop ------------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
         for data, mask in self._poller.poll(self._timeout_ms()):
@@ -270,7 +270,7 @@ class BrokerServer:
             self._poller.modify(session, interest, session)
             session.watched = interest
 
-    # -- answers -------------------------------------------------------------------------------------------------
+    # -- answers -------------------------------------------------------------------------------------------------------
 
     def push(self, session: Session) -> None:
         """Send what the session has to send; when its answer is out, the next request may begin."""
@@ -299,7 +299,7 @@ class BrokerServer:
         if session.waiting:
             self._ready.append(session)
 
-    # -- ends ----------------------------------------------------------------------------------------------------
+    # -- ends ----------------------------------------------------------------------------------------------------------
 
     def drop(self, session: Session, error: Exception) -> None:
         """Close a connection because of an error, and log it unless the client is just gone."""

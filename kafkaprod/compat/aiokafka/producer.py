@@ -86,7 +86,7 @@ class AIOKafkaProducer:
         self._is_in_transaction = False
         self._outcomes: Outcomes | None = None
 
-    # --- beginning and end -----------------------------------------------------------------------------------------
+    # -- beginning and end ---------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Connect.
@@ -139,7 +139,7 @@ class AIOKafkaProducer:
             raise ProducerClosed("the producer is not started" if not self._is_closed else "the producer was stopped")
         return self._engine
 
-    # --- sending ---------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------------
 
     async def send(
         self,
@@ -216,7 +216,7 @@ class AIOKafkaProducer:
         with _theirs():
             return await self._running().partitions_for(topic)
 
-    # --- transactions ----------------------------------------------------------------------------------------------
+    # -- transactions --------------------------------------------------------------------------------------------------
 
     async def begin_transaction(self) -> None:
         """Open a transaction."""

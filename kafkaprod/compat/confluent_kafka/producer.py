@@ -73,7 +73,7 @@ class Producer:
         for text in settings.ignored:
             logger.warning("%s", printable(text))
 
-    # --- sending ---------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------------
 
     def produce(
         self,
@@ -229,7 +229,7 @@ class Producer:
                 count += 1
         return count
 
-    # --- waiting ---------------------------------------------------------------------------------------------------
+    # -- waiting -------------------------------------------------------------------------------------------------------
 
     def poll(self, timeout: float = -1) -> int:
         """Serve callbacks.
@@ -303,7 +303,7 @@ class Producer:
     ) -> None:
         self.close()
 
-    # --- questions -------------------------------------------------------------------------------------------------
+    # -- questions -----------------------------------------------------------------------------------------------------
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Return brokers and topics; an unknown topic is not created.
@@ -345,7 +345,7 @@ class Producer:
         with _theirs():
             self._engine.purge(in_queue=in_queue, in_flight=in_flight)
 
-    # --- transactions ----------------------------------------------------------------------------------------------
+    # -- transactions --------------------------------------------------------------------------------------------------
 
     def init_transactions(self, timeout: float = -1) -> None:
         """Get ready for transactions. `timeout` in seconds, -1: max_block_ms; the same below."""

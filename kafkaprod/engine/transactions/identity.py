@@ -92,7 +92,7 @@ class TransactionalIdentity:
         accumulator.set_gate(False)
         drain.set_transaction(0, False)
 
-    # --- application threads ---------------------------------------------------------------------------------------
+    # -- application threads -------------------------------------------------------------------------------------------
 
     def start_init(self, wake: Callable[[], None]) -> Call:
         """Begin or resume init_transactions(). Raises IllegalStateError, or the producer's fatal error."""
@@ -205,7 +205,7 @@ class TransactionalIdentity:
         """How many transactions have begun."""
         return self._machine.number
 
-    # --- the sender thread -----------------------------------------------------------------------------------------
+    # -- the sender thread ---------------------------------------------------------------------------------------------
 
     @property
     def produce_versions(self) -> tuple[int, int]:

@@ -198,7 +198,7 @@ class Intents:
             self._call = Call(CallKind.ABORT, is_waited_for=False)
         return self.state in (State.COMMITTING, State.ABORTING)
 
-    # --- for both halves ---------------------------------------------------------------------------------------------
+    # -- for both halves -----------------------------------------------------------------------------------------------
 
     def _fail(self, failure: Failure, *, is_fatal: bool) -> None:
         """Take a failure: the first reason stays, a fatal one replaces an abortable one."""

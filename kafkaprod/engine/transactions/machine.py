@@ -169,7 +169,7 @@ class TransactionMachine(Intents):
             return requests.find_coordinator(self._name, call.group.group_id)
         return requests.commit_offsets(me, node, call, is_v2=self.members.is_v2)
 
-    # --- answers ---------------------------------------------------------------------------------------------------
+    # -- answers -------------------------------------------------------------------------------------------------------
 
     def on_response(self, response: Any, version: int, now_ms: int) -> None:
         """Take the answer to the request in flight."""

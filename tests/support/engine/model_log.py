@@ -88,7 +88,7 @@ class World:
         code, record = self.judge(end)
         return code, self if record is None else self.write(record)
 
-    # -- what happens elsewhere ----------------------------------------------------------------------------------
+    # -- what happens elsewhere ----------------------------------------------------------------------------------------
 
     def move(self, *, keeps_tail: bool) -> World:
         """Another broker coordinates; it has what the log has."""

@@ -244,7 +244,7 @@ class Rig:
         if self.topics:
             self.learn()
 
-    # --- the world -------------------------------------------------------------------------------------------------
+    # -- the world -----------------------------------------------------------------------------------------------------
 
     def learn(self) -> None:
         """Let the sender ask for all topics and get them, and a producer id if it wants one."""
@@ -302,7 +302,7 @@ class Rig:
         response = InitProducerIdResponse(error_code=error_code, producer_id=producer_id, producer_epoch=epoch)
         self.complete(sent, response=response)
 
-    # --- records ---------------------------------------------------------------------------------------------------
+    # -- records -------------------------------------------------------------------------------------------------------
 
     def send(self, value: bytes = b"v", partition: int = 0, topic: str = TOPIC) -> DeliveryFuture:
         future = self.accumulator.append(

@@ -41,7 +41,7 @@ def refusal(options: dict[str, object] | None = None, **more: object) -> str:
     return str(caught.value)
 
 
-# --- the table ---
+# -- the table ---------------------------------------------------------------------------------------------------------
 
 
 def test_defaults_are_safe_and_fast() -> None:
@@ -164,7 +164,7 @@ def test_module_prints_the_page() -> None:
     assert printed.stdout == configuration_page()
 
 
-# --- names ---
+# -- names -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["linger_ms", "linger.ms", "queue.buffering.max.ms", "queue_buffering_max_ms"])
@@ -234,7 +234,7 @@ def test_refused_name_is_accepted_with_the_value_that_says_nothing_new() -> None
     assert "ssl.truststore.type='JKS'" in refusal({"ssl.truststore.type": "JKS"})
 
 
-# --- values ---
+# -- values ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_hooks_are_kept_as_given() -> None:
     assert made.value_serializer == str.encode
 
 
-# --- rules ---
+# -- rules -------------------------------------------------------------------------------------------------------------
 
 OAUTH = {
     "security_protocol": "SASL_SSL",
@@ -527,7 +527,7 @@ def test_client_id_defaults_to_the_transactional_id_or_a_number() -> None:
     assert config(client_id="mine").client_id == "mine"
 
 
-# --- security ---
+# -- security ----------------------------------------------------------------------------------------------------------
 
 
 def login(**more: object) -> dict[str, object]:
@@ -637,7 +637,7 @@ def test_jaas_entry_conflicts_with_a_user_name() -> None:
     assert "sasl_plain_username is given twice" in refusal(jaas(entry) | {"sasl.username": "c"})
 
 
-# --- files ---
+# -- files -------------------------------------------------------------------------------------------------------------
 
 
 def test_file_is_read_and_arguments_replace_its_options(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def leaders(metadata: Metadata, name: str = "a") -> tuple[int, ...]:
     return metadata.snapshot.topics[name].leaders
 
 
-# --- asking ---
+# -- asking ------------------------------------------------------------------------------------------------------------
 
 
 def test_first_request_is_due_at_once_and_asks_for_no_topics() -> None:
@@ -175,7 +175,7 @@ def test_settings_come_from_the_configuration() -> None:
     assert not metadata.make_request(0).allow_auto_topic_creation
 
 
-# --- backoff ---
+# -- backoff -----------------------------------------------------------------------------------------------------------
 
 
 def test_failures_in_a_row_wait_longer_each_time_up_to_the_maximum() -> None:
@@ -277,7 +277,7 @@ def test_partitions_may_come_in_any_order() -> None:
     assert (info.leaders, info.leader_epochs) == ((1, 2, 3), (4, 5, 6))
 
 
-# --- what answers change ---
+# -- what answers change -----------------------------------------------------------------------------------------------
 
 
 def test_snapshot_holds_nodes_topics_and_cluster() -> None:
@@ -364,7 +364,7 @@ def test_partition_without_leader_is_asked_for_again() -> None:
     assert metadata.next_refresh_ms(BACKOFF_MS) > 10_000
 
 
-# --- errors of topics ---
+# -- errors of topics --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("code", [3, 5, 72])
@@ -443,7 +443,7 @@ def test_unknown_topic_id_answer_without_name_is_skipped() -> None:
     assert metadata.snapshot.nodes
 
 
-# --- idle topics ---
+# -- idle topics -------------------------------------------------------------------------------------------------------
 
 
 def test_topic_unused_for_long_is_forgotten_unless_it_is_in_use() -> None:
@@ -473,7 +473,7 @@ def test_topic_forgotten_while_asked_for_does_not_come_back() -> None:
     assert metadata.take_changes() == []
 
 
-# --- leader hints ---
+# -- leader hints ------------------------------------------------------------------------------------------------------
 
 
 def endpoint(node_id: int) -> Any:
@@ -518,7 +518,7 @@ def test_answer_older_than_a_hint_does_not_undo_it() -> None:
     assert metadata.take_changes() == ["a"]
 
 
-# --- starting over ---
+# -- starting over -----------------------------------------------------------------------------------------------------
 
 
 def test_rebootstrap_is_due_after_trying_for_long() -> None:

@@ -81,7 +81,7 @@ def producer_metrics(metrics: ProducerMetrics, now_ms: int) -> dict[str, float]:
     return metrics.snapshot(now_ms)["producer-metrics"]
 
 
-# --- windows ---
+# -- windows -----------------------------------------------------------------------------------------------------------
 
 
 def test_rate_covers_at_least_all_windows_but_one() -> None:
@@ -130,7 +130,7 @@ def test_maxima_are_of_recent_windows() -> None:
     assert producer_metrics(metrics, 60_000)["request-latency-max"] == 100
 
 
-# --- what is recorded ---
+# -- what is recorded --------------------------------------------------------------------------------------------------
 
 
 def test_request_counts_records_batches_and_bytes(metrics: ProducerMetrics) -> None:
@@ -310,7 +310,7 @@ def test_snapshot_may_be_taken_while_the_sender_records(metrics: ProducerMetrics
     assert producer_metrics(metrics, 200_000)["record-send-total"] == 2000
 
 
-# --- histogram ---
+# -- histogram ---------------------------------------------------------------------------------------------------------
 
 
 def test_percentiles_of_few_values_are_the_values() -> None:
@@ -326,7 +326,7 @@ def test_histogram_without_values_answers_zero() -> None:
     assert LatencyHistogram().mean == 0.0
 
 
-# --- reporters ---
+# -- reporters ---------------------------------------------------------------------------------------------------------
 
 
 def test_log_reporter_writes_lines_until_closed(metrics: ProducerMetrics, caplog: pytest.LogCaptureFixture) -> None:

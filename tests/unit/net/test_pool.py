@@ -115,7 +115,7 @@ def dead_port() -> int:
         return port
 
 
-# --- requests ------------------------------------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------------------------------
 
 
 def test_requests_are_answered_over_a_real_socket(make_pool: MakePool, clock: ManualClock) -> None:
@@ -226,7 +226,7 @@ def test_the_in_flight_limit_holds(make_pool: MakePool, clock: ManualClock) -> N
         pool.close()
 
 
-# --- loss ----------------------------------------------------------------------------------------------------------
+# -- loss --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_reset_fails_requests_in_order_with_the_socket_closed_first(make_pool: MakePool, clock: ManualClock) -> None:
@@ -327,7 +327,7 @@ def test_close_returns_what_was_in_flight_and_is_final(make_pool: MakePool, cloc
             pool.poll(0)
 
 
-# --- connecting ----------------------------------------------------------------------------------------------------
+# -- connecting --------------------------------------------------------------------------------------------------------
 
 
 def test_a_connect_is_refused_while_another_thread_imports_ssl(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -573,7 +573,7 @@ def test_a_busy_connection_is_never_idle(make_pool: MakePool, clock: ManualClock
         pool.close()
 
 
-# --- throttling, least loaded, cluster changes ---------------------------------------------------------------------
+# -- throttling, least loaded, cluster changes -------------------------------------------------------------------------
 
 
 def test_a_throttled_node_gets_nothing_until_the_time_is_over(make_pool: MakePool, clock: ManualClock) -> None:
@@ -836,7 +836,7 @@ def test_the_cluster_is_checked_where_brokers_can(make_pool: MakePool, clock: Ma
         pool.close()
 
 
-# --- security ------------------------------------------------------------------------------------------------------
+# -- security ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -974,7 +974,7 @@ def test_the_session_is_renewed_with_a_fresh_mechanism(make_pool: MakePool, cloc
         pool.close()
 
 
-# --- waiting -------------------------------------------------------------------------------------------------------
+# -- waiting -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_wakeup_ends_a_long_poll(make_pool: MakePool) -> None:

@@ -39,7 +39,7 @@ from tests.support.net.fake_broker import FakeBroker, Received, frame, response
 from tests.support.net.happenings import happened, kind
 from tests.support.net.outcomes import outcome_token
 
-# --- negotiation ---------------------------------------------------------------------------------------------------
+# -- negotiation -------------------------------------------------------------------------------------------------------
 
 
 def test_a_current_broker_is_ready_after_one_exchange() -> None:
@@ -114,7 +114,7 @@ def test_any_other_error_of_api_versions_ends_the_connection() -> None:
     assert failed.error.code == 129
 
 
-# --- requests ------------------------------------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------------------------------
 
 
 def test_responses_come_back_in_order_with_their_tokens() -> None:
@@ -295,7 +295,7 @@ def test_nothing_is_queued_when_a_send_is_refused() -> None:
         connection.data_sent(1, 0)
 
 
-# --- violations ----------------------------------------------------------------------------------------------------
+# -- violations --------------------------------------------------------------------------------------------------------
 
 
 def broken(answer: Any) -> list[Any]:
@@ -397,7 +397,7 @@ def test_a_frame_of_a_megabyte_is_legal_once_ready() -> None:
     assert kind(event) == "answered"
 
 
-# --- loss and time -------------------------------------------------------------------------------------------------
+# -- loss and time -----------------------------------------------------------------------------------------------------
 
 
 def test_a_lost_connection_tells_sent_requests_from_unsent_ones() -> None:
@@ -481,7 +481,7 @@ def test_correlation_ids_wrap() -> None:
     assert len(exchange(connection, broker)) == 2
 
 
-# --- SASL ----------------------------------------------------------------------------------------------------------
+# -- SASL --------------------------------------------------------------------------------------------------------------
 
 
 def sasl_broker(**options: Any) -> FakeBroker:
@@ -580,7 +580,7 @@ def test_a_mechanism_that_never_answers_times_out() -> None:
     assert [kind(event) for event in happened(connection)] == [ConnectionFailed]
 
 
-# --- re-authentication ---------------------------------------------------------------------------------------------
+# -- re-authentication -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("random", "due_ms"), [(0.0, 8500), (0.5, 9000), (0.999999, 9499)])
@@ -663,7 +663,7 @@ def test_an_unlimited_session_is_never_renewed() -> None:
     assert connection.next_deadline_ms() is None
 
 
-# --- state table, secrets ------------------------------------------------------------------------------------------
+# -- state table, secrets ----------------------------------------------------------------------------------------------
 
 
 def test_an_illegal_transition_raises_and_changes_nothing() -> None:

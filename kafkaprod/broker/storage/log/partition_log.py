@@ -37,7 +37,7 @@ T = TypeVar("T")
 class PartitionLog(ReadableLog):
     """See the module docstring. Make one with `open_partition_log`."""
 
-    # -- append --------------------------------------------------------------------------------------------------
+    # -- append --------------------------------------------------------------------------------------------------------
 
     def append(
         self,
@@ -156,7 +156,7 @@ class PartitionLog(ReadableLog):
             self.watermark.move(max(self._store.log_start_offset, min(offset, self._store.log_end_offset)))
             return self.high_watermark
 
-    # -- shorten -------------------------------------------------------------------------------------------------
+    # -- shorten -------------------------------------------------------------------------------------------------------
 
     def delete_records(self, offset: int) -> int:
         """Make `offset` (-1: the high watermark) the log start (DeleteRecords); return the new log start.
@@ -256,7 +256,7 @@ class PartitionLog(ReadableLog):
             self._fence.close("deleted")
             self._store.forget_files()
 
-    # -- inside --------------------------------------------------------------------------------------------------
+    # -- inside --------------------------------------------------------------------------------------------------------
 
     def _append(self, append: Callable[[], T]) -> T:
         with self._lock:

@@ -44,7 +44,7 @@ class ReadableLog:
             self._commits.retreat(store.damage.segment_base_offset)
             self._fence.trip(f"damaged records: {store.damage}")
 
-    # -- state ---------------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------------
 
     @property
     def directory(self) -> str:
@@ -141,7 +141,7 @@ class ReadableLog:
         with self._lock:
             return [entry.copy() for entry in self._store.producers.producers.values()]
 
-    # -- read ----------------------------------------------------------------------------------------------------
+    # -- read ----------------------------------------------------------------------------------------------------------
 
     def read(
         self, offset: int, max_bytes: int, upper_bound: int | None = None, *, min_one_batch: bool = True

@@ -81,7 +81,7 @@ class KafkaProducer:
                     raise
             time.sleep(_CONNECT_RETRY_S)
 
-    # --- sending ---------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------------
 
     def send(
         self,
@@ -179,7 +179,7 @@ class KafkaProducer:
             if callable(close):
                 close()
 
-    # --- questions -------------------------------------------------------------------------------------------------
+    # -- questions -----------------------------------------------------------------------------------------------------
 
     def partitions_for(self, topic: str) -> set[int]:
         """Return the topic's partitions. Raises KafkaTimeoutError after max_block_ms."""
@@ -214,7 +214,7 @@ class KafkaProducer:
             return 2
         return 1 if api_version >= (0, 10, 0) else 0
 
-    # --- transactions ----------------------------------------------------------------------------------------------
+    # -- transactions --------------------------------------------------------------------------------------------------
 
     def init_transactions(self) -> None:
         """Get ready for transactions; nothing if that is done. Raises KafkaTimeoutError: call it again."""

@@ -186,7 +186,7 @@ def test_failed_write_leaves_the_table_unchanged(tmp_path: Path) -> None:
     assert os.listdir(tmp_path)
 
 
-# -- transactions ----------------------------------------------------------------------------------------------------
+# -- transactions ------------------------------------------------------------------------------------------------------
 
 WRITER = TransactionOwner(4000, 2)
 

@@ -52,7 +52,7 @@ def end(now: Transaction, is_commit: bool, version: int, given: ProducerIdAndEpo
     return rules.end(now, given, is_commit, version, NOW_MS + 1, no_new_id)
 
 
-# -- every event in every state --------------------------------------------------------------------------------------
+# -- every event in every state ----------------------------------------------------------------------------------------
 
 FENCED, BAD, BUSY, UNKNOWN = 90, 48, 51, 49
 LIVE_STATES = (S.EMPTY, S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT, S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
@@ -152,7 +152,7 @@ def test_names_are_those_kafka_shows() -> None:
     ]
 
 
-# -- init ------------------------------------------------------------------------------------------------------------
+# -- init --------------------------------------------------------------------------------------------------------------
 
 
 def test_first_init_of_an_id_gives_epoch_0() -> None:
@@ -216,7 +216,7 @@ def test_init_at_the_last_epoch_gives_a_new_producer_id() -> None:
     assert init(now, None).answer == (NEW_ID, 0)
 
 
-# -- epochs of TV2 ---------------------------------------------------------------------------------------------------
+# -- epochs of TV2 -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
@@ -267,7 +267,7 @@ def test_end_at_the_last_epoch_moves_to_a_new_producer_id() -> None:
     assert init(completed, given).answer == (NEW_ID, 0)
 
 
-# -- partitions and time ---------------------------------------------------------------------------------------------
+# -- partitions and time -----------------------------------------------------------------------------------------------
 
 
 def test_adding_keeps_the_start_and_the_other_partitions() -> None:

@@ -75,7 +75,7 @@ def let_time_out(box: BrokerWithoutSockets, ms: int = 60_000) -> None:
     box.advance(CHECK_MS)
 
 
-# -- visibility ------------------------------------------------------------------------------------------------------
+# -- visibility --------------------------------------------------------------------------------------------------------
 
 
 @EVERY_PROTOCOL
@@ -128,7 +128,7 @@ def test_timed_out_producer_cannot_write_any_more(box: BrokerWithoutSockets) -> 
     assert client.commit_offset(1) == 47
 
 
-# -- producing -------------------------------------------------------------------------------------------------------
+# -- producing ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_batch_that_a_marker_overtakes_opens_no_transaction(box: BrokerWithoutSo
     assert end_offset(box, is_committed=True) == end_offset(box)
 
 
-# -- ids and epochs --------------------------------------------------------------------------------------------------
+# -- ids and epochs ----------------------------------------------------------------------------------------------------
 
 
 @EVERY_PROTOCOL
@@ -322,7 +322,7 @@ def test_coordinator_of_an_id(box: BrokerWithoutSockets, version: int, key_type:
         assert box.ask(request, FindCoordinatorResponse, version).error_code == expected
 
 
-# -- offsets ---------------------------------------------------------------------------------------------------------
+# -- offsets -----------------------------------------------------------------------------------------------------------
 
 
 @EVERY_PROTOCOL
@@ -382,7 +382,7 @@ def test_group_with_pending_offsets_is_kept(box: BrokerWithoutSockets) -> None:
     assert table.expired((), 0, 2**50, 1) == []
 
 
-# -- admin requests --------------------------------------------------------------------------------------------------
+# -- admin requests ----------------------------------------------------------------------------------------------------
 
 
 def describe_producers(box: BrokerWithoutSockets, partition: int = 0) -> PartitionResponse:
@@ -485,7 +485,7 @@ def test_marker_of_an_administrator_ends_a_hanging_transaction(box: BrokerWithou
     assert end_offset(box, is_committed=True) == end_offset(box) == 2
 
 
-# -- restarts --------------------------------------------------------------------------------------------------------
+# -- restarts ----------------------------------------------------------------------------------------------------------
 
 
 def restart(box: BrokerWithoutSockets, tmp_path: Path) -> BrokerWithoutSockets:
@@ -576,7 +576,7 @@ def test_internal_topics_are_made_when_they_are_needed(box: BrokerWithoutSockets
     assert box.broker.topics.partition(*TopicPartition("__transaction_state", 0)) is not None
 
 
-# -- failing disks ---------------------------------------------------------------------------------------------------
+# -- failing disks -----------------------------------------------------------------------------------------------------
 
 
 class FailingDisk:

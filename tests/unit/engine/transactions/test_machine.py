@@ -326,7 +326,7 @@ def test_concurrent_transactions_are_waited_for_shortly_at_first() -> None:
     assert waits == sorted(waits)
 
 
-# --- outcomes of a commit
+# -- outcomes of a commit ----------------------------------------------------------------------------------------------
 
 
 def test_failed_record_stops_the_commit_before_its_end() -> None:
@@ -491,7 +491,7 @@ def test_v2_abort_of_a_fenced_producer_is_fatal() -> None:
     assert bench.next() is None
 
 
-# --- epochs
+# -- epochs ------------------------------------------------------------------------------------------------------------
 
 
 def test_v1_failed_batch_raises_the_epoch_after_the_abort() -> None:
@@ -587,7 +587,7 @@ def test_commit_is_not_undone_by_a_failed_epoch() -> None:
         bench.machine.begin()
 
 
-# --- init
+# -- init --------------------------------------------------------------------------------------------------------------
 
 
 def test_init_that_may_not_be_made_can_be_made_again() -> None:
@@ -649,7 +649,7 @@ def test_init_is_called_once() -> None:
         bench.machine.init()
 
 
-# --- failures
+# -- failures ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("code", [31, 35, 49, 53, 90])

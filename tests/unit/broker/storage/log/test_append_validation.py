@@ -150,7 +150,7 @@ def test_compiled_reader_reports_what_the_plain_one_does(codec: int) -> None:
             assert open_batch(batch).find_timestamp(timestamp, offset) == expected
 
 
-# -- batches made to cost much --------------------------------------------------------------------------------------
+# -- batches made to cost much -----------------------------------------------------------------------------------------
 
 MANY = 2_000_000  # 14 MB of the smallest records
 

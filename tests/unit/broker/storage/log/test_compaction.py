@@ -282,7 +282,7 @@ def test_compaction_stops_when_asked_and_leaves_the_log_as_it_was(tmp_path: Path
     assert not list(tmp_path.glob("*.cleaned"))
 
 
-# -- against a model ------------------------------------------------------------------------------------------------
+# -- against a model ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -329,7 +329,7 @@ def check_model(log: PartitionLog, written: list[tuple[int, str, str | None]]) -
     assert stale == []
 
 
-# -- crashes --------------------------------------------------------------------------------------------------------
+# -- crashes -----------------------------------------------------------------------------------------------------------
 
 
 class CrashingDisk(UnsyncedDisk):

@@ -304,7 +304,7 @@ def test_million_records_in_a_thousand_segments_open_in_two_seconds_of_cpu(
     assert found.first_offset == 500_000
 
 
-# -- directories that others prepared -------------------------------------------------------------------------------
+# -- directories that others prepared ----------------------------------------------------------------------------------
 
 
 def test_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
